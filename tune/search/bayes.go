@@ -95,7 +95,7 @@ func newBayesSearch(s *State) *bayesSearch {
 		k := byKernel[kernel]
 		if k == nil {
 			axes := s.Space.axes(c.Kernel)
-			k = &kernelModel{kernel: kernel, axes: axes, surrogate: newSurrogate(len(axes)), coords: map[int][]float64{}}
+			k = &kernelModel{kernel: kernel, axes: axes, surrogate: newSurrogate(len(axes), s.priors), coords: map[int][]float64{}}
 			byKernel[kernel] = k
 			b.kernels = append(b.kernels, k)
 		}
@@ -105,7 +105,7 @@ func newBayesSearch(s *State) *bayesSearch {
 		}
 	}
 	b.initial = len(s.Required)
-	b.shared = newSharedSurrogate(s.Space, b.kernels)
+	b.shared = newSharedSurrogate(s.Space, b.kernels, s.priors)
 	return b
 }
 

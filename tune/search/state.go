@@ -50,6 +50,7 @@ type State struct {
 	// is known, strategies time points more often on a noisy machine.
 	Band float64
 
+	priors  priors // of the surrogates of bayes
 	eval    Evaluator
 	budget  Budget
 	obs     []stat.Obs
@@ -70,7 +71,7 @@ type pace struct {
 
 // NewState prepares a search. Required points need not contain the default.
 func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *rand.Rand) *State {
-	out := &State{Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}, crowded: map[int]bool{}}
+	out := &State{priors: usualPriors, Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}, crowded: map[int]bool{}}
 	for _, i := range append([]int{dflt}, required...) {
 		if !slices.Contains(out.Required, i) {
 			out.Required = append(out.Required, i)

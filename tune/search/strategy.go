@@ -44,8 +44,19 @@ func StrategyNames() []string {
 	return out
 }
 
-// ParseStrategy finds a strategy by name. exec:COMMAND is the strategy of another program.
+// priorsPrefix begins the name of bayes with other priors, such as bayes:roughness=0.3:strength=0.
+const priorsPrefix = "bayes:"
+
+// ParseStrategy finds a strategy by name. exec:COMMAND is the strategy of another program, and
+// bayes:PRIORS is bayes with other priors, see parsePriors.
 func ParseStrategy(name string) (Strategy, error) {
+	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {
+		p, err := parsePriors(text)
+		return func(ctx context.Context, s *State) error {
+			s.priors = p
+			return bayes(ctx, s)
+		}, err
+	}
 	if command, ok := strings.CutPrefix(name, externalPrefix); ok {
 		return external(command)
 	}

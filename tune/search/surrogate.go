@@ -24,6 +24,7 @@ type surrogate struct {
 	roughness   []float64          // by axis
 	nugget      float64            // variance of a score's error, divided by the variance of true scores
 	kernels     *kernelCorrelation // nil for a surrogate of one kernel
+	usual       priors
 	prior       prior
 	learnedFrom int // number of points at the last call of learn
 
@@ -50,25 +51,8 @@ var (
 	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// These constants are the prior of the values above: a value that is n steps from the usual one
-// has n * n * stepCost less log likelihood.
-const (
-	usualRoughness = 0.1
-	usualNugget    = 0.01
-	usualLevel     = 0.6
-	usualParams    = 0.5
-	stepCost       = 0.5
-)
-
 // prior holds the mean and the variance of a kernel's scores before any of them is known.
 type prior struct{ mean, variance float64 }
-
-// The prior's mean has the weight of one measured point, the prior's variance has the weight of
-// two.
-const (
-	meanPoints     = 1
-	variancePoints = 2
-)
 
 // priorOf returns the mean and variance of scores as a prior.
 func priorOf(scores []float64) prior {
@@ -76,18 +60,18 @@ func priorOf(scores []float64) prior {
 	return prior{mean, variance}
 }
 
-func newSurrogate(axes int) *surrogate {
-	p := &surrogate{roughness: make([]float64, axes), nugget: usualNugget}
+func newSurrogate(axes int, usual priors) *surrogate {
+	p := &surrogate{roughness: make([]float64, axes), nugget: usual.nugget, usual: usual}
 	for i := range p.roughness {
-		p.roughness[i] = usualRoughness
+		p.roughness[i] = usual.roughness
 	}
 	return p
 }
 
 // newCrossKernelSurrogate makes a surrogate over several kernels.
-func newCrossKernelSurrogate(axes int) *surrogate {
-	p := newSurrogate(axes)
-	p.kernels = &kernelCorrelation{usualLevel, usualParams}
+func newCrossKernelSurrogate(axes int, usual priors) *surrogate {
+	p := newSurrogate(axes, usual)
+	p.kernels = &kernelCorrelation{usual.level, usual.params}
 	return p
 }
 
@@ -109,14 +93,14 @@ func (p *surrogate) correlation(x, y []float64) float64 {
 
 // logPrior returns the logarithm of the prior of roughness, nugget and kernels.
 func (p *surrogate) logPrior() float64 {
-	cost := stepsApart(nuggets, p.nugget, usualNugget)
+	cost := stepsApart(nuggets, p.nugget, p.usual.nugget)
 	for _, r := range p.roughness {
-		cost += stepsApart(roughnesses, r, usualRoughness)
+		cost += stepsApart(roughnesses, r, p.usual.roughness)
 	}
 	if p.kernels != nil {
-		cost += stepsApart(levels, p.kernels.level, usualLevel) + stepsApart(paramCorrelations, p.kernels.params, usualParams)
+		cost += stepsApart(levels, p.kernels.level, p.usual.level) + stepsApart(paramCorrelations, p.kernels.params, p.usual.params)
 	}
-	return -stepCost * cost
+	return -stepCost * p.usual.strength * cost
 }
 
 // stepsApart returns the square of the number of steps between two values.
@@ -186,13 +170,15 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 		ones.SetVec(i, 1)
 	}
 	_ = p.chol.SolveVecTo(z, ones) // an error about the condition number is no failure: the nugget bounds that number
-	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + meanPoints*p.prior.mean) / (mat.Dot(z, ones) + meanPoints)
+	weight := meanPoints * p.usual.strength
+	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + weight*p.prior.mean) / (mat.Dot(z, ones) + weight)
 	for i := range n {
 		rest.SetVec(i, y[i]-p.mean)
 	}
 	p.alpha = mat.NewVecDense(n, nil)
 	_ = p.chol.SolveVecTo(p.alpha, rest)
-	p.variance = max((mat.Dot(rest, p.alpha)+variancePoints*p.prior.variance)/float64(n+variancePoints), 1e-12)
+	weight = variancePoints * p.usual.strength
+	p.variance = max((mat.Dot(rest, p.alpha)+weight*p.prior.variance)/(float64(n)+weight), 1e-12)
 	return -0.5 * (float64(n)*math.Log(p.variance) + p.chol.LogDet())
 }
 

@@ -22,7 +22,7 @@ type sharedSurrogate struct {
 	kernelOf     []string  // the kernel of each known point
 }
 
-func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
+func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedSurrogate {
 	out := &sharedSurrogate{values: map[string][]ep.Value{}, kernels: map[string]int{}, coords: map[int][]float64{}}
 	found := map[string]map[ep.Value]bool{}
 	for i, k := range kernels {
@@ -41,7 +41,7 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel) *sharedSurrogate {
 	for _, name := range out.names {
 		out.values[name] = sortedValues(found[name])
 	}
-	out.surrogate = newCrossKernelSurrogate(len(out.names))
+	out.surrogate = newCrossKernelSurrogate(len(out.names), usual)
 	return out
 }
 

@@ -80,9 +80,9 @@ func TestSharedCoordinates(t *testing.T) {
 	if !slices.Equal(b.shared.names, []string{"blocks", "threads", "pdl"}) || !slices.Equal(a, []float64{0, 0, 0.5, 0}) || !slices.Equal(other, []float64{0, 0, 0, 1}) {
 		t.Errorf("%v: %v and %v", b.shared.names, a, other)
 	}
-	p := newCrossKernelSurrogate(1)
+	p := newCrossKernelSurrogate(1, usualPriors)
 	same, apart, far := p.correlation([]float64{1, 0}, []float64{1, 0}), p.correlation([]float64{1, 0}, []float64{1, 1}), p.correlation([]float64{1, 0}, []float64{99, 0})
-	if same != 1 || math.Abs(apart-(1-usualLevel)*usualParams) > 1e-9 || math.Abs(far-usualLevel) > 1e-3 {
+	if same != 1 || math.Abs(apart-(1-usualPriors.level)*usualPriors.params) > 1e-9 || math.Abs(far-usualPriors.level) > 1e-3 {
 		t.Errorf("correlation %v with itself, %v with another kernel, %v within the kernel", same, apart, far)
 	}
 }
@@ -90,7 +90,7 @@ func TestSharedCoordinates(t *testing.T) {
 // TestLeaveOneOut: a score that differs from the scores around it has the least density. If there
 // are two points, the density of each is computed from the other.
 func TestLeaveOneOut(t *testing.T) {
-	p := newSurrogate(1)
+	p := newSurrogate(1, usualPriors)
 	p.fit([][]float64{{0}, {1}, {2}, {3}, {4}}, []float64{0, 0.1, 2, 0.3, 0.4})
 	if l := p.leaveOneOut(); slices.Index(l, slices.Min(l)) != 2 {
 		t.Errorf("the third must have the least density: %v", l)
@@ -102,7 +102,7 @@ func TestLeaveOneOut(t *testing.T) {
 	if got, want := p.leaveOneOut()[1], -0.5*(math.Log(variance)+off*off/variance); math.Abs(got-want) > 1e-9 {
 		t.Errorf("log density %v, want %v", got, want)
 	}
-	if l := newSurrogate(1).leaveOneOut(); len(l) != 0 {
+	if l := newSurrogate(1, usualPriors).leaveOneOut(); len(l) != 0 {
 		t.Errorf("densities without points: %v", l)
 	}
 }

@@ -23,7 +23,7 @@ func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 			}
 		}
 	}
-	p := newSurrogate(2)
+	p := newSurrogate(2, usualPriors)
 	for range 3 {
 		p.learn(at, y)
 	}
@@ -50,7 +50,7 @@ func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 func TestSurrogateOfFewPoints(t *testing.T) {
 	scores := []float64{-1, 0, 1, 2}
 	for _, y := range [][]float64{{0.2}, {0.2, 0.2}} {
-		p := newSurrogate(1)
+		p := newSurrogate(1, usualPriors)
 		p.prior = priorOf(scores)
 		p.learn([][]float64{{0}, {1}}[:len(y)], y)
 		far := []float64{1000}
@@ -60,7 +60,7 @@ func TestSurrogateOfFewPoints(t *testing.T) {
 		if e := p.predict(far); e <= 0.2 || e >= 0.5 {
 			t.Errorf("%d points of 0.2: %.3f predicted far from them, want between 0.2 and the mean of all, 0.5", len(y), e)
 		}
-		if p.nugget != usualNugget || p.roughness[0] != usualRoughness {
+		if p.nugget != usualPriors.nugget || p.roughness[0] != usualPriors.roughness {
 			t.Errorf("%d points: nugget %v, roughness %v; so few points must not change them", len(y), p.nugget, p.roughness)
 		}
 	}

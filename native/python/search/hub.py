@@ -1,0 +1,232 @@
+"""Compares epbench's search with Kernel Tuner's strategies on spaces that others measured (benchmark_hub).
+
+    pip install -r native/python/search/requirements.txt
+    git clone https://github.com/AutoTuningAssociation/benchmark_hub && git -C benchmark_hub checkout 8eeb99e7
+    python3 native/python/search/hub.py measure benchmark_hub -o testdata/archive/hub-2026-11-26
+    python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-26
+
+All strategies choose configs for the same program: `epbench replay` measures what they ask for, with noise that
+is drawn from each config's recorded runs, and chooses the winner by the same finals. Two budgets are compared: a
+number of distinct configs, and the modelled time in which random search comes close to the best config
+(`epbench replay score`). `measure` writes OUT-losses.csv and OUT-scores.csv. It continues a recording: it leaves out
+what these files have. `summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which
+docs/search-hub.md is made.
+"""
+
+import argparse
+import collections
+import contextlib
+import csv
+import io
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import kernel_tuner_strategy
+
+MILO, UNUSED = "cachefiles/{}_milo/{}_T4.json.gz", "currently_unused/cachefiles/"
+# The files of gemm_milo and hotspot_milo are not in the repository of the hub, but in its large file storage.
+SPACES = (
+    [MILO.format("convolution", gpu) for gpu in ("A100", "A4000", "A6000", "MI250X", "W6600", "W7800")]
+    + [MILO.format("dedispersion", gpu) for gpu in ("A100", "W7800")]
+    + [UNUSED + "pnpoly/%s_T4.json.gz" % gpu for gpu in ("RTX_2080_Ti", "RTX_3090")]
+    + [UNUSED + "KernelTuner data/gemm/%s.json.gz" % gpu for gpu in ("RTX_2080_Ti", "RTX_Titan")]
+)
+OWN = ["auto", "race"]
+KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
+# bayes_opt takes half a minute and more for a search of 200 configs, or for the time of a score.
+SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
+BUDGETS = (25, 50, 100, 200)
+SEED = 20261126
+SEARCHES, SCORED = 5, 3  # searches of each space for a budget, and for a score of a strategy of Kernel Tuner
+LOSSES, SCORES = ["space", "strategy", "configs", "losses_percent"], ["space", "strategy", "configs", "legal_percent", "valid_percent", "cutoff", "tried", "score", "regret_percent"]
+
+
+@contextlib.contextmanager
+def server(path):
+    """Starts the server of Kernel Tuner's strategies for a space, and yields the address of its socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        address = os.path.join(folder, "s")
+        program = subprocess.Popen([sys.executable, kernel_tuner_strategy.__file__, "serve", path, address],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            if program.stdout.readline() != "ready\n":
+                raise RuntimeError("the server of %s did not start" % path)
+            yield address
+        finally:
+            program.stdin.close()
+            program.wait()
+
+
+def command(address, strategy, evaluations=0):
+    """Returns the --strategy of epbench for a strategy of Kernel Tuner."""
+    return "exec:%s -S -E %s ask %s %s %d" % (sys.executable, kernel_tuner_strategy.__file__, address, strategy, evaluations)
+
+
+def named(strategy):
+    """Returns the short name of a --strategy."""
+    return strategy.split()[-2] if strategy.startswith("exec:") else strategy
+
+
+def run(binary, *args):
+    """Returns the rows of epbench's first CSV table, each as a dict with the strategy's short name."""
+    out = subprocess.run([binary, *args, "--format", "csv"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    lines = [line for line in out.split("\n\n")[0].splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
+    for row in rows:
+        row["strategy"] = named(row["strategy"])
+    return rows
+
+
+def share_legal(path):
+    """Returns the share of all combinations of values that are legal configs."""
+    configs = kernel_tuner_strategy.configs_of(path)
+    combinations = 1
+    for name in configs[0][1]:
+        combinations *= len({values[name] for _, values in configs})
+    return len(configs) / combinations
+
+
+def losses_of(binary, path, strategies, budgets):
+    """Searches a space. Returns one row for each strategy and budget, with the losses of its searches."""
+    out = collections.defaultdict(list)
+    for row in run(binary, "replay", path, "--each", "--replays", str(SEARCHES), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
+        out[row["space"], row["strategy"], row["budget"]].append("%.2f" % float(row["regret_percent"]))
+    return [dict(zip(LOSSES, (*key, " ".join(values)))) for key, values in out.items()]
+
+
+def scores_of(binary, path, strategies, searches):
+    rows = run(binary, "replay", "score", path, "--replays", str(searches), "--seed", str(SEED), "--strategy", ",".join(strategies))
+    legal = "%.1f" % (100 * share_legal(path))
+    return [{name: {**r, "legal_percent": legal}[name] for name in SCORES} for r in rows if r["configs"]]
+
+
+def measure(binary, path, own, theirs):
+    """Searches one space with all strategies. Returns the rows of the losses and of the scores."""
+    losses = losses_of(binary, path, own, BUDGETS) if own else []
+    scores = scores_of(binary, path, own or ["race"], SEARCHES if own else 1)
+    cutoff = int(scores[0]["cutoff"])
+    if not own:
+        scores = []
+    if not theirs:
+        return losses, scores
+    with server(path) as address:
+        fast = [s for s in theirs if s != SLOW]
+        if fast:
+            losses += losses_of(binary, path, [command(address, s) for s in fast], BUDGETS)
+            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], SCORED)
+        if SLOW in theirs:
+            losses += losses_of(binary, path, [command(address, SLOW)], SLOW_BUDGETS)
+    return losses, scores
+
+
+def read(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def write(path, rows):
+    with open(path, "w", newline="") as f:
+        out = csv.DictWriter(f, list(rows[0]), lineterminator="\n")
+        out.writeheader()
+        out.writerows(rows)
+
+
+def record(binary, hub, out, only, strategies):
+    """Searches the spaces and strategies that the recording lacks, and writes it after each space."""
+    losses, scores = read(out + "-losses.csv"), read(out + "-scores.csv")
+    for space in SPACES:
+        path = os.path.join(hub, space)
+        name = named_space(path)
+        known = {r["strategy"] for r in losses if r["space"] == name}
+        missing = [s for s in strategies if s not in known]
+        if only not in space or not missing:
+            continue
+        more = measure(binary, path, [s for s in missing if s not in KERNEL_TUNER], [s for s in missing if s in KERNEL_TUNER])
+        losses, scores = losses + more[0], scores + more[1]
+        write(out + "-losses.csv", losses)
+        write(out + "-scores.csv", scores)
+        print(space, ", ".join(missing), flush=True)
+
+
+def named_space(path):
+    """Returns the name that epbench gives a file: folder/name, without its endings."""
+    folder, name = path.split("/")[-2:]
+    return folder + "/" + name.removesuffix(".json.gz").removesuffix("_T4")
+
+
+def quantile(values, share):
+    """Returns a quantile by linear interpolation."""
+    values = sorted(values)
+    at = share * (len(values) - 1)
+    low, high = values[int(at)], values[min(int(at) + 1, len(values) - 1)]
+    return low + (high - low) * (at - int(at))
+
+
+def budgets_of(losses):
+    """Returns one row for each strategy and number of configs: the losses over all spaces, and how often it is first or last."""
+    means = {(r["space"], r["strategy"], r["configs"]): statistics.mean(map(float, r["losses_percent"].split())) for r in losses}
+    out = []
+    for strategy in dict.fromkeys(r["strategy"] for r in losses):
+        for configs in dict.fromkeys(r["configs"] for r in losses if r["strategy"] == strategy):
+            rows = [r for r in losses if (r["strategy"], r["configs"]) == (strategy, configs)]
+            every = [float(v) for r in rows for v in r["losses_percent"].split()]
+            place = [sorted(v for (s, _, c), v in means.items() if (s, c) == (r["space"], configs)) for r in rows]
+            own = [means[r["space"], strategy, configs] for r in rows]
+            out.append({"strategy": strategy, "configs": configs, "spaces": len(rows), "mean_percent": "%.2f" % statistics.mean(own), "median_percent": "%.2f" % statistics.median(own),
+                        "p95_percent": "%.2f" % quantile(every, 0.95), "worst_percent": "%.2f" % max(every),
+                        "first": sum(v == p[0] for v, p in zip(own, place)), "last": sum(v == p[-1] for v, p in zip(own, place))})
+    return out
+
+
+def time_of(scores):
+    """Returns one row for each strategy: its mean score, its mean loss, and in how many spaces it is first or last."""
+    by_space = collections.defaultdict(dict)
+    for r in scores:
+        by_space[r["space"]][r["strategy"]] = float(r["score"])
+    out = []
+    for strategy in dict.fromkeys(r["strategy"] for r in scores):
+        own = [r for r in scores if r["strategy"] == strategy]
+        values = {r["space"]: float(r["score"]) for r in own}
+        out.append({"strategy": strategy, "spaces": len(own), "score": "%.3f" % statistics.mean(values.values()), "worst_score": "%.3f" % min(values.values()),
+                    "loss_percent": "%.2f" % statistics.mean(float(r["regret_percent"]) for r in own),
+                    "first": sum(v == max(by_space[s].values()) for s, v in values.items()), "last": sum(v == min(by_space[s].values()) for s, v in values.items())})
+    return sorted(out, key=lambda r: -float(r["score"]))
+
+
+def spaces_of(scores):
+    """Returns one row for each space: its size, and the score and the place of auto."""
+    out = []
+    for space in dict.fromkeys(r["space"] for r in scores):
+        rows = sorted((r for r in scores if r["space"] == space), key=lambda r: -float(r["score"]))
+        place = [r["strategy"] for r in rows].index("auto")
+        other = rows[0] if place else rows[1]
+        out.append({**{n: rows[0][n] for n in ("space", "configs", "legal_percent", "valid_percent", "cutoff")},
+                    "auto": rows[place]["score"], "place": "%d of %d" % (place + 1, len(rows)), "best_other": other["strategy"], "its_score": other["score"]})
+    return out
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("what", choices=["measure", "summary"])
+    p.add_argument("hub", nargs="?", help="folder of benchmark_hub")
+    p.add_argument("-o", dest="out", required=True, help="beginning of the names of the files")
+    p.add_argument("--epbench", default="epbench")
+    p.add_argument("--only", default="", help="part of a space's path")
+    p.add_argument("--strategy", default=",".join(OWN + KERNEL_TUNER))
+    a = p.parse_args()
+    if a.what == "measure":
+        record(a.epbench, a.hub, a.out, a.only, a.strategy.split(","))
+        return
+    losses, scores = read(a.out + "-losses.csv"), read(a.out + "-scores.csv")
+    write(a.out + "-spaces.csv", spaces_of(scores))
+    write(a.out + "-budgets.csv", budgets_of(losses))
+    write(a.out + "-time.csv", time_of(scores))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// priors holds what the surrogates of a search assume before they know scores. The usual values come
+// from recorded spaces; native/python/search/priors.py computes what they give on spaces that were
+// left out.
+type priors struct {
+	roughness, nugget, level, params float64 // the most likely values, see surrogate and kernelCorrelation
+
+	// strength multiplies the weight of these values, and of the mean and variance of all kernels'
+	// scores. 0 means that only a kernel's own scores count.
+	strength float64
+}
+
+// usualPriors are the priors of a search unless its strategy names others.
+var usualPriors = priors{roughness: 0.1, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
+
+// The weights of the priors at strength 1. A value of roughness, nugget, level or params that is n
+// steps from the most likely one has n * n * stepCost less log likelihood. The prior mean has the
+// weight of one measured point, the prior variance has the weight of two.
+const (
+	stepCost       = 0.5
+	meanPoints     = 1
+	variancePoints = 2
+)
+
+// priorSetting is one of the numbers of priors.
+type priorSetting struct {
+	name   string
+	values []float64 // the allowed values
+	slot   func(*priors) *float64
+}
+
+func (s priorSetting) String() string { return s.name }
+
+var priorSettings = []priorSetting{
+	{"roughness", roughnesses, func(p *priors) *float64 { return &p.roughness }},
+	{"nugget", nuggets, func(p *priors) *float64 { return &p.nugget }},
+	{"level", levels, func(p *priors) *float64 { return &p.level }},
+	{"params", paramCorrelations, func(p *priors) *float64 { return &p.params }},
+	{"strength", []float64{0, 0.5, 1, 2, 4}, func(p *priors) *float64 { return &p.strength }},
+}
+
+// parsePriors parses NAME=NUMBER:NAME=NUMBER. Numbers that are not named keep their usual values.
+func parsePriors(text string) (priors, error) {
+	out := usualPriors
+	for word := range strings.SplitSeq(text, ":") {
+		name, number, _ := strings.Cut(word, "=")
+		s, err := ep.Find("prior", name, priorSettings, priorSetting.String)
+		if err != nil {
+			return out, err
+		}
+		value, err := strconv.ParseFloat(number, 64)
+		if err != nil || !slices.Contains(s.values, value) {
+			return out, fmt.Errorf("prior %s: %q is not one of %v", name, number, s.values)
+		}
+		*s.slot(&out) = value
+	}
+	return out, nil
+}

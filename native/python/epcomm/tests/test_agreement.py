@@ -4,7 +4,6 @@ EPCOMM_NATIVE names, otherwise ctypes."""
 
 import os
 import sys
-import tempfile
 import time
 import unittest
 
@@ -12,6 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from processes import join, run_ranks  # noqa: E402
 
 from epcomm import deepep  # noqa: E402
 from epcomm.comm import EpcommError  # noqa: E402
@@ -63,54 +63,36 @@ SITUATIONS = (
 )
 
 
-def one_rank(rank, port, results):
-    os.environ.update(EPCOMM_MAX_TOKENS="16", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), EPCOMM_DEADLINE="40")
+def one_rank(rank, port):
+    os.environ.update(EPCOMM_MAX_TOKENS="16", EPCOMM_DEADLINE="40")
     raised = []
-    try:
-        if DEVICE == "cuda":
-            torch.cuda.set_device(rank)
-        torch.set_default_device(DEVICE)
-        dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-        warm = deepep.Buffer(dist.group.WORLD, explicitly_destroy=True, device=AT)
-        for most in (8, 16, 24):
-            low(warm, rank, most)
-        low(warm, rank, 16, use_fp8=True)
-        for sms in (4, 2):
-            normal(warm, rank, sms)  # makes the packs
-        warm.destroy()
-        for name, situation, _ in SITUATIONS:
-            buffer = deepep.Buffer(dist.group.WORLD, device=AT)
-            differ = situation(buffer, rank)
-            dist.barrier()
-            began = time.monotonic()
-            try:
-                while time.monotonic() < began + 1:  # on a GPU the call of the first rank returns, and its next call raises
-                    differ()
-                    time.sleep(0.01)
-                raised.append((name, "nothing was raised", 0))
-            except EpcommError as e:
-                raised.append((name, str(e), time.monotonic() - began))
-            dist.barrier()
-        results.put((rank, raised))
-    except BaseException:
-        import traceback
-
-        results.put((rank, [("a rank failed", traceback.format_exc(), 0)]))
+    join(rank, port, DEVICE)
+    warm = deepep.Buffer(dist.group.WORLD, explicitly_destroy=True, device=AT)
+    for most in (8, 16, 24):
+        low(warm, rank, most)
+    low(warm, rank, 16, use_fp8=True)
+    for sms in (4, 2):
+        normal(warm, rank, sms)  # makes the packs
+    warm.destroy()
+    for name, situation, _ in SITUATIONS:
+        buffer = deepep.Buffer(dist.group.WORLD, device=AT)
+        differ = situation(buffer, rank)
+        dist.barrier()
+        began = time.monotonic()
+        try:
+            while time.monotonic() < began + 1:  # on a GPU the call of the first rank returns, and its next call raises
+                differ()
+                time.sleep(0.01)
+            raised.append((name, "nothing was raised", 0))
+        except EpcommError as e:
+            raised.append((name, str(e), time.monotonic() - began))
+        dist.barrier()
+    return raised
 
 
 class TestAgreement(unittest.TestCase):
     def test_every_rank_raises_the_same_error(self):
-        context = torch.multiprocessing.get_context("spawn")
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache:
-            os.environ["EPCOMM_CACHE"] = cache
-            ranks = [context.Process(target=one_rank, args=(r, 31613 + os.getpid() % 1000, results)) for r in range(RANKS)]
-            for r in ranks:
-                r.start()
-            raised = dict(results.get(timeout=300) for _ in ranks)
-            for r in ranks:
-                r.join(10)
-                r.terminate()
+        raised = run_ranks(self, one_rank)
         for (name, first, took), (_, second, took_too), (_, _, want) in zip(raised[0], raised[1], SITUATIONS):
             with self.subTest(name):
                 self.assertEqual(first, second)

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from processes import join, run_ranks  # noqa: E402
 
 from epcomm import deepep  # noqa: E402
 from epcomm.comm import PURPOSES, Call, EpcommError  # noqa: E402
@@ -302,44 +303,23 @@ def refused(error, says, call):
         raise AssertionError(says)
 
 
-def one_rank(rank, port, results):
-    try:
-        os.environ.update(EPCOMM_MAX_TOKENS=str(max(16, TOKENS)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        if DEVICE == "cuda":
-            torch.cuda.set_device(rank)
-        torch.set_default_device(DEVICE)
-        dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-        deepep.Buffer.set_num_sms(4 if DEVICE == "cpu" else 20)
-        buffer = deepep.Buffer(dist.group.WORLD, explicitly_destroy=True, device=torch.device("cpu") if DEVICE == "cpu" else None)
-        for seed in (1, 2):
-            check_normal(buffer, rank, seed)
-            check_low_latency(buffer, rank, seed)
-        for check in (handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread, too_small_worst):
-            check(buffer, rank)
-        buffer.destroy()
-        dist.barrier()
-        results.put((rank, ""))
-    except BaseException:
-        import traceback
-
-        results.put((rank, traceback.format_exc()))
+def one_rank(rank, port):
+    os.environ["EPCOMM_MAX_TOKENS"] = str(max(16, TOKENS))
+    join(rank, port, DEVICE)
+    deepep.Buffer.set_num_sms(4 if DEVICE == "cpu" else 20)
+    buffer = deepep.Buffer(dist.group.WORLD, explicitly_destroy=True, device=torch.device("cpu") if DEVICE == "cpu" else None)
+    for seed in (1, 2):
+        check_normal(buffer, rank, seed)
+        check_low_latency(buffer, rank, seed)
+    for check in (handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread, too_small_worst):
+        check(buffer, rank)
+    buffer.destroy()
+    dist.barrier()
 
 
 class TestDeepEP(unittest.TestCase):
     def test_two_ranks(self):
-        context = torch.multiprocessing.get_context("spawn")
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache:
-            os.environ["EPCOMM_CACHE"] = cache
-            ranks = [context.Process(target=one_rank, args=(r, 29613 + os.getpid() % 1000, results)) for r in range(RANKS)]
-            for r in ranks:
-                r.start()
-            errors = dict(results.get(timeout=500) for _ in ranks)
-            for r in ranks:
-                r.join(10)
-                r.terminate()
-        failed = [f"rank {rank}: {why}" for rank, why in sorted(errors.items()) if why]
-        self.assertFalse(failed, "\n".join(failed))
+        run_ranks(self, one_rank)
 
     def test_names_in_profiles(self):
         """With DEEPEP_TEST_NAMES=1 the shim gives kernels the names that DeepEP's test looks for."""

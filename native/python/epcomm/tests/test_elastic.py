@@ -2,14 +2,13 @@
 CPU computes. With EPCOMM_TEST_DEVICE=cuda it runs on two GPUs. test_deepep.py explains EPCOMM_TEST_SHAPE and
 EPBENCH_PROGRAM."""
 
-import os
-import tempfile
 import unittest
 import warnings
 
 import test_deepep as base
 import torch
 import torch.distributed as dist
+from processes import join, run_ranks
 from test_deepep import DEVICE, EXPERTS, RANKS, TOKENS, TOPK, cast, close, draw, gathered, refused, widened
 
 from epcomm import deepep
@@ -134,50 +133,28 @@ def refusals(buffer, rank):
         refused(error, says, call)
 
 
-def one_rank(rank, port, results):
-    try:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        if DEVICE == "cuda":
-            torch.cuda.set_device(rank)
-        else:
-            elastic.ElasticBuffer._device_sms = lambda buffer: 4
-            torch.cuda.synchronize = lambda: None
-        torch.set_default_device(DEVICE)
-        dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-        device = torch.device("cpu") if DEVICE == "cpu" else None
-        buffer = deepep.ElasticBuffer(dist.group.WORLD, num_bytes=1 << 21, explicitly_destroy=True, device=device)
-        refused(ValueError, "num_max_tokens_per_rank", lambda: buffer.dispatch(*drawn(rank, 0)[:2], num_experts=EXPERTS))
-        for fp8 in (False, True):
-            for sync in (True, False):
-                check_packed(buffer, rank, 1, fp8, sync)
-                check_expanded(buffer, rank, 2, fp8, sync, 8 if fp8 else 1)
-        idle(buffer, rank)
-        refusals(buffer, rank)
-        buffer.barrier(with_cpu_sync=True)
-        buffer.destroy()
-        dist.barrier()
-        results.put((rank, ""))
-    except BaseException:
-        import traceback
-
-        results.put((rank, traceback.format_exc()))
+def one_rank(rank, port):
+    join(rank, port, DEVICE)
+    if DEVICE == "cpu":
+        elastic.ElasticBuffer._device_sms = lambda buffer: 4
+        torch.cuda.synchronize = lambda: None
+    device = torch.device("cpu") if DEVICE == "cpu" else None
+    buffer = deepep.ElasticBuffer(dist.group.WORLD, num_bytes=1 << 21, explicitly_destroy=True, device=device)
+    refused(ValueError, "num_max_tokens_per_rank", lambda: buffer.dispatch(*drawn(rank, 0)[:2], num_experts=EXPERTS))
+    for fp8 in (False, True):
+        for sync in (True, False):
+            check_packed(buffer, rank, 1, fp8, sync)
+            check_expanded(buffer, rank, 2, fp8, sync, 8 if fp8 else 1)
+    idle(buffer, rank)
+    refusals(buffer, rank)
+    buffer.barrier(with_cpu_sync=True)
+    buffer.destroy()
+    dist.barrier()
 
 
 class TestElastic(unittest.TestCase):
     def test_two_ranks(self):
-        context = torch.multiprocessing.get_context("spawn")
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache:
-            os.environ["EPCOMM_CACHE"] = cache
-            ranks = [context.Process(target=one_rank, args=(r, 30613 + os.getpid() % 1000, results)) for r in range(RANKS)]
-            for r in ranks:
-                r.start()
-            errors = dict(results.get(timeout=500) for _ in ranks)
-            for r in ranks:
-                r.join(10)
-                r.terminate()
-        failed = [f"rank {rank}: {why}" for rank, why in sorted(errors.items()) if why]
-        self.assertFalse(failed, "\n".join(failed))
+        run_ranks(self, one_rank)
 
     def test_theoretical_sms(self):
         """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 on 8. If no compute kernels need SMs at

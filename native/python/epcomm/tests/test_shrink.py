@@ -4,14 +4,13 @@ extension, if EPCOMM_NATIVE names one."""
 
 import os
 import sys
-import tempfile
 import unittest
-from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from processes import join, run_ranks  # noqa: E402
 
 from epcomm import deepep, native  # noqa: E402
 from epcomm.comm import EpcommError  # noqa: E402
@@ -67,55 +66,38 @@ def without_the_other(buffer):
     return buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)[-1]
 
 
-def one_rank(rank, port, extension, results):
+def one_rank(rank, port, extension):
+    os.environ["EPCOMM_DEADLINE"] = "5"
+    join(rank, port)
+    plain = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, device=torch.device("cpu"))
     try:
-        os.environ.update(EPCOMM_DEADLINE="5", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-        plain = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, device=torch.device("cpu"))
+        plain.low_latency_update_mask_buffer(1 - rank, True)
+    except NotServed as e:
+        assert "enable_shrink" in str(e), e
+    buffer = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, enable_shrink=True, device=torch.device("cpu"))
+    assert bool(buffer._lane.native) == (extension != "0"), "the extension is used in the run for ctypes, or not in its own"
+    for seed in (1, 2):
+        call(buffer, rank, seed, [0, 1], halves=seed == 2)
+    dist.barrier()
+    late = without_the_other(buffer) if rank == 0 else None
+    dist.barrier()
+    buffer.low_latency_clean_mask_buffer()
+    assert masked(buffer) == [0, 0]
+    if late is not None:
         try:
-            plain.low_latency_update_mask_buffer(1 - rank, True)
-        except NotServed as e:
-            assert "enable_shrink" in str(e), e
-        buffer = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, enable_shrink=True, device=torch.device("cpu"))
-        assert bool(buffer._lane.native) == (extension != "0"), "the extension is used in the run for ctypes, or not in its own"
-        for seed in (1, 2):
-            call(buffer, rank, seed, [0, 1], halves=seed == 2)
-        dist.barrier()
-        late = without_the_other(buffer) if rank == 0 else None
-        dist.barrier()
-        buffer.low_latency_clean_mask_buffer()
-        assert masked(buffer) == [0, 0]
-        if late is not None:
-            try:
-                late()
-            except RuntimeError as e:
-                assert "is lost" in str(e), e
-            else:
-                raise AssertionError("a hook received a call from before ranks came back")
-        for seed in range(7, 10):
-            call(buffer, rank, seed, [0, 1], halves=seed == 8)
-        buffer.destroy()
-        results.put((rank, ""))
-    except BaseException:
-        import traceback
-
-        results.put((rank, traceback.format_exc()))
+            late()
+        except RuntimeError as e:
+            assert "is lost" in str(e), e
+        else:
+            raise AssertionError("a hook received a call from before ranks came back")
+    for seed in range(7, 10):
+        call(buffer, rank, seed, [0, 1], halves=seed == 8)
+    buffer.destroy()
 
 
 class TestShrink(unittest.TestCase):
     def leaves_and_comes_back(self, extension):
-        context = torch.multiprocessing.get_context("spawn")
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, EPCOMM_NATIVE=extension):
-            ranks = [context.Process(target=one_rank, args=(r, 32613 + os.getpid() % 1000, extension, results)) for r in range(RANKS)]
-            for r in ranks:
-                r.start()
-            errors = dict(results.get(timeout=500) for _ in ranks)
-            for r in ranks:
-                r.join(10)
-                r.terminate()
-        failed = [f"rank {rank}: {why}" for rank, why in sorted(errors.items()) if why]
-        self.assertFalse(failed, "\n".join(failed))
+        run_ranks(self, one_rank, extension, EPCOMM_NATIVE=extension)
 
     def test_a_rank_leaves_and_comes_back_by_ctypes(self):
         self.leaves_and_comes_back("0")

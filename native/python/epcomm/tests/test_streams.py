@@ -4,7 +4,6 @@
 import ctypes
 import os
 import sys
-import tempfile
 import threading
 import unittest
 from unittest import mock
@@ -15,6 +14,7 @@ for folder in ("../src", "emulated"):
 
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
+from processes import run_ranks  # noqa: E402
 
 from epcomm import native  # noqa: E402
 from epcomm.deepep import events, link as links  # noqa: E402
@@ -275,38 +275,22 @@ def layers(buffer, rank):
         close(again, want * weights.sum(dim=1, keepdim=True), 1e-2)
 
 
-def one_rank(rank, port, results):
-    try:
-        sys.path.insert(1, os.path.join(HERE, "../shim"))
-        import deep_ep  # puts the stand-ins in torch
-        import torch.distributed as dist
+def one_rank(rank, port):
+    sys.path.insert(1, os.path.join(HERE, "../shim"))
+    import deep_ep  # puts the stand-ins in torch
+    import torch.distributed as dist
 
-        torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", world_size=RANKS, rank=rank)
-        buffer = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True)
-        layers(buffer, rank)
-        buffer.destroy()
-        dist.barrier()
-        results.put((rank, ""))
-    except BaseException:
-        import traceback
-
-        results.put((rank, traceback.format_exc()))
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{port}", world_size=RANKS, rank=rank)
+    buffer = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True)
+    layers(buffer, rank)
+    buffer.destroy()
+    dist.barrier()
 
 
 class TestTwoRanks(unittest.TestCase):
     def test_graphs(self):
-        context = torch.multiprocessing.get_context("spawn")
-        results = context.Queue()
-        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, EPCOMM_NATIVE="0"):
-            ranks = [context.Process(target=one_rank, args=(r, 30613 + os.getpid() % 1000, results)) for r in range(RANKS)]
-            for r in ranks:
-                r.start()
-            errors = dict(results.get(timeout=300) for _ in ranks)
-            for r in ranks:
-                r.join(10)
-                r.terminate()
-        self.assertEqual(errors, {r: "" for r in range(RANKS)}, "\n".join(errors.values()))
+        run_ranks(self, one_rank, EPCOMM_NATIVE="0")
 
 
 if __name__ == "__main__":

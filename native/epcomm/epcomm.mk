@@ -98,12 +98,14 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
 # The extension of the Python package uses PyTorch's stable ABI. To build it, only headers are needed: those of the
-# PyTorch that $(PYTHON) has, otherwise those of the wheel below. Its undefined functions are PyTorch's in the process
-# that loads it.
+# PyTorch that $(PYTHON) or $(TORCH_ENV) has, otherwise those of the wheel below. Its undefined functions are PyTorch's in
+# the process that loads it.
 PYTHON         ?= python3
-TORCH_HEADERS   = $(CUDA_LOCAL)/torch-2.11.0
+TORCH_VERSION   = 2.11.0
+TORCH_HEADERS   = $(CUDA_LOCAL)/torch-$(TORCH_VERSION)
+TORCH_ENV       = $(CUDA_LOCAL)/torch
 PYTHON_INCLUDE ?= $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('include'))")
-TORCH_INCLUDE  ?= $(or $(shell $(PYTHON) -c "import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec('torch').origin), 'include'))" 2>/dev/null),$(TORCH_HEADERS)/torch/include)
+TORCH_INCLUDE  ?= $(or $(shell $(PYTHON) -c "import importlib.util, os; print(os.path.join(os.path.dirname(importlib.util.find_spec('torch').origin), 'include'))" 2>/dev/null),$(firstword $(wildcard $(TORCH_ENV)/lib/python3*/site-packages/torch/include)),$(TORCH_HEADERS)/torch/include)
 NATIVE         = native/python/epcomm/native
 NATIVE_FLAGS   = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DTORCH_TARGET_VERSION=0x0209000000000000 \
   -isystem $(TORCH_INCLUDE) -isystem $(PYTHON_INCLUDE) -I$(EPCOMM)/include
@@ -112,7 +114,7 @@ NATIVE_OBJECTS = $(patsubst $(NATIVE)/%.cpp,$(EPCOMM_OUT)/native/%.o,$(wildcard 
 # The smallest wheel with PyTorch's headers, which are the same for every system: 74 MB.
 $(TORCH_HEADERS)/torch/include:
 	mkdir -p $(TORCH_HEADERS)
-	$(PIP) download -q --no-deps --only-binary=:all: --platform macosx_11_0_arm64 --platform macosx_14_0_arm64 --python-version 312 -d $(TORCH_HEADERS) torch==2.11.0
+	$(PIP) download -q --no-deps --only-binary=:all: --platform macosx_11_0_arm64 --platform macosx_14_0_arm64 --python-version 312 -d $(TORCH_HEADERS) torch==$(TORCH_VERSION)
 	cd $(TORCH_HEADERS) && python3 -c "import glob, zipfile; z = zipfile.ZipFile(glob.glob('*.whl')[0]); z.extractall('.', [n for n in z.namelist() if n.startswith('torch/include/')])"
 	rm $(TORCH_HEADERS)/*.whl
 
@@ -143,6 +145,21 @@ epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_
 
 epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## the steps of epcomm-test whose names match ONLY, over the packs that epcomm-test made
 	ONLY='$(value ONLY)' LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
+
+# An environment with PyTorch for tests of tensors on the emulated driver: one wheel of 530 MB, and none of the 3 GB of
+# CUDA's libraries that it asks for, because the tests compute on the CPU.
+TORCH_PINS = torch==$(TORCH_VERSION) numpy==2.2.6 filelock==4.3.1 fsspec==2026.9.0 jinja2==3.1.6 markupsafe==3.0.4 mpmath==1.3.0 networkx==3.6.1 sympy==1.14.0 typing-extensions==4.16.0
+$(TORCH_ENV):
+	python3 -m venv $@
+	$@/bin/pip install -q --no-deps --only-binary=:all: --no-cache-dir $(TORCH_PINS) && $@/bin/python native/python/without_cuda.py || { rm -r $@; exit 1; }
+
+.PHONY: torch-env epcomm-torch
+torch-env: $(TORCH_ENV) ## PyTorch without CUDA's libraries, in .cuda/torch, for epcomm-torch (530 MB)
+
+# TORCH_STEPS are the steps of epcomm-torch. Without a GPU the others take minutes.
+TORCH_STEPS ?= ep|streams|agreement|elastic|deepep-extension
+epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## the tests of epcomm's Python modules that need PyTorch, on the emulated driver, over the packs that epcomm-test made
+	PATH=$(TORCH_ENV)/bin:$$PATH $(MAKE) epcomm-only ONLY='^($(TORCH_STEPS))$$'
 
 # LOST is how often lost-test kills ranks at each step of a call. It kills one of 8 ranks and two of 8 in turn.
 LOST ?= 100

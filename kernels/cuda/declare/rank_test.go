@@ -31,6 +31,29 @@ func TestEmulatedRank(t *testing.T) {
 	}
 }
 
+// TestEmulatedRankCarriesSentinels: a BF16 token of NaNs with every bit set looks like an empty slot. It must arrive
+// as NaNs and come back as NaNs, without a wait until the deadline.
+func TestEmulatedRankCarriesSentinels(t *testing.T) {
+	q := fastCase{p: pairProblem(ep.BF16, 2, 256, 8, 2, 3), tokens: []int{3, 2}, dispatch: "sms=2,threads=64", combine: "sms=2,threads=64", pairs: 3}
+	for _, c := range []struct {
+		layout            ep.Layout
+		dispatch, combine Declaration
+	}{{ep.LayoutRank, dispatchRank(), combineRank()}, {ep.LayoutMasked, dispatchMasked(), combineMasked()}} {
+		q := q
+		q.p.Layout = c.layout
+		t.Run(c.layout.String(), func(t *testing.T) {
+			t.Parallel()
+			e := q.prepare(t, c.dispatch, c.combine)
+			e.poison(PartX, PartY)
+			e.run(q.pairs, e.call(e.d, e.dc), e.call(e.c, e.cc))
+			e.noFaults()
+			for r, g := range e.w.Ranks {
+				allNaN(t, e.part(r, PartCombined)[:g.Tokens*q.p.Hidden*2])
+			}
+		})
+	}
+}
+
 // TestEmulatedRankHome checks the same for dispatch_rank_home, which stores rows in the output of
 // the receiving rank. The cases include several batches of messages for a warp, more tokens than
 // threads in a block, one rank, rows of several units, and a rank without tokens.

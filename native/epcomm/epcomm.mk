@@ -156,8 +156,9 @@ $(TORCH_ENV):
 .PHONY: torch-env epcomm-torch
 torch-env: $(TORCH_ENV) ## PyTorch without CUDA's libraries, in .cuda/torch, for epcomm-torch (530 MB)
 
-# TORCH_STEPS are the steps of epcomm-torch. Without a GPU the others take minutes.
-TORCH_STEPS ?= ep|streams|agreement|elastic|deepep-extension
+# TORCH_STEPS are the steps of epcomm-torch, a minute of CPU time. TORCH_STEPS='torch-.*|deepep|streams|shrink' has
+# the others.
+TORCH_STEPS ?= ep|agreement|elastic|deepep-extension
 epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## the tests of epcomm's Python modules that need PyTorch, on the emulated driver, over the packs that epcomm-test made
 	PATH=$(TORCH_ENV)/bin:$$PATH $(MAKE) epcomm-only ONLY='^($(TORCH_STEPS))$$'
 

@@ -70,7 +70,7 @@ typedef enum EpcommStatus {
   EPCOMM_PACK = 2,     /* the pack cannot be read, is damaged, or is for another library */
   EPCOMM_DRIVER = 3,   /* there is no driver, or it returned an error */
   EPCOMM_MACHINE = 4,  /* this GPU cannot run the pack, or cannot reach a peer */
-  EPCOMM_DISAGREE = 5, /* ranks hold different packs or options */
+  EPCOMM_DISAGREE = 5, /* ranks hold different packs or options, or make different collective calls */
   EPCOMM_GATHER = 6,   /* the all-gather failed */
   EPCOMM_FAULT = 7,    /* a wait passed its deadline: outputs are NaN; reset or destroy */
   EPCOMM_PEER = 8,     /* another rank could not be created; the error text names the rank and the reason */

@@ -120,10 +120,13 @@ EpcommStatus heap_fill(EpComm *c);
 EpcommStatus load_kernels(EpComm *c);
 void unload_kernels(EpComm *c);
 
-/* exchange.c: exchanges messages with all ranks. Every rank passes its status so far; the
- * result is EPCOMM_OK only if all ranks passed EPCOMM_OK. `mine` holds the `bytes` bytes that this
+/* The collective function in which a rank exchanges a message. */
+typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, STEP_FREE } Step;
+
+/* exchange.c: exchanges messages with all ranks. Every rank passes its step and its status so far; the
+ * result is EPCOMM_OK only if all ranks passed the same step and EPCOMM_OK. `mine` holds the `bytes` bytes that this
  * rank sends; `all` has room for the bytes of all ranks. */
-EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes);
+EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
 /* Lets this rank address the heaps of the others. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 

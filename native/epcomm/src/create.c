@@ -126,7 +126,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
   mine.survivors = o->survivors;
-  status = exchange(c, status, &mine, all, sizeof mine);
+  status = exchange(c, STEP_CREATE, status, &mine, all, sizeof mine);
   for (int r = 0; r < o->ranks && status == EPCOMM_OK; r++) {
     if (!(c->gathers >> r & 1)) continue;
     if (memcmp(all[r].abi, mine.abi, 32) != 0)
@@ -200,10 +200,10 @@ static EpcommStatus build(EpComm *c) {
   if (s == EPCOMM_OK) {
     s = take_memory(c);
     if (s == EPCOMM_OK) s = load_kernels(c);
-    s = c->nodes > 1 ? exchange(c, s, NULL, NULL, 0) : exchange_heaps(c, s);
+    s = c->nodes > 1 ? exchange(c, STEP_CREATE, s, NULL, NULL, 0) : exchange_heaps(c, s);
     if (s == EPCOMM_OK) s = survive_begin(c);
     if (s == EPCOMM_OK) call_prepare(c);
-    s = exchange(c, s, NULL, NULL, 0);
+    s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   }
   return s;
 }
@@ -221,7 +221,7 @@ static void take_down(EpComm *c, int meet) {
   if (d != NULL && c->context != NULL) d->context_set(c->context);
   for (int r = 0; r < EPCOMM_MAX_RANKS; r++)
     if (c->opened[r]) d->ipc_close(c->heap[r]);
-  int met = meet && exchange(c, check_alive(c), NULL, NULL, 0) == EPCOMM_OK;
+  int met = meet && exchange(c, STEP_FREE, check_alive(c), NULL, NULL, 0) == EPCOMM_OK;
   for (int i = 0; i < 2 * EPCOMM_MAX_SLOTS; i++)
     if (c->slots[i / 2].done[i % 2] != NULL) d->event_destroy(c->slots[i / 2].done[i % 2]);
   if (c->pack.data != NULL) unload_kernels(c);
@@ -297,7 +297,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   EpcommStatus s = check_alive(c); /* after this wait, no kernel of this rank uses another rank's heap */
   const int alone = survive_lost(c); /* all_gather would need the lost ranks too, so it cannot be used */
   if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
-  if (meet && !alone) s = exchange(c, s, NULL, NULL, 0);
+  if (meet && !alone) s = exchange(c, STEP_DESTROY, s, NULL, NULL, 0);
   take_down(c, meet && !alone && s == EPCOMM_OK);
   finish(c, before);
   return s;

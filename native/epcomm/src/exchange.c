@@ -7,17 +7,25 @@
 
 #include "comm.h"
 
-/* Precedes every message: the rank and its status so far. */
+/* Precedes every message: the rank, the step in which it exchanges, and its status so far. */
 typedef struct Prefix {
-  uint32_t magic, version;
+  uint32_t magic;
+  uint16_t version, step;
   int32_t rank, status;
   char text[EPCOMM_TEXT];
 } Prefix;
 
 #define MAGIC 0x6d6f6345u
 
-/* Checks the prefixes of all messages. Returns the first error that a rank reports. */
-static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
+static const char *step_name(unsigned step) {
+  static const char *const names[] = {"?", "epcomm_create or epcomm_grow", "epcomm_reset", "the end of epcomm_reset", "epcomm_destroy",
+                                      "the end of epcomm_destroy"};
+  return names[step < sizeof names / sizeof names[0] ? step : 0];
+}
+
+/* Checks the prefixes of all messages. Returns the first error that a rank reports. All ranks must be in the same
+ * step. Otherwise one rank could free memory while another takes its message for that of a reset. */
+static EpcommStatus judge(EpComm *c, Step step, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {
     Prefix p;
@@ -27,6 +35,9 @@ static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
       return comm_say(c, EPCOMM_DISAGREE, "rank %d runs another version of this library, or all_gather mixes its data up", r);
     if (p.rank != r)
       return comm_say(c, EPCOMM_DISAGREE, "all_gather put the data of rank %d where that of rank %d belongs", (int)p.rank, r);
+    if (p.step != step)
+      return comm_say(c, EPCOMM_DISAGREE, "rank %d is in %s, but rank %d is in %s; make the same call on all ranks", r, step_name(p.step),
+                      c->options.rank, step_name(step));
     if (p.status == EPCOMM_OK || first != EPCOMM_OK) continue;
     p.text[EPCOMM_TEXT - 1] = 0;
     first = comm_say(c, EPCOMM_PEER, "rank %d: %.400s", r, p.text);
@@ -34,10 +45,10 @@ static EpcommStatus judge(EpComm *c, const uint8_t *all, size_t each) {
   return first;
 }
 
-EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *all, size_t bytes) {
+EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes) {
   size_t each = sizeof(Prefix) + bytes, ranks = (size_t)c->options.ranks;
   uint8_t *out = c->meeting, *in = out + each;
-  Prefix p = {MAGIC, EPCOMM_VERSION, c->options.rank, (int32_t)status, {0}};
+  Prefix p = {MAGIC, EPCOMM_VERSION, (uint16_t)step, c->options.rank, (int32_t)status, {0}};
   int failed = 0;
   memcpy(p.text, c->text, sizeof p.text);
   memcpy(out, &p, sizeof p);
@@ -47,7 +58,7 @@ EpcommStatus exchange(EpComm *c, EpcommStatus status, const void *mine, void *al
   for (size_t r = 0; r < ranks && bytes > 0; r++) memcpy((uint8_t *)all + r * bytes, in + r * each + sizeof p, bytes);
   if (status != EPCOMM_OK) return status; /* this rank's own error text is kept */
   if (failed) return comm_say(c, EPCOMM_GATHER, "all_gather returned %d: a rank is gone, or the network between the ranks has failed", failed);
-  return judge(c, in, each);
+  return judge(c, step, in, each);
 }
 
 /* ---- heaps ---- */
@@ -150,7 +161,7 @@ EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status) {
     DrvResult r = c->driver->ipc_handle(&mine.handle, c->heap[c->options.rank]);
     if (r != 0) status = comm_driver_error(c, r, "cuIpcGetMemHandle");
   }
-  status = exchange(c, status, &mine, all, sizeof mine);
+  status = exchange(c, STEP_CREATE, status, &mine, all, sizeof mine);
   for (int r = 0; r < c->options.ranks && status == EPCOMM_OK; r++) {
     if (r == c->options.rank || !(c->gathers >> r & 1)) continue;
     if (c->heap[r] != 0 && !left_its_heap(c, r, &all[r])) continue;

@@ -109,10 +109,10 @@ EpcommStatus epcomm_reset(EpComm *c) {
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
   /* After this exchange no rank's kernels run. Before it, memory that they write must not
    * change. */
-  s = exchange(c, s, NULL, NULL, 0);
+  s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);
-    s = exchange(c, s, NULL, NULL, 0); /* no rank begins before all ranks are done */
+    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank begins before all ranks are done */
   }
   c->driver->context_set(before);
   return s;

@@ -110,11 +110,11 @@ EpcommStatus network_join(EpComm *c) {
   mine.id = group.id;
   if (!group.joined && c->options.rank == 0 && ep_shmem_unique(&group.library, &mine.id) != 0)
     s = comm_say(c, EPCOMM_NETWORK, "NVSHMEM: no unique id; NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME chooses the network interface");
-  s = exchange(c, s, &mine, all, sizeof mine);
+  s = exchange(c, STEP_CREATE, s, &mine, all, sizeof mine);
   if (s == EPCOMM_OK) s = check_hello(c, all);
   if (s != EPCOMM_OK) return s;
   if (!group.joined) s = enter(c, &all[0].id);
-  return exchange(c, s, NULL, NULL, 0);
+  return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
 }
 
 /* Checks that there is enough free memory. NVSHMEM's allocation is collective: it would wait for a rank that has
@@ -143,13 +143,13 @@ static EpcommStatus find_heaps(EpComm *c) {
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);
-  s = exchange(c, s, NULL, NULL, 0);
+  s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   if (s != EPCOMM_OK) return s;
   *own = (DrvPointer)(uintptr_t)group.library.alloc((size_t)c->at.bytes);
   if (*own == 0)
     s = comm_say(c, EPCOMM_NETWORK, "NVSHMEM: no %llu bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is",
                  (unsigned long long)c->at.bytes);
-  s = exchange(c, s, NULL, NULL, 0);
+  s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   if (s != EPCOMM_OK) {
     *own = 0;
     return s;

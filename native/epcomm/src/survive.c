@@ -140,7 +140,7 @@ static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   }
   if (s == EPCOMM_OK) s = write_peers(c);
   if (s == EPCOMM_OK) call_prepare(c);
-  return exchange(c, s, NULL, NULL, 0);
+  return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
 }
 
 EpcommStatus epcomm_grow(EpComm *c, uint64_t alive) {

@@ -177,6 +177,20 @@ static int test_truncated(Member *member, void *plan) {
   return bad;
 }
 
+/* The last rank destroys its EpComm while the others reset theirs. Every rank must get an error that names both calls:
+ * if the others took the reset as done, their next call would write to memory that the last rank has freed. */
+static int test_parted(Member *member, void *plan) {
+  EpComm *comm = ranks_create(member, plan, 1, 0, 0);
+  if (comm == NULL) return 1;
+  const int last = ranks_is_last(member);
+  EpcommStatus s = last ? epcomm_destroy(comm) : epcomm_reset(comm);
+  if (last) return s == EPCOMM_DISAGREE ? 0 : ranks_say(NULL, "destroy while others reset", s);
+  int bad = s != EPCOMM_DISAGREE || strstr(epcomm_error(comm), "is in epcomm_destroy, but rank") == NULL;
+  printf("rank %d: %s: %s\n", member->rank, epcomm_status_name(s), epcomm_error(comm));
+  epcomm_abandon(comm);
+  return bad;
+}
+
 /* The last rank passes another `fullest`, which chooses other kernels. Debug mode must report it. */
 static int test_disagree(Member *member, void *plan) {
   const Plan *p = plan;
@@ -304,7 +318,7 @@ Test faults_find(const char *name, int *victims) {
     int dies;
   } tests[] = {{"late", test_late, 0},           {"never", test_never, 0},         {"killed", test_killed, 1},
                {"other-pack", test_other_pack, 0}, {"other-kind", test_other_kind, 0}, {"truncated", test_truncated, 0},
-               {"disagree", test_disagree, 0},     {"slots", test_slots, 0},
+               {"disagree", test_disagree, 0},     {"slots", test_slots, 0},         {"parted", test_parted, 0},
                {"bad-id", test_bad_id, 0},         {"broken", test_broken, 0},         {"options", test_options, 0}};
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(name, tests[i].name) != 0) continue;

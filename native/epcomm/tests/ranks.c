@@ -23,7 +23,7 @@
  * killing    kills and replaces a rank again and again, for --seconds
  * arguments  passes structs of other headers, and tensors that a kernel would misread
  * any-order  combines dispatches in any order; see order.c
- * late, never, killed, other-pack, other-kind, truncated, disagree, slots, bad-id, broken, options: see faults.c
+ * late, never, killed, other-pack, other-kind, truncated, disagree, parted, slots, bad-id, broken, options: see faults.c
  * limits, answers, fits, context, stop, machines: see settings.c
  * nodes, refusals, left, crashed, unfilled: for packs of several nodes; see nodes.c
  */

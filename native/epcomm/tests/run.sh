@@ -12,7 +12,7 @@ for way in "" --processes; do
   for test in calls flight outputs graphs leak; do
     step 600 "$test$way" '' "$bin/epcomm-test" "$bin/test.pack" $test $way $patient --calls 12 --replays 30 --most 24
   done
-  for test in late never disagree bad-id arguments other-pack options truncated; do
+  for test in late never disagree parted bad-id arguments other-pack options truncated; do
     step 600 "$test$way" '' "$bin/epcomm-test" "$bin/test.pack" $test $way --deadline 0.4 --most 12 --other "$bin/other.pack"
   done
 done

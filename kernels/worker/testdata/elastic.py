@@ -96,6 +96,8 @@ def opened(mode, layout, op, dtype):
     ids, weights = (b"".join(struct.pack(code, *row) for row in rows) for code, rows in (("<2i", IDS), ("<2f", WEIGHTS)))
     routing = {"tokens": TOKENS, "experts": base64.b64encode(ids).decode(), "weights": base64.b64encode(weights).decode()}
     problem = {"op": op, "ranks": 1, "hidden": HIDDEN, "experts": EXPERTS, "top_k": TOPK, "max_tokens": CAPACITY, "dispatch": dtype}
+    if op == "layer":
+        problem["intermediate"] = 64
     if layout != "expert":  # the protocol leaves out layout expert
         problem["layout"] = layout
     worker = types.SimpleNamespace(default=lambda op, beside: Half("k", {"sms": 0}))
@@ -134,6 +136,17 @@ for layout in ("rank:packed", "expert", "expert:128"):
                     assert ("dispatch", 24, alignment, mode == "counts", layout != "rank:packed") in sent, sent
                 if op != "dispatch":
                     assert ("combine", ANALYTIC, False) in sent if op == "pair" else ("combine", 24, True) in sent, sent
+
+for name in ("deepep2", "deepep2-expand"):
+    library, session = opened("graph", "expert", "layer", "bf16")
+    c = {"kernel": name, "values": {"sms": 24, "products": "torch"}}
+    session.prepare(c)
+    for _ in range(2):
+        reply = session.verify(c, [])
+        assert reply["rows"] == TOKENS and reply["wrong"] == 0 and 0 < reply["max_err"] < 0.05, (name, reply)
+    library.layers.experts(session.work, CPU).w2[5] = 0
+    assert session.verify(c, [])["wrong"] == 2, "expert 5 computed nothing"
+    library.close()
 
 library, _ = opened("graph", "expert", "dispatch", "bf16")
 declared = {(k["name"], k["op"]): k for k in library.kernels()}

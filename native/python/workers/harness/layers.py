@@ -71,11 +71,15 @@ class Products:
             self.both, self.y = memory(double), memory(hidden)
         self.h = memory(double // 2)
 
-    def stages(self, rows, where, owners=None):
+    def stages(self, rows, where, owners=None, weights=None):
         """Returns the stages of the products as (name, function). rows() returns the input. where() returns the end
         of each expert's rows, or their number in layout masked. owners is the expert of each row, which
-        DeepGEMM needs."""
-        activate = moves.swiglu_masked if self.masked else moves.swiglu
+        DeepGEMM needs. weights() returns the weight of each row, if the rows are to be weighted."""
+        def activate():
+            if self.masked:
+                moves.swiglu_masked(self.both, self.h, where())
+            else:
+                moves.swiglu(self.both, self.h, where(), weights and weights())
 
         def first():
             self.both = self.multiply(rows(), self.experts.w1, self.both, where(), owners)
@@ -83,7 +87,7 @@ class Products:
         def second():
             self.y = self.multiply(self.h, self.experts.w2, self.y, where(), owners)
 
-        return [("first", first), ("swiglu", lambda: activate(self.both, self.h, where())), ("second", second)]
+        return [("first", first), ("swiglu", activate), ("second", second)]
 
     def multiply(self, x, w, out, where, owners):
         if self.by == "torch":

@@ -69,7 +69,7 @@ if triton is not None:
             tl.store(out + row * hidden + at, total.to(tl.bfloat16), at < hidden)
 
     @triton.jit
-    def _swiglu(x, out, ends, last, counts, room, width, masked: tl.constexpr, block: tl.constexpr):
+    def _swiglu(x, out, ends, last, counts, room, weights, width, masked: tl.constexpr, weighted: tl.constexpr, block: tl.constexpr):
         parts = tl.cdiv(width, block)
         n = tl.load(ends + last) if not masked else last * room
         for i in range(tl.program_id(0), n * parts, tl.num_programs(0)):
@@ -80,7 +80,10 @@ if triton is not None:
             if here:
                 gate = tl.load(x + row * 2 * width + at, at < width, 0).to(tl.float32)
                 up = tl.load(x + row * 2 * width + width + at, at < width, 0).to(tl.float32)
-                tl.store(out + row * width + at, (gate / (1 + tl.exp(-gate)) * up).to(tl.bfloat16), at < width)
+                h = gate / (1 + tl.exp(-gate)) * up
+                if weighted:
+                    h *= tl.load(weights + row)
+                tl.store(out + row * width + at, h.to(tl.bfloat16), at < width)
 
     @triton.jit
     def _pack(masked, packed, counts, ends, experts, room, hidden, back: tl.constexpr, block: tl.constexpr):
@@ -166,13 +169,14 @@ class Order:
         _gather[(n, blocks(hidden))](y, self.slots, weights, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
 
-def swiglu(x, out, ends):
-    """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end."""
+def swiglu(x, out, ends, weights=None):
+    """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end. With weights [rows], each row
+    is multiplied by its weight."""
     if x.device.type == "cpu":
         n = int(ends[-1])
-        out[:n] = activated(x[:n])
+        out[:n] = activated(x[:n], 1 if weights is None else weights[:n, None])
         return
-    _swiglu[(programs(x.device),)](x, out, ends, len(ends) - 1, ends, 1, out.shape[-1], False, BLOCK)
+    _swiglu[(programs(x.device),)](x, out, ends, len(ends) - 1, ends, 1, weights, out.shape[-1], False, weights is not None, BLOCK)
 
 
 def swiglu_masked(x, out, counts):
@@ -181,12 +185,12 @@ def swiglu_masked(x, out, counts):
         for e, n in enumerate(counts.tolist()):
             out[e, :n] = activated(x[e, :n])
         return
-    _swiglu[(programs(x.device),)](x, out, counts, len(counts), counts, x.shape[1], out.shape[-1], True, BLOCK)
+    _swiglu[(programs(x.device),)](x, out, counts, len(counts), counts, x.shape[1], None, out.shape[-1], True, False, BLOCK)
 
 
-def activated(x):
+def activated(x, weights=1):
     gate, up = x.float().chunk(2, -1)
-    return (gate / (1 + torch.exp(-gate)) * up).to(torch.bfloat16)
+    return (gate / (1 + torch.exp(-gate)) * up * weights).to(torch.bfloat16)
 
 
 def pack(masked, packed, counts, ends, back=False):

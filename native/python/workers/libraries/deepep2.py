@@ -18,6 +18,7 @@ import os
 import torch
 from harness import installed_version, kernel, param
 from harness.gpu import GPULibrary
+from harness.layers import Layers, Products, RankLayer, mean_rows, products
 from harness.tensors import dequantized
 
 SMS = [4, 8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
@@ -30,7 +31,7 @@ class Library(GPULibrary):
     written, read_again = ("got", "got_ids", "got_weights", "y"), ("index",)
 
     def __init__(self, mode="graph"):
-        self.counts = mode == "counts"
+        self.counts, self.layers = mode == "counts", Layers()
         if self.counts:
             self.clock = "event"
 
@@ -54,11 +55,18 @@ class Library(GPULibrary):
         waits = ["host"] if self.counts else []
         packed, expanded = ("deepep2-counts", "deepep2-expand-counts") if self.counts else ("deepep2", "deepep2-expand")
         experts = ("expert", "expert:128")
-        return [kernel(self, packed, "dispatch", "dispatch", [sms], rules, layout="rank:packed", inside=["counts"] + waits),
+        layers = [] if self.counts else self.layer_kernels(packed, expanded, sms, reductions, rules)
+        return [*layers, kernel(self, packed, "dispatch", "dispatch", [sms], rules, layout="rank:packed", inside=["counts"] + waits),
                 kernel(self, packed, "combine", "combine", [sms], rules, accepts=[packed], layout="rank:packed", sum="plain", inside=["reduction"]),
                 kernel(self, expanded, "dispatch", "dispatch with do_expand", [sms], rules, layout=experts, inside=["counts", "expansion"] + waits),
                 kernel(self, expanded, "combine", "combine of expanded rows", [sms, reductions], rules, accepts=[expanded], layout=experts,
                        sum="plain", inside=["reduction"])]
+
+    def layer_kernels(self, packed, expanded, sms, reductions, rules):
+        by = lambda known: param("products", "Library of the grouped products.", known, known[-1])
+        rules = [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")]
+        return [kernel(self, packed, "layer", "dispatch, rows sorted by expert, grouped products with SwiGLU, combine", [sms, by(products())], rules),
+                kernel(self, expanded, "layer", "dispatch with do_expand, grouped products with SwiGLU, combine", [sms, reductions, by(["torch"])], rules)]
 
     def open(self, work):
         super().open(work)
@@ -88,6 +96,37 @@ class Library(GPULibrary):
 
     def prepare(self, half):
         self.buffer(half)
+        if self.work.problem["op"] == "layer":
+            self.dispatch_layer(half)  # the outputs show for how many rows V2 makes room
+
+    def dispatch_layer(self, half):
+        self.expand = half.kernel.endswith("-expand")
+        self.dispatch(half)
+
+    def layer(self, half):
+        self.dispatch_layer(half)
+        by, room, w = half.values["products"], len(self.got), self.work
+        experts = self.layers.experts(w, self.device)
+        if self.expand:
+            part = self.layers.get((by, room, "expand"), lambda: Products(by, experts, room, mean_rows(w)))
+            inside = part.stages(lambda: self.got, lambda: self.index[2], weights=lambda: self.got_weights)
+            rows = lambda: part.y
+        else:
+            part = self.layers.get((by, room), lambda: RankLayer(by, experts, room, w.topk, mean_rows(w)))
+            sums = self.layers.get((by, room, "sums"), lambda: torch.zeros_like(self.got))
+            inside = part.stages(lambda: self.got, self.local_ids, lambda: self.got_weights, sums)
+            rows = lambda: sums
+
+        def combine():
+            self.y = rows()
+            self.combine(half)
+
+        return [("dispatch", lambda: self.dispatch_layer(half)), *inside, ("combine", combine)]
+
+    def local_ids(self):
+        """Returns the numbers of the received tokens' experts on this rank, or -1."""
+        used = torch.arange(len(self.got_ids), device=self.device)[:, None] < self.index[1][-1]
+        return torch.where(used, self.got_ids, -1)
 
     def taken(self, half):
         return half.values["sms"] or self.buffer(half).get_theoretical_num_sms(self.work.problem["experts"], self.work.topk)
@@ -152,4 +191,5 @@ class Library(GPULibrary):
 
     def close(self):
         super().close()
+        self.layers.close()
         self.y = None

@@ -100,6 +100,11 @@ if triton is not None:
                     tl.store(packed + to * hidden + at, tl.load(masked + row * hidden + at, at < hidden), at < hidden)
 
 
+def on_host(t):
+    """Returns whether PyTorch computes for this tensor, and not a Triton kernel."""
+    return t.device.type == "cpu"
+
+
 def blocks(n):
     return -(-n // BLOCK)
 
@@ -122,7 +127,7 @@ class Order:
     def place(self, ids):
         """Computes slots and ends."""
         local, n = len(self.counts), ids.numel()
-        if ids.device.type == "cpu":
+        if on_host(ids):
             return self._place_on_host(ids)
         self.counts.zero_()
         if self.owners is not None:
@@ -147,7 +152,7 @@ class Order:
 
     def spread(self, rows, out):
         """Copies each row to its experts' places in out."""
-        if rows.device.type == "cpu":
+        if on_host(rows):
             row, _ = torch.nonzero(self.slots >= 0, as_tuple=True)
             out[self.slots[self.slots >= 0].long()] = rows[row]
             return
@@ -157,7 +162,7 @@ class Order:
     def gather(self, y, weights, out):
         """Writes the weighted sum of each row's experts to out, in the order of selections. Rows without
         experts are not written."""
-        if y.device.type == "cpu":
+        if on_host(y):
             total = torch.zeros(out.shape)
             for k in range(self.slots.shape[1]):
                 here = self.slots[:, k] >= 0
@@ -172,7 +177,7 @@ class Order:
 def swiglu(x, out, ends, weights=None):
     """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end. With weights [rows], each row
     is multiplied by its weight."""
-    if x.device.type == "cpu":
+    if on_host(x):
         n = int(ends[-1])
         out[:n] = activated(x[:n], 1 if weights is None else weights[:n, None])
         return
@@ -181,7 +186,7 @@ def swiglu(x, out, ends, weights=None):
 
 def swiglu_masked(x, out, counts):
     """Computes silu(gate) * up for the first counts[e] rows of each expert of x [experts, room, 2 * width]."""
-    if x.device.type == "cpu":
+    if on_host(x):
         for e, n in enumerate(counts.tolist()):
             out[e, :n] = activated(x[e, :n])
         return
@@ -196,7 +201,7 @@ def activated(x, weights=1):
 def pack(masked, packed, counts, ends, back=False):
     """Copies the first counts[e] rows of each expert from masked [experts, room, hidden] to packed [rows, hidden],
     where expert e's rows end at ends[e]. With back it copies from packed to masked."""
-    if masked.device.type == "cpu":
+    if on_host(masked):
         for e, (n, end) in enumerate(zip(counts.tolist(), ends.tolist())):
             to, rows = packed[end - n:end], masked[e, :n]
             (rows if back else to).copy_(to if back else rows)

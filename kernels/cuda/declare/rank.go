@@ -151,31 +151,41 @@ func limited(m ep.Machine, p ep.Problem) bool {
 	return p.Tokens > shortTokens && fastSMs(m, p) <= limitedSMs
 }
 
-// defaultDispatchRank gives a third of the SMs of a long call to receiving. Sending costs
-// more: a sender converts a row and stores it once for each rank, while a receiver copies it
-// once. With few SMs each SM sends and receives, with more loads in flight: on
-// 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, while a third for receiving took
-// 683 us.
+// defaultDispatchRank returns the default of dispatch_rank. It is one with rows=home for long BF16 calls on a
+// limited number of SMs: on 24 and 64 SMs of 2 H100 a dispatch of 4,096 tokens took 229 and 187 us, and 431 and
+// 449 us with rows=slot.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	c := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot")
-	if limited(m, p) && p.Dispatch == ep.BF16 {
-		return limitedDispatchRank(m, p, c)
-	}
-	if p.Tokens <= longTokens || fastSMs(m, p) > fewSMs {
+	c := slotDispatchRank(m, p)
+	if p.Tokens <= longTokens || p.Dispatch != ep.BF16 || !limited(m, p) {
 		return c
 	}
-	return c.With("wait_sms", "0").With("threads", "512").With("unit", "1024")
+	return widest(p, homeOf(c))
 }
 
-// limitedDispatchRank returns the default for BF16 on a limited number of SMs. On 24 and 64 SMs of 2 H100 a
-// dispatch of 4,096 tokens took 229 and 187 us with rows=home, and 431 and 449 us with rows=slot; one of 128
-// tokens took 15.7 us with two thirds of 24 SMs for receiving, and 22.2 us with none.
-func limitedDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
-	if p.Tokens <= longTokens {
-		return c.With("wait_sms", number(fastSMs(m, p)*2/3)).With("unit", "2048")
+// slotDispatchRank returns the default among the configs with rows=slot. It gives a third of the SMs of a
+// long call to receiving. Sending costs more: a sender converts a row and stores it once for each rank, while
+// a receiver copies it once. With few SMs each SM sends and receives, with more loads in flight: on
+// 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, while a third for receiving took
+// 683 us. Short BF16 calls on a limited number of SMs give two thirds of them to receiving: on 24 SMs of 2
+// H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us with none.
+func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
+	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot"), fastSMs(m, p)
+	switch {
+	case p.Tokens <= longTokens && p.Dispatch == ep.BF16 && limited(m, p):
+		return c.With("wait_sms", number(sms*2/3)).With("unit", "2048")
+	case p.Tokens <= longTokens || sms > fewSMs:
+		return c
 	}
-	c = c.With("rows", "home").With("wait_sms", "0").With("threads", "512").With("unit", "1024")
-	return widest(p, c)
+	unit := ep.Value("1024")
+	if p.Dispatch == ep.BF16 {
+		unit = "2048"
+	}
+	return c.With("wait_sms", "0").With("threads", "512").With("unit", unit)
+}
+
+// homeOf returns the config with rows=home in which every block sends and receives.
+func homeOf(c ep.Config) ep.Config {
+	return c.With("rows", "home").With("wait_sms", "0").With("threads", "512").With("unit", "1024")
 }
 
 // widest returns the config with 1,024 threads, or the config itself if 1,024 threads spill registers.

@@ -25,13 +25,18 @@ func checkDispatchRankRows(m ep.Machine, p ep.Problem, c ep.Config) error {
 // defaultDispatchRankHome returns the default among the configs with rows=home. Every block sends and
 // receives.
 func defaultDispatchRankHome(m ep.Machine, p ep.Problem) ep.Config {
-	return defaultDispatchRank(m, p).With("rows", "home").With("wait_sms", "0").With("threads", "512").With("unit", "1024")
+	return homeOf(slotDispatchRank(m, p))
 }
 
 // startsDispatchRank returns the configs of startsRank and, with rows=home, configs with blocks
-// that only receive, with larger units, and with more threads.
+// that only receive, with larger units, and with more threads. If the default has rows=home, it also returns
+// the default with rows=slot, because only that one writes outputs outside the symmetric heap.
 func startsDispatchRank(m ep.Machine, p ep.Problem) []ep.Config {
-	c := defaultDispatchRankHome(m, p)
+	starts, slot := startsRank(slotDispatchRank)(m, p), slotDispatchRank(m, p)
+	if storesHome(defaultDispatchRank(m, p)) {
+		starts = append([]ep.Config{slot}, starts...)
+	}
+	c := homeOf(slot)
 	few := c.With("wait_sms", "4")
-	return append(startsRank(defaultDispatchRank)(m, p), c, few, few.With("threads", "768"), few.With("unit", "2048"), c.With("unit", "2048"), c.With("threads", "1024"))
+	return append(starts, c, few, few.With("threads", "768"), few.With("unit", "2048"), c.With("unit", "2048"), c.With("threads", "1024"))
 }

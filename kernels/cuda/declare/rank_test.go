@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/epbench/epbench/kernels/ref"
@@ -172,5 +173,22 @@ func TestRankRace(t *testing.T) {
 				q.checkCalls(e)
 			}
 		})
+	}
+}
+
+// TestRankStartsOutsideTheHeap: for any number of SMs, tokens and dtype some config that a search or a pack
+// starts with can write outputs outside the symmetric heap.
+func TestRankStartsOutsideTheHeap(t *testing.T) {
+	k := dispatchRank().Kernel
+	for _, sms := range []int{2, 24, 64, 65, 132} {
+		for _, tokens := range []int{1, 17, 256, 257, 8192} {
+			for _, d := range []ep.DType{ep.BF16, ep.FP8} {
+				p := ep.Problem{Ranks: 2, Nodes: 1, Tokens: tokens, MaxTokens: 8192, Hidden: 7168, Experts: 256, TopK: 8, Dispatch: d, Combine: ep.BF16, Layout: ep.LayoutRankPacked}
+				outside := slices.ContainsFunc(k.StartsWithin(h200, p, sms), func(c ep.Config) bool { return !storesHome(c) })
+				if !outside {
+					t.Errorf("%d SMs, %d tokens, %s: every start has rows=home", sms, tokens, d)
+				}
+			}
+		}
 	}
 }

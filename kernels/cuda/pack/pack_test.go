@@ -228,6 +228,23 @@ func TestMaxSMs(t *testing.T) {
 	}
 }
 
+// TestMaxSMsOfRank: a pack for few SMs and BF16, without a row, has a call for outputs outside the symmetric
+// heap, although the default writes the rows of peers.
+func TestMaxSMsOfRank(t *testing.T) {
+	p := build(t, func(r *Request) {
+		r.Problem.Layout, r.DTypes, r.MaxSMs = ep.LayoutRankPacked, []ep.DType{ep.BF16}, 64
+	})
+	for _, a := range p.Answers(ep.BF16, false, ep.Pair, ep.Even) {
+		long := a.Hi > 256
+		if home := strings.Contains(a.Dispatch, "rows=home"); home != long {
+			t.Errorf("up to %d tokens: %s", a.Hi, a.Dispatch)
+		}
+		if long && !strings.Contains(a.Elsewhere, "rows=slot") {
+			t.Errorf("up to %d tokens, elsewhere: %q", a.Hi, a.Elsewhere)
+		}
+	}
+}
+
 func TestPrecision(t *testing.T) {
 	reduced := row(ep.Combine, 1, 4096, combineDedup, 1)
 	reduced.Key.Precision = ep.Reduced

@@ -71,6 +71,16 @@ func TestNearestRowAnswers(t *testing.T) {
 	}
 }
 
+// TestEquallyNearRows: of two rows at the same distance the row for fewer tokens is taken, so that a pack does not
+// depend on the order of its tables.
+func TestEquallyNearRows(t *testing.T) {
+	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
+		row(ep.Combine, 1, 8, combineLL, 1), row(ep.Combine, 9, 31, combineFinal, 90), row(ep.Combine, 32, 4096, combineDedup, 40))
+	if a := said(t, p, ep.Pair, ep.Even, 16); a.Dispatch != dispatchLL || a.Combine != combineLL {
+		t.Errorf("16 tokens, between rows up to 8 and from 32 on: %s and %s", a.Dispatch, a.Combine)
+	}
+}
+
 // fitted returns a Fitter whose memory is a line: 1,000 bytes, and 100 more for each token of each call.
 func fitted(most int) *Fitter {
 	f := &Fitter{known: map[int]sizing{}}

@@ -118,7 +118,7 @@ func wrappedTo(text string, width int) string {
 
 // rarelyUsedFlags lists flags that the help of a command with more than manyFlags leaves out, so that it
 // fits a screen or two. epbench help --all COMMAND lists them, as the man pages do.
-var rarelyUsedFlags = []string{"nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
+var rarelyUsedFlags = []string{"intermediate", "nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
 	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
 
 const manyFlags = 20

@@ -45,7 +45,7 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all.StringVar(&f.ops, "op", "dispatch,combine,pair", "`OPS` operations, comma-separated: dispatch, combine, pair, activation, layer")
 	all.StringVar(&f.tokens, "tokens", "1,16,64", "`COUNTS` tokens per rank: a list 1,8,128 or a range 1:4096:x2")
 	all.StringVar(&f.routing, "routing", "uniform,zipf:1.0", "`ROUTINGS` comma-separated list; epbench workload --list explains them")
-	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` what dispatched tokens are sent as, and activated rows stored as: bf16, fp8, mxfp4, nvfp4")
+	all.StringVar(&f.dtypes, "dtype", "bf16", "`DTYPES` dtype of dispatched tokens and of activated rows: bf16, fp8, mxfp4, nvfp4")
 	all.IntVar(&f.ranks, "ranks", 0, "`N` number of ranks, one GPU each; default: all GPUs, 4 on cpu")
 	all.IntVar(&f.nodes, "nodes", 1, "`N` number of hosts, each with an equal share of the ranks")
 	all.IntVar(&f.hidden, "hidden", 0, "`N` hidden size: elements of a token, or of an activated row; default: the preset's")

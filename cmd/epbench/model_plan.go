@@ -53,7 +53,7 @@ With -o it draws the times over rank counts, with a marker for what limits each.
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.StringVar(&f.models, "model", "deepseek-v3", "`PRESETS` models, comma-separated; epbench presets lists them")
 		s.StringVar(&f.ops, "op", "dispatch,combine", "`OPS` operations, comma-separated: dispatch, combine, pair")
-		s.StringVar(&f.dtypes, "dtype", "fp8", "`DTYPES` what dispatched tokens are sent as: bf16, fp8")
+		s.StringVar(&f.dtypes, "dtype", "fp8", "`DTYPES` dtype of dispatched tokens: bf16, fp8")
 		s.StringVar(&f.precision, "precision", "reduced", "`PRECISION` full, or reduced to let combine send sums as BF16")
 		s.StringVar(&f.tokens, "tokens", "128", "`COUNTS` tokens per rank, a list or a range")
 		s.StringVar(&f.ranks, "ranks", "8:2048:x2", "`COUNTS` numbers of ranks, a list or a range")

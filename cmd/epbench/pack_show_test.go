@@ -67,7 +67,7 @@ func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pac
 func TestPackMemory(t *testing.T) {
 	for table, most := range map[string][2]float64{
 		"h100x2": {2, 4},
-		"h200x2": {2.45, 4.9}, // it has rows of combine_final, whose slots cannot lie in memory that others poll
+		"h200x2": {2.45, 4.9}, // this table has rows of combine_final. The slots of combine_final need memory that no other kernel polls
 	} {
 		p := packFrom(t, table, 4096, ep.FP8, ep.BF16)
 		for i, gib := range most {

@@ -129,6 +129,7 @@ const (
 // bindSessions registers --sessions.
 func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 	s.IntVar(sessions, "sessions", sweep.DefaultSessions, usage)
+	s.Lookup("sessions").DefValue = "" // usage says what the default is
 }
 
 func checkSessions(n int) error {

@@ -33,7 +33,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 		{"routing", "`ROUTINGS` comma-separated list of classes (" + tableClasses() + ") or of routings to classify", string(ep.AllRoutings)},
 		{"model", "`PRESET` model with this shape; default: the shape of all rows, if they agree", ""},
 		{"op", "`OPS` operations, comma-separated: dispatch, combine, pair, activation; default: those with rows", ""},
-		{"dtype", "`DTYPES` what dispatched tokens are sent as, and activated rows stored as: bf16, fp8, mxfp4, nvfp4; default: those with rows", ""},
+		{"dtype", "`DTYPES` dtype of dispatched tokens and of activated rows: bf16, fp8, mxfp4, nvfp4; default: those with rows", ""},
 		{"ranks", "`N` number of ranks, one GPU each; default: that of all rows, else the GPUs of the machine", "0"},
 		{"nodes", "`N` number of hosts, each with an equal share of the ranks; default: that of all rows, else 1", "0"},
 		{"mode", "`MODE` how rounds are issued: graph, eager or cold; default: that of all rows, else the backend's own", ""},
@@ -47,7 +47,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machine, "machine", "", "`MACHINE` machine to look up for: table (its own; the default with --table), host, or a file with a machine (run.json, table.json)")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows that may answer: full or reduced")
-		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside for calls that run while a product does")
+		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside, for calls beside a matrix product")
 		s.StringVar(&f.config, "config", "", "`CONFIG` print this config alone: "+configUsageTable)
 		s.BoolVar(&f.thisBuild, "this-build", false, "refuse rows that were measured with an earlier build of their kernels")
 	})

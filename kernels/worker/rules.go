@@ -54,8 +54,9 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.checkPair()}, nil
 }
 
-// checkWords refuses names and values that cannot be spelled in a config or would hide a variable of rules, parameters
-// without values, and parameters that are declared twice.
+// checkWords refuses names and values that cannot be spelled in a config. It also refuses
+// parameters without values, parameters that are declared twice, and parameters with the name of a
+// rule's variable.
 func (d KernelDecl) checkWords() error {
 	if strings.Contains(d.Name, "+") {
 		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)

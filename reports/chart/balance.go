@@ -17,7 +17,7 @@ import (
 func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
 	f := Figure{
 		Name: slug("balance", name), Title: "Busiest rank over the mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,
-		Alt: fmt.Sprintf("Over the %d tokens after the plan's %d: %.2f with experts in equal blocks, %.2f with EPLB's placement.",
+		Alt: fmt.Sprintf("Over the %d tokens after the %d tokens of the plan: %.2f with experts in equal blocks, %.2f with EPLB's placement.",
 			r.Judged, r.Planned, r.Before.MaxMeanRank(), r.After.MaxMeanRank()),
 		Source: fmt.Sprintf("%s; planned on %d tokens, judged on the %d after them", name, r.Planned, r.Judged),
 	}

@@ -30,8 +30,8 @@ type Follower struct {
 // Follow begins to follow a run directory.
 func Follow(path string) *Follower { return &Follower{path: path} }
 
-// Update reads run.json and the new whole lines of the log. A directory in which nothing was measured
-// yet is no error, if it has a run.json.
+// Update reads run.json and the new whole lines of the log. If the directory has a run.json but no log
+// yet, that is no error.
 func (f *Follower) Update(now time.Time) error {
 	run, err := record.ReadRun(f.path)
 	if err != nil {
@@ -155,9 +155,9 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left estimates the time that is left. With a budget it is the rest of the budget. Without a budget it is the mean
-// time of a finished search times the number of unfinished ones, less the time for which the current search has run. ok
-// is false if there is no budget and no search is finished, or none is left.
+// Left estimates the time that is left. With a budget it is the rest of the budget. Without a
+// budget it is the mean time of a finished search times the number of unfinished ones, less the
+// time for which the current search has run. Then ok is false if no search is finished, or all are.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

@@ -193,8 +193,8 @@ class Session:
         return reply
 
     def compare_dispatch(self):
-        """Compares received rows with the expected rows. Each expected source rank, token and experts must
-        occur exactly once, in any order, with the bytes of the token."""
+        """Compares received rows with the expected rows. Each expected triple (source rank, token, experts)
+        must occur exactly once, in any order, with the bytes of the token."""
         missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
         for source, token, experts, row in self.library.received():
             rows += 1

@@ -7,10 +7,7 @@
  */
 #include "common/split.cuh"
 #include "masked/places.cuh"
-#include "rank/source.cuh"
-
-static const uint32_t MASKED_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
-static const uint32_t MASKED_UNITS = (RANK_VECTORS + 32 * MASKED_STEP - 1) / (32 * MASKED_STEP); /* units in a message */
+#include "rank/rows.cuh"
 
 struct MaskedShared {
   RankTile tile;
@@ -19,9 +16,6 @@ struct MaskedShared {
   uint32_t messages[EP_RANKS];
   uint32_t failed;
 };
-
-EP_DEVICE bool masked_inside(uint32_t vector) { return RANK_VECTORS % (32 * MASKED_STEP) == 0 || vector < RANK_VECTORS; }
-EP_DEVICE bool masked_has_scale(uint32_t vector) { return RANK_SCALES > 0 && masked_inside(vector) && vector % 8 == 0; }
 
 /* ---- sending ---- */
 
@@ -39,19 +33,6 @@ EP_DEVICE void masked_signal(const EpArgs &a, const RankCall &c, const MaskedSha
   }
 }
 
-struct MaskedUnit {
-  RankSource in[MASKED_STEP];
-};
-EP_DEVICE MaskedUnit masked_load(const EpArgs &a, uint32_t token, uint32_t first, bool exists) {
-  MaskedUnit u;
-#pragma unroll
-  for (uint32_t v = 0; v < MASKED_STEP; v++) {
-    uint32_t vector = first + 32 * v;
-    u.in[v] = rank_load_source(a, token, vector, exists && vector < RANK_VECTORS);
-  }
-  return u;
-}
-
 /* Word w of the head of the tile's token i, for rank `to`. */
 EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint32_t i, int to, uint32_t w) {
   if (w == 0) return token;
@@ -63,11 +44,11 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
 
 /* Sends one unit of token i of the tile to all its ranks; the head is sent with the first
  * unit. */
-EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const MaskedUnit &u) {
-  uint32_t first = unit * (32 * MASKED_STEP) + c.lane;
-  EpVector out[MASKED_STEP];
+EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
+  uint32_t first = unit * (32 * RANK_STEP) + c.lane;
+  EpVector out[RANK_STEP];
 #pragma unroll
-  for (uint32_t v = 0; v < MASKED_STEP; v++) out[v] = rank_convert(u.in[v]);
+  for (uint32_t v = 0; v < RANK_STEP; v++) out[v] = rank_convert(u.in[v]);
   uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);
@@ -75,10 +56,10 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
     uint32_t place = rank_place(s.tile, i, to);
     uint8_t *slot = rank_slot(a, to, c.number, a.rank, place);
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+    for (uint32_t v = 0; v < RANK_STEP; v++) {
       uint32_t vector = first + 32 * v;
-      if (masked_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
-      if (masked_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), out[v].scale);
+      if (rank_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
+      if (rank_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), out[v].scale);
     }
     for (uint32_t w = c.lane; unit == 0 && w < RANK_HEAD; w += 32)
       st_relaxed_sys(masked_head(a, to, c.number, a.rank, place) + w, masked_head_word(s.places, token, i, to, w));
@@ -99,15 +80,15 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedS
   rank_count_tokens(a, c, 0, run.begin, s.tile.base);
   masked_count_rows(a, 0, run.begin, s.places.before);
   for (uint32_t first = run.begin; first < run.end; first += MASKED_TILE) {
-    uint32_t end = min(first + MASKED_TILE, run.end), job = begin, jobs = (end - first) * MASKED_UNITS;
-    MaskedUnit next = masked_load(a, first + job / MASKED_UNITS, job % MASKED_UNITS * (32 * MASKED_STEP) + c.lane, job < jobs);
+    uint32_t end = min(first + MASKED_TILE, run.end), job = begin, jobs = (end - first) * RANK_UNITS;
+    RankUnit next = rank_load(a, first + job / RANK_UNITS, job % RANK_UNITS * (32 * RANK_STEP) + c.lane, job < jobs);
     rank_place_tile(a, c, s.tile, first, end);
     masked_place_tile(a, c, s.places, first, end);
     while (job < jobs) {
-      MaskedUnit u = next;
+      RankUnit u = next;
       uint32_t after = job + step;
-      next = masked_load(a, first + after / MASKED_UNITS, after % MASKED_UNITS * (32 * MASKED_STEP) + c.lane, after < jobs);
-      masked_send(a, c, s, first + job / MASKED_UNITS, job / MASKED_UNITS, job % MASKED_UNITS, u);
+      next = rank_load(a, first + after / RANK_UNITS, after % RANK_UNITS * (32 * RANK_STEP) + c.lane, after < jobs);
+      masked_send(a, c, s, first + job / RANK_UNITS, job / RANK_UNITS, job % RANK_UNITS, u);
       job = after;
     }
   }
@@ -181,15 +162,15 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
  * position k. */
 struct MaskedPart {
   uint32_t source, place, unit;
-  uint4 data[MASKED_STEP];
-  uint32_t scale[MASKED_STEP], token, expert, row;
+  uint4 data[RANK_STEP];
+  uint32_t scale[RANK_STEP], token, expert, row;
 };
 
 /* Polls the unit and the head until both have arrived. */
 EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const MaskedShared &s, MaskedPart &p) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint32_t *head = masked_head(a, a.rank, c.number, p.source, p.place);
-  uint32_t first = p.unit * (32 * MASKED_STEP) + c.lane, k = c.lane < EP_TOPK ? c.lane : 0;
+  uint32_t first = p.unit * (32 * RANK_STEP) + c.lane, k = c.lane < EP_TOPK ? c.lane : 0;
   EpSpin spin;
   for (;;) {
     p.token = ld_relaxed_sys(head);
@@ -197,15 +178,15 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const Masked
     p.row = ld_relaxed_sys(head + 1 + EP_TOPK + k);
     uint32_t largest = max(max(p.token, p.expert), p.row);
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+    for (uint32_t v = 0; v < RANK_STEP; v++) {
       uint32_t vector = first + 32 * v;
       p.data[v] = make_uint4(0, 0, 0, 0);
       p.scale[v] = 0;
-      if (masked_inside(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
-      if (masked_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
+      if (rank_inside(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+      if (rank_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
     }
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
+    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
     if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) break;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 1, 0)) return false;
   }
@@ -216,25 +197,25 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const Masked
 
 /* Copies the unit to the rows of its experts, and empties the slot with all ones. */
 EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const MaskedPart &p) {
-  uint32_t room = masked_room(a), first = p.unit * (32 * MASKED_STEP) + c.lane;
+  uint32_t room = masked_room(a), first = p.unit * (32 * RANK_STEP) + c.lane;
   uint32_t here = __ballot_sync(EP_FULL_WARP, p.expert != RANK_ELSEWHERE);
   for (uint32_t left = here; left != 0; left &= left - 1) {
     uint64_t row = __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1), e = __shfl_sync(EP_FULL_WARP, p.expert, __ffs(left) - 1);
     uint4 *out = reinterpret_cast<uint4 *>(a.out + row * RANK_PAYLOAD);
     uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + e * room * (RANK_SCALES - 1) + row;
 #pragma unroll
-    for (uint32_t v = 0; v < MASKED_STEP; v++) {
+    for (uint32_t v = 0; v < RANK_STEP; v++) {
       uint32_t vector = first + 32 * v;
-      if (masked_inside(vector)) out[vector] = p.data[v];
-      if (masked_has_scale(vector)) scales[static_cast<uint64_t>(vector / 8) * room] = p.scale[v];
+      if (rank_inside(vector)) out[vector] = p.data[v];
+      if (rank_has_scale(vector)) scales[static_cast<uint64_t>(vector / 8) * room] = p.scale[v];
     }
   }
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
 #pragma unroll
-  for (uint32_t v = 0; v < MASKED_STEP; v++) {
+  for (uint32_t v = 0; v < RANK_STEP; v++) {
     uint32_t vector = first + 32 * v;
-    if (masked_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
-    if (masked_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
+    if (rank_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (rank_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
   }
   if (p.unit != 0) return;
   bool mine = (here >> c.lane & 1u) != 0;
@@ -253,11 +234,11 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedSh
   ep_span_stage(a, EP_STAGE_READY);
   uint32_t most = 0;
   for (int r = 0; r < EP_RANKS; r++) most = max(most, rank_turns(c, s.messages[r]));
-  for (uint32_t job = rank_receiver(c); job < most * MASKED_UNITS * EP_RANKS; job += rank_receiving_warps(c)) {
+  for (uint32_t job = rank_receiver(c); job < most * RANK_UNITS * EP_RANKS; job += rank_receiving_warps(c)) {
     MaskedPart p;
     p.source = (static_cast<uint32_t>(a.rank) + job) % EP_RANKS;
-    p.unit = job / EP_RANKS % MASKED_UNITS;
-    p.place = rank_turn(c, job / EP_RANKS / MASKED_UNITS, s.messages[p.source]);
+    p.unit = job / EP_RANKS % RANK_UNITS;
+    p.place = rank_turn(c, job / EP_RANKS / RANK_UNITS, s.messages[p.source]);
     if (p.place >= s.messages[p.source]) continue;
     if (!masked_wait_part(a, c, s, p)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);

@@ -74,6 +74,44 @@ class TestEP(unittest.TestCase):
         self.assertEqual(recorded, [here, here, third])  # once for each out; the recv records the second out again
         self.assertEqual(used, [("empty", other), ("copy", other)] * 2)
 
+    def test_outputs_are_views_of_the_heap(self):
+        """Rows, scales ([hidden / 128, rows]), offsets and sources lie in the library's memory in this order of elements."""
+        ep = make(hidden=256)
+        out, scales = torch.arange(3 * 256).to(torch.uint8), torch.arange(2 * 3, dtype=torch.float32)
+        offsets, experts, sources = (torch.arange(n, dtype=torch.int32) for n in (2, 1, 6))
+        ep.comm.outputs.return_value = types.SimpleNamespace(
+            max_rows=3, scales=2, out=out.data_ptr(), out_bytes=out.nbytes, out_scales=scales.data_ptr(), scale_bytes=scales.nbytes,
+            row_offsets=offsets.data_ptr(), expert_ids=experts.data_ptr(), src_info=sources.data_ptr())
+        view = ep._view(0, 2)
+        self.assertEqual((view.out.dtype, view.out.shape), (torch.float8_e4m3fn, (3, 256)))
+        self.assertTrue(torch.equal(view.out.view(torch.uint8), out.view(3, 256)))
+        self.assertEqual(view.scales.tolist(), [[0, 1, 2], [3, 4, 5]])
+        self.assertEqual((view.row_offsets.tolist(), view.expert_ids.tolist()), ([0, 1], [0]))
+        self.assertEqual(view.src_info.tolist(), [[0, 1], [2, 3], [4, 5]])
+        scales[4] = 9
+        self.assertEqual(view.scales[1, 1].item(), 9)
+        self.assertIs(ep._view(0, 2), view)
+
+    def test_a_call_has_the_tensors_given(self):
+        """The library gets the addresses of the tensors, the width of the ids, and the rank's token count."""
+        ep, weights = make(), torch.rand((3, 2))
+        y, out = torch.zeros((4, 8), dtype=torch.bfloat16), torch.zeros((3, 8), dtype=torch.bfloat16)
+        with mock.patch.object(module, "lib"):
+            for dtype, bits in ((torch.int32, 32), (torch.int64, 64)):
+                ids = torch.zeros((3, 2), dtype=dtype)
+                ep.combine(y, ids, weights, out=out, fullest=4, routing=2, purpose=1)
+                call = ep._calls[0]
+                self.assertEqual((call.ids_bits, call.tokens, call.fullest, call.routing, call.purpose), (bits, 3, 4, 2, 1))
+                self.assertEqual((call.topk_ids, call.weights, call.y, call.combined), tuple(t.data_ptr() for t in (ids, weights, y, out)))
+            for error, name, wrong in (
+                (TypeError, "topk_ids: torch.float32", (torch.zeros((3, 2)), weights, out)),
+                (TypeError, "weights: torch.float64", (ids, weights.double(), out)),
+                (ValueError, "not contiguous", (ids.T.contiguous().T, weights, out)),
+                (ValueError, "^out: .* want contiguous bfloat16 .at least 3, 8", (ids, weights, out[:2])),
+            ):
+                with self.assertRaisesRegex(error, name):
+                    ep.combine(y, *wrong[:2], out=wrong[2])
+
     def test_halves_have_one_out(self):
         ep, ids, weights = make(), torch.zeros((4, 2), dtype=torch.int32), torch.zeros((4, 2))
         y = torch.zeros((4, 8), dtype=torch.bfloat16)

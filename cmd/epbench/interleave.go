@@ -208,7 +208,7 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 	return groupCases(cases)
 }
 
-// origin holds the flags of the command that made a run which interleave needs.
+// origin holds the flags that interleave needs from the command that made a run.
 type origin struct {
 	backend string
 	band    float64 // 0 for the machine's own

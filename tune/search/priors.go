@@ -9,9 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// priors holds what the surrogates of a search assume before they know scores. The usual values come
-// from recorded spaces; native/python/search/priors.py computes what they give on spaces that were
-// left out.
+// priors holds what the surrogates of a search assume before they know scores. The usual values
+// were chosen on recorded spaces. native/python/search/priors.py measures how good the choice is on
+// spaces that had no part in it.
 type priors struct {
 	roughness, nugget, level, params float64 // the most likely values, see surrogate and kernelCorrelation
 

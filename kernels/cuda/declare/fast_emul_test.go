@@ -107,10 +107,10 @@ func (q fastCase) checkCalls(e fastPair) {
 	e.checkIdle()
 }
 
-// checkIdle checks the memory of layouts expert and masked between calls. Return slots are empty, because a later
-// call would take rows that it finds there for its own. Each rank has told every rank the number of its last
-// combine, and no higher one, because a rank overwrites slots as soon as the others have told that they no longer
-// need them.
+// checkIdle checks the memory of layouts expert and masked between calls. All return slots must be
+// empty: a later call would take a row that it finds there for its own. Each rank must have told
+// every rank the number of its last combine and no higher number: by this number the others know
+// which slots they may overwrite.
 func (e fastPair) checkIdle() {
 	e.t.Helper()
 	state := e.c.State

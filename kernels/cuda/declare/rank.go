@@ -162,12 +162,12 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	return widest(p, homeOf(c))
 }
 
-// slotDispatchRank returns the default among the configs with rows=slot. It gives a third of the SMs of a
-// long call to receiving. Sending costs more: a sender converts a row and stores it once for each rank, while
-// a receiver copies it once. With few SMs each SM sends and receives, with more loads in flight: on
-// 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, while a third for receiving took
-// 683 us. Short BF16 calls on a limited number of SMs give two thirds of them to receiving: on 24 SMs of 2
-// H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us with none.
+// slotDispatchRank returns the default among the configs with rows=slot. In long calls, a third of
+// the SMs receive. Sending costs more: a sender converts a row and stores it once for each rank,
+// while a receiver copies it once. If the SMs are few, each SM sends and receives, with more loads
+// in flight. On 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, and 683 us if a third of
+// the SMs received. In short BF16 calls on a limited number of SMs, two thirds of the SMs receive:
+// on 24 SMs of 2 H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us if no SM only received.
 func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot"), fastSMs(m, p)
 	switch {

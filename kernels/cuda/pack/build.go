@@ -85,8 +85,8 @@ func (r Request) check() error {
 	return err
 }
 
-// checkSurvivors returns an error if the pack must have kernels that go on without a lost rank, and
-// its layout has none.
+// checkSurvivors returns an error if the pack must have kernels that continue without a lost rank,
+// but its layout has no such kernels.
 func (r Request) checkSurvivors() error {
 	p := r.Problem
 	served := []ep.Layout{ep.LayoutMasked, ep.LayoutRank, ep.LayoutRankPacked}

@@ -14,7 +14,6 @@ tar xf "$here/h100x2-2026-11-23.tar.xz"
 tar xf "$here/h100x2-2026-11-24-layouts.tar.xz"
 tar xf "$here/h100x2-2026-11-25-pairs.tar.xz"
 tar xf "$here/h100x2-2026-11-25-complete.tar.xz"
-tar xf "$here/h100x2-2026-11-26-rank.tar.xz"
 
 # merge TABLE RUN...: the rows of the runs. The first one is merged with itself, which splits
 # its rows by token counts.
@@ -58,8 +57,7 @@ merge h200x2.json $d/two-deepseek-v3 \
 g=h100x2-pairs w=h100x2-complete
 merge h100x2.json $g/deepseek-v3 $g/kimi-k2 $g/qwen3-235b-a22b $g/qwen3-30b-a3b $g/gpt-oss-120b \
 	$w/deepseek-v3 $w/kimi-k2 $w/qwen3-235b-a22b $w/qwen3-30b-a3b $w/gpt-oss-120b \
-	h100x2/deepseek-v3 $w/deepseek-v3 $f/masked/deepseek-v3-epbench-masked \
-	h100x2-rank/deepseek-v3-bf16
+	h100x2/deepseek-v3 $w/deepseek-v3 $f/masked/deepseek-v3-epbench-masked
 # Claims reach as far as what other hosts measured of the same rows.
 "$epbench" table widen h100x2.json $g/*/receipt.json $w/receipt-d.json $w/receipt-g.json "$here/h100x2-2026-11-26-receipt.json" \
 	"$here/h100x2-2026-11-26-aligned-receipt.json" "$here/h100x2-2026-11-26-evening-receipt.json" \

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/stat"
 )
 
@@ -114,6 +115,33 @@ func TestInitialPerKernel(t *testing.T) {
 	for budget, want := range map[Budget]int{{}: 2, {Evaluations: 16}: 2, {Evaluations: 15}: 1, {Time: time.Hour}: 2} {
 		if b.budget = budget; b.initialPerKernel() != want {
 			t.Errorf("%+v: %d draws, want %d", budget, b.initialPerKernel(), want)
+		}
+	}
+}
+
+// TestFirstSamples: the first sample of a kernel has the default's values of the parameters that both
+// kernels have, also if the default's kernel lacks the other parameters.
+func TestFirstSamples(t *testing.T) {
+	space, _, err := NewSpace(
+		Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
+		Grid{Kernel: "b", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("pdl", 0, 1), ints("wait", 0, 8, 16)}},
+		Grid{Kernel: "c", Axes: []Axis{ints("sms", 8, 64), ints("threads", 128, 256)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dflt, ok := space.Index(ep.Config{Kernel: "a", Values: map[string]ep.Value{"sms": "132", "threads": "256"}})
+	if !ok {
+		t.Fatal("the default is not in the space")
+	}
+	for seed := range uint64(20) {
+		s := NewState(space, nil, Budget{Evaluations: 20}, dflt, nil, rand.New(rand.NewPCG(seed, 1)))
+		drawn := newBayesSearch(s).nextInitial()
+		if len(drawn) != 2 {
+			t.Fatalf("%d initial samples", len(drawn))
+		}
+		b, c := space.Config(drawn[0]), space.Config(drawn[1])
+		if b.Kernel != "b" || b.Int("sms") != 132 || c.Kernel != "c" || c.Int("sms") != 64 || c.Int("threads") != 256 {
+			t.Errorf("seed %d: %s and %s", seed, b.Key(), c.Key())
 		}
 	}
 }

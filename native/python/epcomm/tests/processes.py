@@ -1,7 +1,9 @@
 """Runs the ranks of a test as processes."""
 
 import os
+import queue
 import tempfile
+import time
 import traceback
 from unittest import mock
 
@@ -25,9 +27,26 @@ def join(rank, port, device="cpu", ranks=2):
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
 
 
+def _collect(processes, results):
+    """Returns {rank: (result, error text)}. A rank is missing if its process was killed, or if it still waits for other
+    ranks some seconds after one of them has failed."""
+    ended, end = {}, time.monotonic() + 500
+    while len(ended) < len(processes) and time.monotonic() < end:
+        try:
+            rank, result, error = results.get(timeout=1)
+        except queue.Empty:
+            if any(p.exitcode for p in processes):
+                break
+            continue
+        ended[rank] = result, error
+        if error:
+            end = min(end, time.monotonic() + 20)
+    return ended
+
+
 def run_ranks(test, work, *arguments, ranks=2, **environment):
     """Runs work(rank, port, *arguments) in one process for each rank, with an empty cache of packs. Returns the list of
-    the results. Fails the test if a rank raises an exception."""
+    the results. Fails the test if a rank raises an exception or does not end."""
     context = torch.multiprocessing.get_context("spawn")
     results = context.Queue()
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, **environment):
@@ -35,10 +54,15 @@ def run_ranks(test, work, *arguments, ranks=2, **environment):
         processes = [context.Process(target=_report, args=(r, work, rest, results)) for r in range(ranks)]
         for p in processes:
             p.start()
-        ended = sorted((results.get(timeout=500) for _ in processes), key=lambda one: one[0])
+        ended = _collect(processes, results)
+        if len(ended) == ranks:
+            for p in processes:
+                p.join(10)
+        missing = {r: (None, f"did not end; exit code {p.exitcode}") for r, p in enumerate(processes) if r not in ended}
         for p in processes:
-            p.join(10)
             p.terminate()
-    errors = [f"rank {rank}: {error}" for rank, _, error in ended if error]
-    test.assertFalse(errors, "\n".join(errors))
-    return [result for _, result, _ in ended]
+    ended = {**ended, **missing}
+    errors = [f"rank {r}: {ended[r][1]}" for r in range(ranks) if ended[r][1]]
+    if errors:
+        test.fail("\n".join(errors))
+    return [ended[r][0] for r in range(ranks)]

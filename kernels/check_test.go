@@ -1,6 +1,10 @@
 package kernels
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // TestImplausible: impossible times make rounds implausible, while one disturbed round of three
 // does not.
@@ -26,6 +30,7 @@ func TestImplausible(t *testing.T) {
 		"below zero, idle":      {r: one(good, -good, good), idle: true},
 		"a round less":          {r: one(good, good), want: true},
 		"a clock without name":  {r: Rounds{Fold: 1, Seconds: one(good, good, good).Seconds}, want: true},
+		"a stage below zero":    {r: Rounds{Clock: "chain", Fold: 1, Seconds: one(good, good, good).Seconds, Stages: []ep.StageTime{{Name: "first", Seconds: -1}}}, want: true},
 		"times of another fold": {r: Rounds{Clock: "chain", Fold: 2, Seconds: one(good, good, good).Seconds}, want: true},
 	} {
 		if why := c.r.Implausible(RunSpec{Rounds: 3, Fold: 1}, 2, c.idle); (why != "") != c.want {

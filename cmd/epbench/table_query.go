@@ -121,6 +121,9 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 		return nil, badInput(fmt.Errorf("--%w", err))
 	}
 	for _, p := range problems {
+		if !slices.Contains(ep.RowOps(), p.Op) {
+			return nil, usagef("--op: tables have no rows for %s; epbench table choose compares its runs", p.Op)
+		}
 		p.Precision, p.Objective = accepted, objective
 		if p.Tokens != problems[0].Tokens {
 			continue // problems that differ only in tokens have the same key

@@ -43,7 +43,7 @@ static int limits(Member *member, void *plan) {
   o[11].survivors = EPCOMM_DROP;
   o[12].pack_data = o[12].pack;
   o[13].device = 1000;
-  static const char *const words[14] = {"in_flight: 9", "in_flight: -1", "streams: 2", "routing: 6", "routing: -1", "below 1 ms", "extra_bytes",
+  static const char *const words[14] = {"in_flight: 9", "in_flight: -1", "streams: 2", "routing: 6", "routing: -1", "less than 1 ms", "extra_bytes",
                                         "nodes: ", "device: -1", "max-sms 1", "dtypes", "survivors", "either", "device: 1000"};
   int bad = 0;
   for (int i = 0; i < 14; i++)

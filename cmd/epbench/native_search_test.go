@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -21,5 +23,49 @@ func TestSearchPrograms(t *testing.T) {
 	needsPython(t)
 	if text, err := exec.Command("python3", "-B", filepath.Join(searchPrograms, "test_search.py")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestSearchSummaries makes the summaries of the recorded comparisons again. docs/search-hub.md shows
+// them.
+func TestSearchSummaries(t *testing.T) {
+	needsPython(t)
+	const archive = "../../testdata/archive"
+	for _, c := range []struct {
+		program   string
+		copied    []string
+		args      []string
+		summaries []string
+	}{
+		{"hub.py", []string{"hub-2026-11-26-losses.csv", "hub-2026-11-26-scores.csv"}, []string{"summary", "-o", "hub-2026-11-26"},
+			[]string{"hub-2026-11-26-spaces.csv", "hub-2026-11-26-budgets.csv", "hub-2026-11-26-time.csv"}},
+		{"priors.py", []string{"priors-2026-11-26.csv"}, []string{"summary", "priors-2026-11-26.csv", "-o", "priors-2026-11-26-summary.csv"},
+			[]string{"priors-2026-11-26-summary.csv"}},
+	} {
+		dir := t.TempDir()
+		for _, name := range c.copied {
+			text, err := os.ReadFile(filepath.Join(archive, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		program, err := filepath.Abs(filepath.Join(searchPrograms, c.program))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("python3", append([]string{"-B", program}, c.args...)...)
+		cmd.Dir = dir
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.program, err, text)
+		}
+		for _, name := range c.summaries {
+			want, _ := os.ReadFile(filepath.Join(archive, name))
+			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s differs from what %s makes of its recording (%v)", name, c.program, err)
+			}
+		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 //	...
 //	<!-- end -->
 //
-// "tar xf ARCHIVE ;" may precede the command. The steps after "|" change the command's CSV:
+// "tar xf ARCHIVE ;" may precede the command. "cat FILE" reads a CSV file instead. The steps after "|" change the command's CSV:
 //
 //	where COLUMN=VALUE ...           keeps the rows that have these values
 //	columns TITLE=TEMPLATE ...       one column each; a bare COLUMN is its own title
@@ -178,12 +178,11 @@ func makeFigures(recipe string) (string, error) {
 		}
 		command = rest
 	}
-	var stdout, stderr bytes.Buffer
-	args := shellWords(strings.TrimPrefix(command, "epbench "))
-	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone {
-		return "", fmt.Errorf("exit %d: %s", code, stderr.String())
+	text, err := outputOf(command)
+	if err != nil {
+		return "", err
 	}
-	first, _, _ := strings.Cut(stdout.String(), "\n\n") // the first table of the output
+	first, _, _ := strings.Cut(text, "\n\n") // the first table of the output
 	reader := csv.NewReader(strings.NewReader(first))
 	reader.Comment, reader.FieldsPerRecord = '#', -1
 	rows, err := reader.ReadAll()
@@ -202,6 +201,20 @@ func makeFigures(recipe string) (string, error) {
 		}
 	}
 	return markdown(rows), nil
+}
+
+// outputOf returns what a command of epbench prints, or the text of a file for cat FILE.
+func outputOf(command string) (string, error) {
+	if path, ok := strings.CutPrefix(command, "cat "); ok {
+		text, err := os.ReadFile(path)
+		return string(text), err
+	}
+	var stdout, stderr bytes.Buffer
+	args := shellWords(strings.TrimPrefix(command, "epbench "))
+	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone {
+		return "", fmt.Errorf("exit %d: %s", code, stderr.String())
+	}
+	return stdout.String(), nil
 }
 
 // unpack runs "tar xf ARCHIVE" if it has not run before.

@@ -30,9 +30,9 @@ MILO, UNUSED = "cachefiles/{}_milo/{}_T4.json.gz", "currently_unused/cachefiles/
 # The files of gemm_milo and hotspot_milo are not in the repository of the hub, but in its large file storage.
 SPACES = (
     [MILO.format("convolution", gpu) for gpu in ("A100", "A4000", "A6000", "MI250X", "W6600", "W7800")]
-    + [MILO.format("dedispersion", gpu) for gpu in ("A100", "W7800")]
+    + [MILO.format("dedispersion", "A100"), UNUSED + "KernelTuner data/gemm/RTX_2080_Ti.json.gz"]
     + [UNUSED + "pnpoly/%s_T4.json.gz" % gpu for gpu in ("RTX_2080_Ti", "RTX_3090")]
-    + [UNUSED + "KernelTuner data/gemm/%s.json.gz" % gpu for gpu in ("RTX_2080_Ti", "RTX_Titan")]
+    + [UNUSED + "KernelTuner data/pnpoly/%s.json.gz" % gpu for gpu in ("RTX_3060_laptop", "RTX_Titan")]
 )
 OWN = ["auto", "race"]
 KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
@@ -40,7 +40,8 @@ KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinh
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
-SEARCHES, SCORED = 5, 3  # searches of each space for a budget, and for a score of a strategy of Kernel Tuner
+SEARCHES = 5  # searches of each space and number of configs
+SCORED, SCORED_LONG, LONG = 3, 1, 500  # searches for a score, and in spaces whose searches try more than LONG configs
 LOSSES, SCORES = ["space", "strategy", "configs", "losses_percent"], ["space", "strategy", "configs", "legal_percent", "valid_percent", "cutoff", "tried", "score", "regret_percent"]
 
 
@@ -106,17 +107,16 @@ def scores_of(binary, path, strategies, searches):
 def measure(binary, path, own, theirs):
     """Searches one space with all strategies. Returns the rows of the losses and of the scores."""
     losses = losses_of(binary, path, own, BUDGETS) if own else []
-    scores = scores_of(binary, path, own or ["race"], SEARCHES if own else 1)
-    cutoff = int(scores[0]["cutoff"])
-    if not own:
-        scores = []
+    cutoff = int(scores_of(binary, path, ["race"], 1)[0]["cutoff"])
+    searches = SCORED_LONG if cutoff > LONG else SCORED
+    scores = scores_of(binary, path, own, searches) if own else []
     if not theirs:
         return losses, scores
     with server(path) as address:
         fast = [s for s in theirs if s != SLOW]
         if fast:
             losses += losses_of(binary, path, [command(address, s) for s in fast], BUDGETS)
-            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], SCORED)
+            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], searches)
         if SLOW in theirs:
             losses += losses_of(binary, path, [command(address, SLOW)], SLOW_BUDGETS)
     return losses, scores

@@ -41,7 +41,7 @@ SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
 SEARCHES = 5  # searches of each space and number of configs
-SCORED, SCORED_LONG, LONG = 3, 1, 500  # searches for a score, and in spaces whose searches try more than LONG configs
+SCORED = 3  # searches of each space for a score
 LOSSES, SCORES = ["space", "strategy", "configs", "losses_percent"], ["space", "strategy", "configs", "legal_percent", "valid_percent", "cutoff", "tried", "score", "regret_percent"]
 
 
@@ -108,15 +108,14 @@ def measure(binary, path, own, theirs):
     """Searches one space with all strategies. Returns the rows of the losses and of the scores."""
     losses = losses_of(binary, path, own, BUDGETS) if own else []
     cutoff = int(scores_of(binary, path, ["race"], 1)[0]["cutoff"])
-    searches = SCORED_LONG if cutoff > LONG else SCORED
-    scores = scores_of(binary, path, own, searches) if own else []
+    scores = scores_of(binary, path, own, SCORED) if own else []
     if not theirs:
         return losses, scores
     with server(path) as address:
         fast = [s for s in theirs if s != SLOW]
         if fast:
             losses += losses_of(binary, path, [command(address, s) for s in fast], BUDGETS)
-            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], searches)
+            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], SCORED)
         if SLOW in theirs:
             losses += losses_of(binary, path, [command(address, SLOW)], SLOW_BUDGETS)
     return losses, scores

@@ -56,8 +56,8 @@ type Param struct {
 	// not have this parameter. It is "" if every build had the parameter.
 	Before ep.Value `json:"before,omitempty"`
 
-	// Design is true if configs with different values are as different as kernels are. A search then
-	// samples each value, and predicts times from configs with the same value.
+	// Design is true if configs with different values must be searched like configs of different kernels.
+	// A search then samples each value, and predicts times from configs with the same value.
 	Design bool `json:"design,omitempty"`
 
 	// Outside is for parameters of class Hook. It maps a value to the part of the kernel's
@@ -229,8 +229,8 @@ func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 type Backend interface {
 	// Machine identifies the hardware. Every result records it.
 	Machine() ep.Machine
-	// Kernels lists the kernels to sweep. Gains are measured against the default of the first
-	// kernel of an op that supports the layout.
+	// Kernels lists the kernels to sweep. For each op, gains are measured against the default of the first
+	// kernel in the list that serves the layout.
 	Kernels() []Kernel
 	// Open allocates buffers for one workload. An error means that the workload cannot run
 	// here.

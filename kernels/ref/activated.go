@@ -111,8 +111,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns factors: an output is correct if it is the encoding of the oracle's row times
-// one of them. MXFP4 rounds its scale to a power of two, so that the last bit of a value can decide
+// acceptedFactors returns the accepted factors. An output is correct if, for one of them, it is the encoding
+// of the oracle's row multiplied by the factor. MXFP4 rounds its scale to a power of two, so that the last bit of a value can decide
 // between two scales.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {

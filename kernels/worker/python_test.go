@@ -175,8 +175,8 @@ func readLines(t *testing.T, file string) []map[string]any {
 	return out
 }
 
-// TestDeepEPDeclares checks the parameters and rules that DeepEP's worker declares: SMs up to the
-// number of the GPU, and channels that fit into the buffer. A stand-in replaces torch.
+// TestDeepEPDeclares checks the parameters and rules that DeepEP's worker declares: at most as many SMs as
+// the GPU has, and only as many channels as fit into the buffer. A stand-in replaces torch.
 func TestDeepEPDeclares(t *testing.T) {
 	const program = `
 import json, sys, types

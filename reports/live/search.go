@@ -44,8 +44,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf returns the rank of a stage. A Search takes gains only from rounds of the highest rank. Rounds that were used
-// to choose a config rank low, because they show the config faster than it is.
+// rankOf returns the rank of a stage. A Search takes gains only from rounds of the highest rank. Stages whose rounds
+// chose a config have a low rank, because these rounds show the config faster than it is.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:

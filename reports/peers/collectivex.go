@@ -16,8 +16,8 @@ import (
 // the data set that its web application assembles from many results ("series"). A data set does not
 // name the hidden size, the experts and the top-k of a workload.
 //
-// Times are medians over iterations of the slowest rank, between events around one call that begins
-// on an idle GPU. pair_period is another statistic: the period of pairs that run back to back.
+// A time lies between events around one call that begins on an idle GPU. Each iteration has the time of its
+// slowest rank, and a figure is the median over iterations. pair_period is another statistic: the period of pairs that run back to back.
 var collectiveX = Format{
 	Name:   "collectivex",
 	Doc:    "result or assembled data set of SemiAnalysis' CollectiveX",

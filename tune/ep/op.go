@@ -20,8 +20,9 @@ const (
 	Activation Op = "activation"
 
 	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between
-	// them, and combine, timed as one call. Its kernels come from workers. How rows lie between
-	// the steps is the library's own affair, so Problem.Layout stays LayoutExpert.
+	// them, and combine, timed as one call. epbench has no kernels for it; workers, separate programs that call a library,
+	// declare them. How rows lie between the steps is the library's own affair, so Problem.Layout
+	// stays LayoutExpert.
 	Layer Op = "layer"
 )
 

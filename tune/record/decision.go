@@ -124,8 +124,8 @@ type Decision struct {
 	// config was chosen is not among them. Sessions is 0 if all rounds come from one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that the config was not chosen by this search, but by the cross
-	// measurement of all routings' winners.
+	// Crossed says that this search did not choose the config. It was chosen afterwards, when the
+	// winner of each routing was measured under the other routings too.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
@@ -170,9 +170,9 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set if this search did not choose the config of its combine, but an earlier
-	// search of the same combine with another dispatch dtype did. SiblingDType names the earlier
-	// search's dtype. Only that search's winner and the default were measured here.
+	// SiblingDType is set if this search took the config of its combine from an earlier search of the
+	// same combine with another dispatch dtype. It names that dtype. Only the earlier search's winner
+	// and the default were measured here.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default, in
@@ -193,7 +193,7 @@ type Start struct {
 type Origin string
 
 const (
-	FromModel     Origin = "model"     // a model without measurements chose it
+	FromModel     Origin = "model"     // a formula that uses no measured times chose it
 	FromKernel    Origin = "kernel"    // its kernel names it as a design to measure
 	FromSpace     Origin = "space"     // the space file names it
 	FromHalves    Origin = "halves"    // the best dispatch and the best combine, joined to a pair

@@ -44,7 +44,7 @@ type Result struct {
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
 	Round0      int              `json:"round0"`                 // number of the first round; candidates with equal numbers ran in the same rounds
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
-	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages, in the lines in which the worker measured them
+	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if the worker did not measure them in this block
 	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
 	Checked     int              `json:"checked"`                // number of rows compared with the oracle, 0 if this block compared none
 	Wall        float64          `json:"wall"`                   // seconds that the whole block took, preparing and verifying included; all lines of a block have the same
@@ -59,7 +59,7 @@ const (
 	Candidate Role = "candidate"
 	Default   Role = "default"   // the default, which is in every round
 	Incumbent Role = "incumbent" // the config of the table in use
-	Analytic  Role = "analytic"  // the config that a model without measurements chooses
+	Analytic  Role = "analytic"  // the config that a formula without measured times chooses
 	Twin      Role = "twin"      // the default under a second label, for the A/A test
 	Peer      Role = "peer"      // a config of another library, imported
 )
@@ -91,7 +91,7 @@ type Stage string
 // The stages of a search, in their order.
 const (
 	StageAA         Stage = "aa"         // the default against itself
-	StageRequired   Stage = "required"   // only the required candidates: the case is host-bound, or the combine was already searched with another dispatch dtype
+	StageRequired   Stage = "required"   // only the required candidates, because the case is host-bound or the combine was already searched with another dispatch dtype
 	StageScreen     Stage = "screen"     // many candidates, a few rounds each
 	StageHalving1   Stage = "halving1"   // the best of the screen, with more rounds
 	StageHalving2   Stage = "halving2"   // the best of halving1, with more rounds still

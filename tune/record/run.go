@@ -119,7 +119,7 @@ type AA struct {
 	Problem string  `json:"problem"` // key of the problem, see ep.Problem.Key
 	Routing string  `json:"routing"`
 	Ratio   float64 `json:"ratio"`  // median of twin / default
-	Spread  float64 `json:"spread"` // half the width of Ratio's 95 % interval, or its distance from 1 if that is larger
+	Spread  float64 `json:"spread"` // the larger of half the width of Ratio's 95 % interval and the distance of Ratio from 1
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median time in seconds
 

@@ -94,7 +94,7 @@ func TestStrangeExternalStrategies(t *testing.T) {
 		t.Errorf("a missing program: got %v", err)
 	}
 	if _, err := ParseStrategy("exec: "); err == nil {
-		t.Error("exec: without a command is taken")
+		t.Error("ParseStrategy accepts exec: without a command")
 	}
 }
 

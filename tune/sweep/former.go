@@ -9,7 +9,8 @@ import (
 )
 
 // renamed returns opts with the present names of former kernels in --kernel and in the space file.
-// A former kernel becomes values of the kernel that replaced it.
+// The name of a former kernel is replaced by that of its successor, with the parameter values that do the
+// former kernel's work.
 func (o *Options) renamed(all []kernels.Kernel) *Options {
 	out := *o
 	out.Space = o.Space.Renamed(

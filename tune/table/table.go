@@ -51,9 +51,9 @@ type Header struct {
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default. Under a bound on SMs such a row
-// spells the config out with a gain of exactly 1, because a runtime's own default ignores
-// the bound.
+// IsDefault reports whether a row launches the default. In a table with a bound on SMs such a row
+// holds the default's config in full, because a runtime's own default ignores the bound. Its gain
+// is exactly 1.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1

@@ -37,9 +37,9 @@ func afterFinal(c ep.Config) bool { return c.Str("after") == "final" }
 
 func checkAfter(c ep.Config) error { return kernels.CheckWord(c, "after", "ll", "final") }
 
-// startsAfterFinal returns configs that follow dispatch_final. From 1,024 tokens on, 8 of 16 warps that only sum
-// were best among 16, and 768 threads with 12 of 24 won. They are not the first, because they spill registers on
-// 8 ranks.
+// startsAfterFinal returns configs that follow dispatch_final. From 1,024 tokens on, blocks of 24 warps of which 12
+// only sum (receivers=12) were fastest, and with 16 warps 8. The first start has 16 warps, because blocks of 24 warps
+// spill registers on 8 ranks.
 func startsAfterFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	c := defaultCombineLLPartial(m, p).With("after", "final").With("receivers", "8")
 	return []ep.Config{c, c.With("threads", "768").With("receivers", "12")}

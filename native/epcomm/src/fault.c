@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement that debug mode found. want and got hold the calls of the two ranks: the call number
- * in the upper 32 bits, and below it the word `about` that compare in call.c computes. */
+/* Describes a disagreement that debug mode found. want and got describe the calls of the two ranks: the upper
+ * 32 bits hold the call number, the lower 32 bits the word `about` of call.c's function compare. */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;

@@ -19,7 +19,7 @@ func TestLint(t *testing.T) {
 	bounded.Header.MaxSMs = 24
 	for i := range bounded.Rows {
 		e := &bounded.Rows[i].Evidence
-		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // the default under a bound on SMs, spelled out
+		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // as in a row that holds the default's config in full
 	}
 	if f := Lint(bounded, nil, 0.01); len(f) > 0 {
 		t.Errorf("a bounded table that keeps the default has findings: %v", f)

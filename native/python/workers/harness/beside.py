@@ -17,7 +17,7 @@ LEAST_BATCH = 8  # smallest number of experts in one launch: with fewer, SMs wou
 LEAST = 100e-9  # smallest time in seconds that is reported; most times are differences, which noise can make too small
 HELD = 0.25  # longest time in seconds that a product may hold SMs for which calls wait
 SIZING = 5  # number of rounds from which the time of a call or a product is taken
-TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take; for each, the product is also planned for the other SMs
+TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take; for each, a plan of the product is made that uses only the remaining SMs
 PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster to be chosen
 HOST_TRIAL = 32  # number of launches from which the time of one launch is taken on the host
 HOST_COLUMNS = 16  # number of columns of the result in one launch on the host
@@ -58,8 +58,8 @@ def attention_of(problem, size):
 def share_of(share, groups, passes, least):
     """Returns (experts of one launch, number of launches) for `share` passes over the experts. If the
     share is at least one pass, each launch has all experts. Otherwise a launch has as many experts as
-    the share needs. passes is the number of launches of one pass when the product was timed. shareOf in
-    kernels/cuda/drive has the same rule."""
+    the share needs. `passes` is the number of launches that one pass took when the product was timed.
+    shareOf in kernels/cuda/drive has the same rule."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -150,8 +150,8 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to the request run: this rank's times in each round, and "seconds", the number
-        of each round that the problem's objective minimizes."""
+        """Returns the answer to the request run: this rank's times in each round, and "seconds", which holds
+        for each round the time that the problem's objective minimizes."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)

@@ -1,4 +1,5 @@
-"""Compares the rows that a library of tensors received and combined with the right values."""
+"""Checks the rows that a library received, and those that it combined, against the right values. The library works on
+PyTorch tensors."""
 
 import torch
 

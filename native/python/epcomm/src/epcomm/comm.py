@@ -181,7 +181,7 @@ class Comm:
         self.check(lib().epcomm_grow(self.handle, _set(alive)))
 
     def survivors(self):
-        """Returns (ranks that live, number of ids of lost ranks that were dropped)."""
+        """Returns (the living ranks, the number of expert ids that were dropped because their expert is on a lost rank)."""
         alive, dropped = ctypes.c_uint64(), ctypes.c_uint64()
         self.check(lib().epcomm_survivors(self.handle, ctypes.byref(alive), ctypes.byref(dropped)))
         return [r for r in range(64) if alive.value >> r & 1], dropped.value

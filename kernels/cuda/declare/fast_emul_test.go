@@ -113,7 +113,7 @@ func (q fastCase) checkCalls(e fastPair) {
 // which slots they may overwrite.
 func (e fastPair) checkIdle() {
 	e.t.Helper()
-	state := e.c.State
+	state := e.c.StateOf(e.cc)
 	if state.Name != "ll" && state.Name != "masked" {
 		return
 	}

@@ -12,6 +12,13 @@
 static const uint32_t EXPAND_THREADS = 512; /* threads of a block; THREADS in native/epcomm/src/expand.c */
 static const uint32_t EXPAND_LOADS = 4;     /* vectors that a lane loads before it stores any */
 
+/* Least number of blocks on an SM, which bounds the registers of a thread: 2 allow 64, with which sm_80 spills. */
+#if EP_ARCH && EP_ARCH < 900
+#define EXPAND_BLOCKS 1
+#else
+#define EXPAND_BLOCKS 2
+#endif
+
 /* Returns the number of received rows. If a dispatch with an error wrote a wrong number, the kernels do nothing. */
 EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
   const uint32_t rows = *received;
@@ -140,7 +147,7 @@ EP_DEVICE void expand_zero(const EpExpandArgs &a, int64_t row) {
 }
 
 /* Copies rows; see EpExpandArgs. */
-EP_ENTRY(512, 2) ep_expand(const __grid_constant__ EpExpandArgs a) {
+EP_ENTRY(512, EXPAND_BLOCKS) ep_expand(const __grid_constant__ EpExpandArgs a) {
   normal_begin();
   const int64_t warp = static_cast<int64_t>(blockIdx.x) * warps_in_block() + warp_id(), warps = static_cast<int64_t>(gridDim.x) * warps_in_block();
   const int64_t rows = expand_rows(a.received, a.rows);
@@ -178,7 +185,7 @@ EP_DEVICE void expand_fold_row(const EpFoldArgs &a, int64_t row) {
 }
 
 /* Adds rows; see EpFoldArgs. */
-EP_ENTRY(512, 2) ep_fold(const __grid_constant__ EpFoldArgs a) {
+EP_ENTRY(512, EXPAND_BLOCKS) ep_fold(const __grid_constant__ EpFoldArgs a) {
   normal_begin();
   const int64_t warps = static_cast<int64_t>(gridDim.x) * warps_in_block(), rows = expand_rows(a.received, a.rows);
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * warps_in_block() + warp_id(); row < rows; row += warps) expand_fold_row(a, row);

@@ -1,0 +1,170 @@
+package search
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// nextInitial returns the next initial samples, or nil if there are enough. First every kernel
+// gets one or two, required points included. Then nextInitial draws in turn from the kernels
+// that are competitive. Under a time limit it returns at most `chunk` points.
+func (b *bayesSearch) nextInitial() []int {
+	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
+		return nil
+	}
+	b.started = true
+	out := b.drawInitial(b.needsInitial, b.Left())
+	if len(out) == 0 {
+		out = b.drawInitial(b.competitive(), min(b.initialQuota()-b.initial, b.Left()))
+	}
+	b.initial += len(out)
+	return out
+}
+
+// drawInitial draws at most n points in turn from the kernels for which wants returns true.
+func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []int) {
+	if b.Timed() {
+		n = min(n, chunk)
+	}
+	for turn := 0; len(out) < n && turn < n*len(b.kernels); turn++ {
+		k := b.kernels[turn%len(b.kernels)]
+		if !wants(k) {
+			continue
+		}
+		if point := b.initialPoint(k); point >= 0 {
+			k.initial = append(k.initial, point)
+			out = append(out, point)
+		}
+	}
+	return out
+}
+
+// initialPoint returns the next initial sample of a kernel, -1 if it found none.
+func (b *bayesSearch) initialPoint(k *kernelModel) int {
+	if len(k.initial) == 0 {
+		return b.likeDefault(k)
+	}
+	return k.furthest(b.State)
+}
+
+// defaultTries is the number of random points that likeDefault compares.
+const defaultTries = 200
+
+// likeDefault returns the random fresh point of a kernel whose values are nearest to the default's, as
+// far as both kernels have the same parameters. It returns -1 if it found none. So the first samples of
+// all kernels are alike in grid and block size. With random first samples a fast kernel that happened to
+// be measured on few SMs seemed slow, and was never measured again: on recorded spaces of 2 H100,
+// searches of 25 points lost 1.8 %, and lose 1.4 % with this rule. A second sample of each kernel with
+// the values of the fastest point of all lost more.
+func (b *bayesSearch) likeDefault(k *kernelModel) int {
+	common, to := b.commonParameters(k), b.shared.coordinates(b.Space, b.Default)
+	like, least := -1, math.Inf(1)
+	for range defaultTries {
+		point := k.points[b.Rand.IntN(len(k.points))]
+		if !b.Fresh(point) {
+			continue
+		}
+		x, apart := b.shared.coordinates(b.Space, point), 0.0
+		for _, a := range common {
+			apart += math.Abs(x[a] - to[a])
+		}
+		if apart < least {
+			like, least = point, apart
+		}
+	}
+	return like
+}
+
+// commonParameters returns the coordinates of the shared surrogate whose parameters both the default and
+// a kernel have.
+func (b *bayesSearch) commonParameters(k *kernelModel) []int {
+	values := b.Space.Config(b.Default).Values
+	var out []int
+	for a, name := range b.shared.names {
+		_, ok := values[name]
+		if ok && slices.ContainsFunc(k.axes, func(x Axis) bool { return x.Name == name }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// initialQuota returns how many initial samples the search takes in total.
+func (b *bayesSearch) initialQuota() int {
+	n := min(maxInitial, b.Left()+b.initial)
+	if b.budget.Evaluations > 0 {
+		n = min(n, int(initialShare*float64(b.budget.Evaluations)))
+	}
+	return n
+}
+
+// needsInitial reports whether a kernel has fewer initial samples than initialPerKernel. Failed
+// samples are not counted.
+func (b *bayesSearch) needsInitial(k *kernelModel) bool {
+	n := 0
+	for _, i := range k.initial {
+		if b.Fresh(i) || !b.Failed(i) {
+			n++
+		}
+	}
+	return n < min(b.initialPerKernel(), len(k.points))
+}
+
+// initialPerKernel returns how many initial samples every kernel gets. These are two, because a
+// single slow sample would end the search of its kernel. They are one if two for each kernel
+// would take more than perKernelShare of the budget.
+func (b *bayesSearch) initialPerKernel() int {
+	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
+		return 1
+	}
+	return maxInitialPerKernel
+}
+
+// competitive returns a function that reports whether the best initial sample of a kernel is
+// within competitiveGap of the best point.
+func (b *bayesSearch) competitive() func(*kernelModel) bool {
+	least := b.least()
+	return func(k *kernelModel) bool {
+		return slices.ContainsFunc(k.initial, func(i int) bool { return b.Score(i) <= least+competitiveGap })
+	}
+}
+
+// initialTries is how many random points furthest compares.
+const initialTries = 12
+
+// furthest returns the random fresh point with the largest distance to the nearest initial sample
+// of its kernel, -1 if it found none. For every second sample it returns the first fresh point that
+// it draws, because distant points lie at the ends of the axes. The ends are good launch parameters
+// on GPUs. But the best configs of recorded convolutions lie inside: there, searches of 25 points
+// lost more if all their first points were distant than if all were random. On recorded spaces of 2
+// H100, two other rules lost more than this one: only random points, and points chosen by values
+// that differ from the values of earlier points.
+func (k *kernelModel) furthest(s *State) int {
+	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
+	for range initialTries {
+		point := k.points[s.Rand.IntN(len(k.points))]
+		if !s.Fresh(point) || slices.Contains(s.Required, point) || slices.Contains(k.initial, point) {
+			continue
+		}
+		if anyFresh {
+			return point
+		}
+		nearest := math.Inf(1)
+		for _, other := range k.initial {
+			nearest = min(nearest, distance(k.coordinates(s.Space, point), k.coordinates(s.Space, other)))
+		}
+		if nearest > most {
+			best, most = point, nearest
+		}
+	}
+	return best
+}
+
+func distance(x, y []float64) float64 {
+	sum := 0.0
+	for a := range x {
+		sum += math.Abs(x[a] - y[a])
+	}
+	return sum
+}

@@ -129,7 +129,7 @@ const (
 // bindSessions registers --sessions.
 func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 	s.IntVar(sessions, "sessions", sweep.DefaultSessions, usage)
-	s.Lookup("sessions").DefValue = "" // usage says what the default is
+	s.Lookup("sessions").DefValue = "" // the text of the flag names the default
 }
 
 func checkSessions(n int) error {

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// layerSpread is the number of standard deviations by which a value of a layer may differ from the
-// exact value. The deviation counts every rounding to BF16 with its largest error, so that a correct
+// layerSpread bounds the error of a layer's values, in standard deviations from the exact value. The deviation counts every rounding to BF16 with its largest error, so that a correct
 // value is almost always within half of the bound.
 const layerSpread = 4
 

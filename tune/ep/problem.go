@@ -44,8 +44,8 @@ type Problem struct {
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
 
-	// Intermediate is the width inside one expert: the columns of W1's gate half and of its up
-	// half, and the rows of W2. It is set only for op Layer.
+	// Intermediate is the width inside one expert. W1 has twice as many columns, half of them for
+	// the gate, and W2 has as many rows. It is set only for op Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 

@@ -46,8 +46,8 @@ func checkCount(p ep.Problem, c ep.Config, unused ...string) error {
 const marksShared = 128 << 10
 
 // markBytes returns the bytes of shared memory for a block's marks. There is one bit for each
-// expert and token, set if the token selected the expert. The token count is that of the fullest
-// rank, not the capacity of the buffers, so that a table row for few tokens is legal at any
+// expert and token. It is set if the token selected the expert. The fullest rank gives the token
+// count, not the capacity of the buffers, so that a table row for few tokens is legal at any
 // capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 

@@ -46,11 +46,17 @@ EpcommStatus epcomm_places(EpComm *c, const EpcommPlaces *call, EpcommStream str
   return comm_launch(c, c->place_rows, grid, THREADS, 1, &a, "places", stream);
 }
 
+/* Checks topk, and that the length of a row is a positive multiple of a vector. */
+static EpcommStatus check_row(EpComm *c, int32_t topk, const char *name, int32_t length, int32_t vector) {
+  EpcommStatus s = within(c, "topk", topk, 1, 32);
+  if (s == EPCOMM_OK && (length < vector || length % vector != 0))
+    s = comm_say(c, EPCOMM_INVALID, "%s: %d is no positive multiple of %d", name, length, vector);
+  return s;
+}
+
 EpcommStatus epcomm_expand(EpComm *c, const EpcommExpand *call, EpcommStream stream) {
   EpcommStatus s = check(c, call->size, sizeof *call, "expand");
-  if (s == EPCOMM_OK) s = within(c, "topk", call->topk, 1, 32);
-  if (s == EPCOMM_OK && (call->row_bytes < 16 || call->row_bytes % 16 != 0))
-    s = comm_say(c, EPCOMM_INVALID, "row_bytes: %d is no positive multiple of 16", call->row_bytes);
+  if (s == EPCOMM_OK) s = check_row(c, call->topk, "row_bytes", call->row_bytes, 16);
   if (s != EPCOMM_OK) return s;
   WITH_ROOM(EpExpandArgs);
   a.of.x = call->x;
@@ -75,9 +81,7 @@ EpcommStatus epcomm_expand(EpComm *c, const EpcommExpand *call, EpcommStream str
 
 EpcommStatus epcomm_fold(EpComm *c, const EpcommFold *call, EpcommStream stream) {
   EpcommStatus s = check(c, call->size, sizeof *call, "fold");
-  if (s == EPCOMM_OK) s = within(c, "topk", call->topk, 1, 32);
-  if (s == EPCOMM_OK && (call->hidden < 8 || call->hidden % 8 != 0))
-    s = comm_say(c, EPCOMM_INVALID, "hidden: %d is no positive multiple of 8", call->hidden);
+  if (s == EPCOMM_OK) s = check_row(c, call->topk, "hidden", call->hidden, 8);
   if (s != EPCOMM_OK) return s;
   WITH_ROOM(EpFoldArgs);
   a.of.x = call->x;

@@ -48,8 +48,8 @@ int ranks_joint_result(Member *member, int bad) {
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* The last rank, the victim, does `what`. The other ranks must get an error in at most twice the deadline. The time is
- * that of the device's clock, which on the emulated driver slows down on a busy host. If the victim lives, all ranks
+/* The last rank, the victim, does `what`. The other ranks must get an error in at most twice the deadline. The
+ * device's clock gives the time. On the emulated driver this clock slows down on a busy host. If the victim lives, all ranks
  * then reset and make calls with right results. */
 static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
   EpComm *comm = ranks_create(member, p, 1, 0, 0);

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// layerSpread bounds the error of a layer's values, in standard deviations from the exact value. The deviation counts every rounding to BF16 with its largest error, so that a correct
-// value is almost always within half of the bound.
+// layerSpread is the largest error that a value of a layer may have, in standard deviations. The deviation
+// takes the largest possible error for each rounding to BF16. So a correct value almost always has less
+// than half of the allowed error.
 const layerSpread = 4
 
 // LayerRow returns the output of op layer for one token: the sum over its experts of

@@ -7,7 +7,7 @@
 
 static EpcommStatus check(EpComm *c, size_t size, size_t want, const char *name) {
   EpcommStatus s = comm_check_size(c, size, want, name);
-  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c looks for fold last, so it has found the others too */
+  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c looks for fold last: if fold is set, the others are set too */
   return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", name);
 }
 
@@ -16,7 +16,7 @@ static EpcommStatus within(EpComm *c, const char *name, int n, int least, int mo
   return n >= least && n <= most ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: %d is outside %d to %d", name, n, least, most);
 }
 
-/* Returns the number of blocks of a kernel in which one warp copies a row. Two blocks fit on an SM. */
+/* Returns the number of blocks of a kernel in which one warp copies a row. At most two blocks fit on an SM. */
 static uint32_t blocks_for_rows(const EpComm *c, int rows) {
   int64_t blocks = ((int64_t)rows + THREADS / 32 - 1) / (THREADS / 32), most = 2 * (int64_t)c->sms;
   return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : (uint32_t)most;

@@ -160,7 +160,7 @@ class Order:
         _spread[(n, blocks(hidden))](rows, self.slots, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
     def gather(self, y, weights, out):
-        """Writes the weighted sum of each row's experts to out, in the order of selections. Rows without
+        """Writes the weighted sum of each row's expert outputs to out, added in the order of the row's selections. Rows without
         experts are not written."""
         if on_host(y):
             total = torch.zeros(out.shape)

@@ -30,7 +30,7 @@ func TestChoose(t *testing.T) {
 		{"the neighbour's winner before the cheapest", Preference{Incumbent: -1, Default: 9, Neighbour: 2}, 2, 4},
 		{"the default before the neighbour's", Preference{Incumbent: -1, Default: 3, Neighbour: 2}, 3, 4},
 		{"the incumbent before the default", Preference{Incumbent: 1, Default: 3, Neighbour: 2}, 1, 4},
-		{"an incumbent beaten by the band", Preference{Incumbent: 5, Default: 9, Neighbour: -1}, 4, 4},
+		{"an incumbent outside the band", Preference{Incumbent: 5, Default: 9, Neighbour: -1}, 4, 4},
 	} {
 		c.p.Cost = cost
 		win, ties := c.p.Choose(fs, 0.01)
@@ -84,7 +84,7 @@ func TestChooseDoubts(t *testing.T) {
 		{"a cheap one for certain", []Finalist{flat(1, 0), flat(2, 0.005)}, -1, 2, 2},
 		{"at the band", []Finalist{flat(1, 0), flat(2, edge)}, -1, 2, 2},
 		{"beyond the band", []Finalist{flat(1, 0), flat(2, math.Nextafter(edge, 1))}, 2, 1, 1},
-		{"the fastest in doubt about itself", []Finalist{noisy(1, 0)}, -1, 1, 1},
+		{"one finalist with a large error", []Finalist{noisy(1, 0)}, -1, 1, 1},
 	} {
 		p := Preference{Incumbent: -1, Default: 9, Neighbour: c.neighbour, Cost: cheap}
 		if win, ties := p.Choose(c.fs, band); c.fs[win].Point != c.want || len(ties) != c.ties {

@@ -104,7 +104,7 @@ func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	return challenger
 }
 
-// decide decides about a challenger. earlier is the challenger's gain in the finals.
+// decide decides whether the default or a challenger wins. earlier is the challenger's gain in the finals.
 func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRules) Conclusion {
 	gain, warnings := win.Claim(dflt, earlier)
 	m := stat.Comparison{Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point), Gain: gain, Band: r.band()}

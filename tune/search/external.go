@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// externalPrefix begins the name of a strategy that another program decides.
+// externalPrefix begins the name of a strategy in which another program chooses the configs.
 const externalPrefix = "exec:"
 
 // Bounds of what an external strategy may do. A program that dies, hangs or asks for
@@ -157,7 +157,7 @@ func (p *externalProgram) end() error {
 	p.in.Close()
 	kill := time.AfterFunc(externalEnding, func() { p.cmd.Process.Kill() })
 	defer kill.Stop()
-	for range p.lines { // lets scan end
+	for range p.lines { // drains the channel, so that scan can end
 	}
 	return p.cmd.Wait()
 }
@@ -202,7 +202,7 @@ func (p *externalProgram) send(v any) error {
 		return err
 	}
 	if _, err := p.in.Write(append(line, '\n')); err != nil && !errors.Is(err, os.ErrClosed) {
-		return errSilent // it closed its input or died; its exit says more
+		return errSilent // the program closed its input or died; its exit status says which
 	}
 	return nil
 }

@@ -36,11 +36,10 @@ type roundSet struct {
 	logs    []float64 // logarithms of seconds
 }
 
-// Finals measures the best points and the required ones on fresh samples, and returns those that
-// did not fail, fastest first. Points that are clearly slower than the best drop out early; the
-// default stays. The finals take at most finalSampleShare times the samples of the search before
-// them. The bound leaves out the first rounds of required points, because most of these points drop
-// out after these rounds.
+// Finals measures the best points and the required ones on fresh samples, and returns those that did not
+// fail, fastest first. Points that are clearly slower than the best drop out early; the default stays. The
+// finals take at most finalSampleShare times the samples of the search before them. The first rounds of
+// required points do not count towards the bound, because most of these points drop out after them.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
@@ -80,9 +79,9 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// One in finalEvery of the tried points becomes a finalist, but at least fewestFinalists. With 24
-// finalists a search of 25 points would have no time left, and with 4 finalists a search of 400
-// points would miss the best too often.
+// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists points do. With 24
+// finalists a search of 25 points would have no time left, and with 4 finalists a search of 400 points would
+// miss the best too often.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
@@ -101,9 +100,9 @@ func (s *State) finalPoints(p Protocol) []int {
 	return s.Keep(s.Measured(), n)
 }
 
-// A StopRule ends a comparison after MinRounds if the gain is then clear (see stat.Clear), and
-// otherwise after MaxRounds. If neighbouring rounds look too similar, the comparison may take
-// correlatedRounds times MinRounds, also beyond MaxRounds.
+// A StopRule ends a comparison after MinRounds if the gain is then clear (see stat.Clear), and otherwise
+// after MaxRounds. If neighbouring rounds look too similar, the comparison may take correlatedRounds times
+// MinRounds, even if this is more than MaxRounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64

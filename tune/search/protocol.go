@@ -47,7 +47,8 @@ func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }
 
-// Twin is the point of the default under a second label. Evaluators measure the default for it.
+// Twin is a second label of the default. If an Evaluator is asked for Twin, it measures the
+// default.
 const Twin = -1
 
 // MeasureAA measures the default against itself until the spread is inside the band, or the

@@ -18,7 +18,7 @@ import (
 type Axis struct {
 	Name   string
 	Values []ep.Value
-	Design bool // configs that differ here are as different as kernels are
+	Design bool // configs with different values are treated like configs of different kernels
 }
 
 // Rule returns the name of the constraint that a config breaks, or "" if it breaks none. The
@@ -34,8 +34,8 @@ type Grid struct {
 	points []uint64 // if set, only these points are in the grid; see SpaceOf
 }
 
-// maxProduct bounds the points of a grid before its rules: a larger number is taken for a
-// typing error.
+// maxProduct bounds the points of a grid before its rules are applied: a larger number is taken for a typing
+// error.
 const maxProduct = 20_000_000
 
 // A Space holds every legal config of one search. A config is a point with an index
@@ -226,7 +226,7 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// Design names a config's kernel and its values of the axes that are designs.
+// Design returns the name of a config's design: its kernel, and its values of the axes that have Design set.
 func (s *Space) Design(c ep.Config) string {
 	name := c.Kernel
 	for _, a := range s.axes(c.Kernel) {

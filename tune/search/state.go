@@ -44,7 +44,7 @@ type State struct {
 	Space    *Space
 	Rand     *rand.Rand
 	Default  int
-	Required []int // measured up to the finals, however slow they look; the default included
+	Required []int // points that stay until the finals even if they look slow; the default is one of them
 
 	// Band is the least relative difference that is called a difference; 0 if it is unknown. If it
 	// is known, strategies time points more often on a noisy machine.

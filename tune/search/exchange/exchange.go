@@ -196,7 +196,7 @@ var units = map[string]float64{
 
 // convert checks the header and turns times into seconds.
 func (r *reader) convert() error {
-	unit := 1e-3 // Kernel Tuner's
+	unit := 1e-3 // Kernel Tuner writes milliseconds
 	switch r.format {
 	case "":
 		return errFormat
@@ -222,7 +222,7 @@ func (r *reader) convert() error {
 	return nil
 }
 
-// check refuses a space without a time, with a config twice, or with configs of different
+// check refuses a space in which no config has a time, a config occurs twice, or configs have different
 // parameters.
 func (s *Space) check() error {
 	seen, timed := map[string]bool{}, 0

@@ -96,9 +96,9 @@ func (s *Space) WriteT4(w io.Writer) error {
 }
 
 // WriteT1 writes the description of a space as T1: https://github.com/odgaard/TuningSchema
-// (TuningSchema.json). T1 needs a source file and a launch. epbench launches its kernels itself, so
-// these two fields only say that. Constraints are not written: a config that is not in the T4 file
-// was not measured.
+// (TuningSchema.json). T1 requires fields for a source file and for a launch. epbench launches its kernels
+// itself, and the two fields say so. Constraints are not written: a config that is not in the T4 file was not
+// measured.
 func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	type parameter struct {
 		Name, Type, Values string

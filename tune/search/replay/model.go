@@ -66,8 +66,8 @@ type Machine struct {
 	best   []step  // one step for each config that was faster than all configs tried before it
 }
 
-// A step is an improvement during a search. From the time at which the search has taken `spent`
-// seconds until the next step, the best config tried so far has the true time `seconds`.
+// A step is an improvement during a search: when the search had taken `spent` seconds, it tried a config of
+// the true time `seconds`, which is faster than all configs before it.
 type step struct{ spent, seconds float64 }
 
 // noteBest adds a step if a point, tried for the first time, is the fastest so far.
@@ -79,9 +79,8 @@ func (e *Machine) noteBest(point int) {
 	e.best = append(e.best, step{e.spent, t})
 }
 
-// prepareTime returns the modelled seconds that preparing a config takes before it can be timed.
-// If configs have their own times, the twin takes none, because it is the default, which is
-// already prepared.
+// prepareTime returns the modelled seconds that it takes to prepare a config for timing. With Prepare set it
+// returns 0 for the twin, because the twin is the default, which is already prepared.
 func (m *Model) prepareTime(point int) float64 {
 	switch {
 	case m.Prepare == nil:
@@ -108,8 +107,8 @@ func (m *Model) Machine(seed uint64) *Machine {
 	return e
 }
 
-// Reopen begins another session. Memory lies elsewhere, and so much time has passed that the noise
-// does not depend on earlier noise.
+// Reopen begins another session. Its memory has other addresses, and its noise does not depend on earlier
+// noise.
 func (e *Machine) Reopen() {
 	clear(e.points)
 }

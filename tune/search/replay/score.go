@@ -22,13 +22,12 @@ type Baseline struct {
 	slowest []float64 // times of the configs that do not fail, slowest first
 	Tries   int       // configs that random search is expected to try until Cutoff
 	each    float64   // mean seconds that trying one config takes
-	Start   float64   // seconds after which random search is expected to have gone the share leftMedian of the way from the median to the best time
-	Cutoff  float64   // seconds after which random search is expected to have gone the share closeToBest of this way
+	Start   float64   // seconds after which random search is expected to have covered the share leftMedian of the distance from the median to the best time
+	Cutoff  float64   // seconds after which random search is expected to have covered the share closeToBest of this distance
 }
 
-// A score compares searches between Start and Cutoff. These constants define both moments, as
-// shares of the way from the median to the best time; the methodology calls them cutoff
-// percentiles.
+// A score compares searches between Start and Cutoff. These constants define both moments, as shares of the
+// distance from the median to the best time; the methodology calls them cutoff percentiles.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95
@@ -61,8 +60,8 @@ func (m *Model) Baseline() Baseline {
 	return b
 }
 
-// tries returns how many configs random search is expected to try until it has gone a share of
-// the way from the median to the best time.
+// tries returns how many configs random search is expected to try until it has covered a share of the
+// distance from the median to the best time.
 func (b Baseline) tries(share float64) int {
 	n := len(b.slowest)
 	best, middle := b.slowest[n-1], stat.Median(b.slowest)
@@ -105,7 +104,8 @@ func (b Baseline) Score(searches [][]step) float64 {
 	return sum
 }
 
-// foundAt returns the time of the best config that a search had tried by a moment.
+// foundAt returns the time of the best config that a search had tried after `now` seconds, or none if it had
+// tried no config.
 func foundAt(steps []step, now, none float64) float64 {
 	for _, s := range slices.Backward(steps) {
 		if s.spent <= now {

@@ -138,7 +138,7 @@ func (m *Model) best() float64 {
 func (m *Model) bestOf(points []int) float64 {
 	best := math.Inf(1)
 	for _, i := range points {
-		if t := m.Truth[i]; t < best { // never true of NaN
+		if t := m.Truth[i]; t < best { // false if t is NaN
 			best = t
 		}
 	}

@@ -72,8 +72,8 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
-// TestDefaultStrategyReachesItsTargets: the default strategy searches three kernels. Only the
-// default is required, and its kernel is much slower than the others.
+// TestDefaultStrategyReachesItsTargets holds the default strategy to its targets on a space of three kernels.
+// Only the default is required, and its kernel is much slower than the others.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {

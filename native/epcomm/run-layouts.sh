@@ -71,7 +71,7 @@ for call in ${*:-all}; do
   case $call in
     all) verify; deepep; speed ;;
     verify | deepep | speed | loop) $call ;;
-    *) echo "verify, deepep, speed, loop or all"; exit 2 ;;
+    *) echo "give verify, deepep, speed, loop or all"; exit 2 ;;
   esac
 done
 finish

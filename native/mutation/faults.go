@@ -25,7 +25,7 @@ type List struct {
 
 // A Test is a shell command that fails if it notices a fault.
 type Test struct {
-	Build   string `yaml:"build"`   // a fault with which this command fails does not count
+	Build   string `yaml:"build"`   // if this command fails with a fault, the fault does not count
 	Run     string `yaml:"run"`     // run at the top of the tree
 	Seconds int    `yaml:"seconds"` // a run that takes longer counts as failed
 	Needs   string `yaml:"needs"`   // shell command that fails on hosts where the test cannot run

@@ -193,7 +193,7 @@ func (s score) print(title string) error {
 		fmt.Printf("  %s\n    - %s\n    + %s\n", f, f.Text, f.With)
 	}
 	if s.wrong > 0 {
-		return fmt.Errorf("%s: %d lines are no faults: the text is not in the file, or the file does not compile with it", title, s.wrong)
+		return fmt.Errorf("%s: %d entries are not faults: the text is not in the file, or the file does not compile with it", title, s.wrong)
 	}
 	return nil
 }

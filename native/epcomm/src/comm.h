@@ -28,7 +28,7 @@ typedef struct SlotAt {
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It comes last, so that a reset does not fill it */
+  uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It lies at the end of the heap, behind the bytes that a reset fills */
   uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
   uint64_t world; /* only with several nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* only in layout rank packed: memory of the kernels in epcomm/normal.cuh */

@@ -24,7 +24,7 @@ static const char *step_name(unsigned step) {
 }
 
 /* Checks the prefixes of all messages. Returns the first error that a rank reports. All ranks must be in the same
- * step. Otherwise one rank could free memory while another takes its message for that of a reset. */
+ * step. Otherwise one rank could free memory while another believes that both are in a reset. */
 static EpcommStatus judge(EpComm *c, Step step, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {

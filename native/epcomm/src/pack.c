@@ -201,7 +201,7 @@ static int check_lookups(const Pack *p, char *text) {
   /* This bounds the work of this check, which reads all runs of each look-up. No pack needs more look-ups, because
    * only the first of equal ones is ever used. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
-  if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, of which at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
+  if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {
     const PackLookup *l = &p->lookups[i];
     uint32_t last = 0;

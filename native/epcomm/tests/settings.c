@@ -127,7 +127,7 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
   return a->plan == b->plan && a->first == b->first && a->last == b->last && strcmp(a->why, b->why) == 0 && strcmp(a->dispatch, b->dispatch) == 0;
 }
 
-/* Checks that a call without a routing gets the kernels of routing `stands_for`, if `routing` is that of the options.
+/* Checks that, if options.routing is `routing`, a call without a routing gets the kernels of routing `stands_for`.
  * Returns for how many token counts even and all routings have different kernels, or -1 after an error. */
 static int without_routing(Member *member, void *plan, int routing, int stands_for) {
   EpcommOptions o = ranks_options(member, plan);

@@ -1,6 +1,7 @@
 /* Makes random calls for --seconds, from the seed --seed: eager calls and graphs with random token counts on random
- * streams. Some calls are left out on one rank. Resets, call numbers near the largest one and new EpComms come
- * between. All results are checked. Device memory, open files and host memory must not grow. */
+ * streams. Some calls are left out on one rank. Between the calls it resets, sets call numbers near the
+ * largest one, and creates new EpComms. All results are checked. Device memory, open files and host memory
+ * must not grow. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

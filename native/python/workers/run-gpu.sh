@@ -109,7 +109,7 @@ exports() {
 for call in ${*:-sweep turns}; do
   case $call in
     sweep | turns | exports) $call ;;
-    *) echo "sweep, turns or exports, not $call"; exit 2 ;;
+    *) echo "give sweep, turns or exports, not $call"; exit 2 ;;
   esac
 done
 finish

@@ -125,7 +125,7 @@ class HostProduct:
 
 class Beside:
     """A session's product. share is the number of its launches that run beside one call, 0 before it is
-    known. A decode step has a second product, for attention, and share is then one pass of the first."""
+    known. In a decode step a second product stands for attention, and share is one pass of the first product."""
 
     def __init__(self, library, problem):
         size = size_of(problem["beside"])

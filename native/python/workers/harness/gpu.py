@@ -205,7 +205,7 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Returns whether dispatch or combine is measured alone, by a library that cannot run the same one
+        """Returns whether dispatch or combine is measured alone although the library cannot run the same one
         twice in a row."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 
@@ -213,9 +213,9 @@ class GPULibrary(GPUBeside):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Measures dispatch or combine in a graph in which both run in turn. Two events come before the
-        measured one and one after it. The time between the two events is subtracted, because it is the
-        time that an event takes."""
+        """Measures dispatch or combine in a graph in which both run in turn. Each measured call has two
+        events before it and one after it. The time between the first two events is subtracted, because it is
+        the time that an event takes."""
         def make():
             for _, step in steps:
                 step()

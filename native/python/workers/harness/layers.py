@@ -15,7 +15,7 @@ from .protocol import Failure
 from .tensors import mix, signed
 
 GEMM_ALIGNMENT = 128  # DeepGEMM's products of rows by expert need each expert's first row at such a multiple
-PART = 4096  # tokens of one expert that the expected outputs are computed for at a time
+PART = 4096  # number of tokens of one expert whose expected outputs are computed at a time
 
 
 def weight(seed, expert, matrix, hidden, intermediate, device):
@@ -100,7 +100,7 @@ class Products:
 
 
 class RankLayer:
-    """The part of a layer between dispatch and combine if each token comes once, as in layout rank: rows are copied
+    """The part of a layer between dispatch and combine if a rank receives each token once, as in layout rank: rows are copied
     to each of their experts, and the experts' outputs are weighted and added up again."""
 
     def __init__(self, by, experts, rows, topk, expected):

@@ -163,7 +163,7 @@ class Library(GPULibrary):
             self.buffer = self.deep_ep.Buffer(self.group, 0, hint, low_latency_mode=True, num_qps_per_rank=work.local)
             self.shape = shape
         if shape != self.shape:
-            raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, one model a sweep" % (shape, self.shape))
+            raise Failure("illegal", "max-tokens, hidden, experts: %s, but the buffers were made for %s; give --max-tokens, and sweep one model at a time" % (shape, self.shape))
 
     def config(self, half, op):
         """Returns a deep_ep.Config, or None if DeepEP chooses."""

@@ -42,7 +42,7 @@ const fewTried = 10
 
 // leastShare is the share of the legal configs that a search should try. On synthetic landscapes,
 // searches that try a tenth find configs within 0.3 % of the best, on average
-// (testdata/archive/records/search.md).
+// (search.md in testdata/archive/records-diaries.tar.xz).
 const leastShare = 0.1
 
 // linter collects findings.

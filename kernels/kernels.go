@@ -281,8 +281,8 @@ func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Com
 	return func() Comparison { return v }, err
 }
 
-// Turn is one prepared candidate's part of an interleaved round: Fold calls in a row. The
-// tags are those of the worker protocol.
+// Turn is one prepared candidate's part of an interleaved round: Fold calls in a row. The JSON names are
+// those of the worker protocol.
 type Turn struct {
 	Config ep.Config `json:"config"`
 	Fold   int       `json:"fold"`
@@ -312,7 +312,7 @@ func RunTurns(ctx context.Context, s Session, turns []Turn) (done []Rounds, err 
 	return done, nil
 }
 
-// Rounds holds what Run measured. The tags are those of the worker protocol.
+// Rounds holds what Run measured. The JSON names are those of the worker protocol.
 type Rounds struct {
 	Clock   string      `json:"clock"`           // how the seconds were measured: chain, span, span:STAGE, event or wall
 	Fold    int         `json:"fold"`            // calls averaged in each round
@@ -331,8 +331,8 @@ type Rounds struct {
 	Took ep.RunTime `json:"took,omitzero"`
 }
 
-// Comparison is the result of comparing outputs with the oracle. The tags are those of the
-// worker protocol.
+// Comparison is the result of comparing outputs with the oracle. The JSON names are those of the worker
+// protocol.
 type Comparison struct {
 	Rows   int     `json:"rows"`             // rows compared
 	Wrong  int     `json:"wrong"`            // rows outside tolerance

@@ -44,8 +44,9 @@ type Problem struct {
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
 
-	// Intermediate is the width inside one expert. W1 has twice as many columns, half of them for
-	// the gate, and W2 has as many rows. It is set only for op Layer.
+	// Intermediate is the number of elements between an expert's two matrix products. For each token the
+	// first product makes 2 * Intermediate elements, half of them for the gate, and the second product takes
+	// Intermediate elements. It is set only for op Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 

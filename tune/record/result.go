@@ -47,7 +47,7 @@ type Result struct {
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if the worker did not measure them in this block
 	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
 	Checked     int              `json:"checked"`                // number of rows compared with the oracle, 0 if this block compared none
-	Wall        float64          `json:"wall"`                   // seconds that the whole block took, preparing and verifying included; all lines of a block have the same
+	Wall        float64          `json:"wall"`                   // seconds that the whole block took, preparing and verifying included; the same number in all lines of a block
 	End         bool             `json:"end,omitempty"`          // marks the last line of a block; OpenDir drops a block without it
 	Warnings    []string         `json:"warnings,omitempty"`
 }
@@ -90,25 +90,19 @@ type Stage string
 
 // The stages of a search, in their order.
 const (
-	StageAA         Stage = "aa"         // the default against itself
-	StageRequired   Stage = "required"   // only the required candidates, because the case is host-bound or the combine was already searched with another dispatch dtype
-	StageScreen     Stage = "screen"     // many candidates, a few rounds each
-	StageHalving1   Stage = "halving1"   // the best of the screen, with more rounds
-	StageHalving2   Stage = "halving2"   // the best of halving1, with more rounds still
-	StageStart      Stage = "start"      // the point at which a walk begins
-	StageAxis       Stage = "axis"       // all values of one parameter
-	StageRestart    Stage = "restart"    // a random point to walk from
-	StageClimb      Stage = "climb"      // the neighbours of a point
-	StageJump       Stage = "jump"       // a random point near the best
-	StageGeneration Stage = "generation" // children of a genetic search
-	StageModel      Stage = "model"      // points that the surrogate expects to be fast
-	StageFinals     Stage = "finals"     // the best candidates on fresh rounds: the challenger is one of them
-	StageRetry      Stage = "retry"      // failed candidates that get another chance, in the rounds of the finalists
-	StageRecheck    Stage = "recheck"    // comparison with the oracle after timing
-	StageConfirm    Stage = "confirm"    // the challenger against the default on fresh rounds, which give times and gains
-	StageSession    Stage = "session"    // the chosen configs against the default in a further session
-	StageCross      Stage = "cross"      // the winners of other routings, for the regret matrix
-	StageRefine     Stage = "refine"     // measuring at token counts between the requested ones. Only progress messages use this stage; in the log these rounds have the stage cross
+	StageAA       Stage = "aa"       // the default against itself
+	StageRequired Stage = "required" // only the required candidates, because the case is host-bound or the combine was already searched with another dispatch dtype
+	StageScreen   Stage = "screen"   // many candidates, a few rounds each
+	StageHalving1 Stage = "halving1" // the best of the screen, with more rounds
+	StageHalving2 Stage = "halving2" // the best of halving1, with more rounds still
+	StageModel    Stage = "model"    // points that the surrogate expects to be fast
+	StageFinals   Stage = "finals"   // the best candidates on fresh rounds: the challenger is one of them
+	StageRetry    Stage = "retry"    // failed candidates that get another chance, in the rounds of the finalists
+	StageRecheck  Stage = "recheck"  // comparison with the oracle after timing
+	StageConfirm  Stage = "confirm"  // the challenger against the default on fresh rounds, which give times and gains
+	StageSession  Stage = "session"  // the chosen configs against the default in a further session
+	StageCross    Stage = "cross"    // the winners of other routings, for the regret matrix
+	StageRefine   Stage = "refine"   // measuring at token counts between the requested ones. Only progress messages use this stage; in the log these rounds have the stage cross
 )
 
 // The stages of commands that do not search.

@@ -52,7 +52,7 @@ type Run struct {
 	Budget       float64            `json:"budget,omitempty"`  // seconds that the whole command may take, 0 for no bound
 	Searches     []Search           `json:"searches,omitempty"`
 	Regrets      []Regret           `json:"regrets,omitempty"`
-	Allotted     []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget could take
+	Allotted     []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget was allowed to take
 	Retried      []string           `json:"retried,omitempty"`  // keys of the failed configs that were tried again
 	Warnings     []string           `json:"warnings,omitempty"`
 	Wall         Wall               `json:"wall,omitzero"` // parts of the wall time

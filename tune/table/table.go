@@ -44,10 +44,10 @@ type Header struct {
 	// binds the default against which gains are measured.
 	MaxSMs int `json:"max_sms,omitempty"`
 
-	// Hooks lists the hooks that every row's config and the default were measured with, as
-	// name=value,name=value; "" is none. A caller must set the same ones. With input=fp8, for
-	// example, the caller passes tokens that it has cast itself; with other tokens the
-	// results are wrong.
+	// Hooks lists the parameters of class kernels.Hook with which every row's config and the default were
+	// measured, as name=value,name=value; "" is none. Such a parameter changes the result, so a caller must
+	// set the same values. With input=fp8, for example, the caller passes tokens that it has cast itself;
+	// with other tokens the results are wrong.
 	Hooks string `json:"hooks,omitempty"`
 }
 

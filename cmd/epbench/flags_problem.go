@@ -108,7 +108,7 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, usagef("--op, --dtype and --tokens: nothing to do")
+		return nil, usagef("--op, --dtype and --tokens: each needs at least one value")
 	}
 	return out, nil
 }

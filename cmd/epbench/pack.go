@@ -68,7 +68,7 @@ version runs them.`,
 	setUsage(cmd.Flags().Lookup("ranks"), "`N` number of ranks, one GPU each")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.raw, "raw", false, "the caller casts tokens of dtype fp8, and hands over float scales [tokens, hidden/128]")
-		s.BoolVar(&f.survivors, "survivors", false, "calls can continue after a rank is lost; layouts masked, rank and rank:packed on one host")
+		s.BoolVar(&f.survivors, "survivors", false, "calls can continue after a rank is lost; only layouts masked, rank and rank:packed on one host")
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside, for calls beside a matrix product")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to also take configs that round partial sums to bf16")
 		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a call; the default replaces rows that take more")

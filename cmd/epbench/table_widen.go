@@ -18,7 +18,7 @@ func newTableWiden() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "widen TABLE RECEIPT... -o OUT",
-		Short: "Widen the gains of rows to what other hosts measured",
+		Short: "Widen the intervals of gains to cover what other hosts measured",
 		Long: `Write TABLE with wider intervals: the interval of each row's gain then also covers the
 gains in the receipts of table verify, from other hosts or other days. A row that was
 slower than the default in a receipt, or failed, is left out. Every check that changes

@@ -27,7 +27,7 @@ var terms = []struct{ word, meaning string }{
 	{"config", "a kernel and a value for each of its parameters. Every command takes its id (d7f2), its difference from the default (algo=dedup sms=64), its full spelling (kernel:name=value,...), and NAME#3: row 3 of a table under epbench table, elsewhere winner 3 of a run"},
 	{"candidate", "a config while a search looks at it"},
 	{"finalist", "a config in the finals of a search"},
-	{"default", "the config that MAX's constants give: what a caller without a table launches"},
+	{"default", "the config that a caller without a table launches; the constants of Modular's engine MAX give its values"},
 	{"precision", "full: an error against the float64 oracle no larger than the default's, and the same bits in every run. reduced: partial sums may travel as BF16"},
 	{"product", "matrix products or memory traffic that run while calls do; --beside"},
 	{"beside", "with a product running; nothing else is called that"},

@@ -49,8 +49,8 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 // are judged together.
 const discovery = 0.05
 
-// A BandedRatio holds a ratio, the time of B divided by the time of A, and the band: the least
-// difference that is called a difference.
+// A BandedRatio holds a ratio, the time of B divided by the time of A, and the band: the relative difference
+// up to which two times count as equal.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64

@@ -19,7 +19,7 @@ type edge struct {
 	winners       int // number of searches whose winner has this value
 }
 
-// fewestValues is the least number of values of a range with an inner value.
+// fewestValues is the least length of a range that has a value between its ends.
 const fewestValues = 3
 
 // edgeWarnings warns of parameters whose range may end too early: an end of the declared values

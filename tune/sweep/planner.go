@@ -221,9 +221,9 @@ func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
-// analytic returns the config that a model chooses without measurements. It has enough SMs to give
-// every message a warp, and the defaults of the other parameters. ok is false if no parameter takes
-// SMs, or if --kernel leaves the default's kernel out.
+// analytic returns the config that a formula chooses without measurements: enough SMs to give every message a
+// warp, and the defaults of the other parameters. ok is false if no parameter takes SMs, or if --kernel
+// leaves the default's kernel out.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {
 		return c, false

@@ -17,7 +17,8 @@ import (
 // later one.
 const clockStamp = "stamp"
 
-// outlasts says how many times as long as a call its part of the product must take at least.
+// outlasts is a ratio: the part of the product that belongs to a call takes at least outlasts times as long
+// as the call.
 const outlasts = 2
 
 // besideLaunches returns how many launches of the product run beside a verification.

@@ -21,12 +21,12 @@ type monitor struct {
 	last reading          // the latest reading
 }
 
-// reading holds the clocks of all ranks' GPUs, and why they are held down.
+// reading holds the clocks of all ranks' GPUs, and the reasons for low clocks.
 type reading struct {
 	at    time.Time
 	gpus  []int     // GPU of each rank
 	mhz   []float64 // SM clock of each rank's GPU
-	notes []string  // why clocks are held down
+	notes []string  // the reasons for low clocks
 }
 
 // readingAge is the longest time for which a reading is used again. A reading asks the driver twice
@@ -144,8 +144,8 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// read returns the SM clock of every rank's GPU in MHz, nil if it is unknown, and notes on why
-// clocks are held down. Both are at most readingAge old.
+// read returns the SM clock of every rank's GPU in MHz, nil if it is unknown, and notes with the reasons for
+// low clocks. Both are at most readingAge old.
 func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	var gpus []int
 	for _, s := range r.local {

@@ -309,8 +309,8 @@ func setOwn(args *C.EpArgs, own any) {
 	}
 }
 
-// finish adds the steps that add the round's calls to the call numbers, and move on to the next row
-// of stamps.
+// finish adds the last steps of a round. They add the round's calls to the call numbers, and go on to the
+// next row of stamps.
 func (w *writer) finish(s *schedule) {
 	for lane, calls := range []map[ep.Op]int{s.calls, s.secondCalls} {
 		for _, op := range ops {

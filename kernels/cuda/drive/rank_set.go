@@ -255,8 +255,8 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// spare returns how many bytes an arena has beyond its heap. Launched ranks share one layout, and have
-// none.
+// spare returns how many bytes an arena has beyond its heap. It is 0 for launched ranks, because they share
+// one layout.
 func (r *rankSet) spare() int64 {
 	if r.world != nil {
 		return 0

@@ -67,12 +67,12 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns the number of SMs for which the product is planned while calls run. `left` is the
-// number of SMs that the calls leave, 0 for all. `own` is the number of SMs of the plan that is fastest
-// alone. If the own plan needs no more SMs than are left it is used, as an engine would use it.
-// Otherwise the product is planned for the SMs that are left. Using a slower plan beside the calls
-// would make the calls seem more expensive: with 132 SMs, calls on 32 SMs and an own plan for 84 SMs,
-// the plan for 100 SMs did so for 80 experts of DeepSeek-V3.
+// planBeside returns the number of SMs for which the product is planned while calls run. `left` is the number
+// of SMs that the calls leave, 0 for all. `own` is the number of SMs of the plan that is fastest alone. If
+// the own plan needs no more SMs than are left it is used, as an engine would use it. Otherwise the product
+// is planned for the SMs that are left. Using a slower plan beside the calls would make the calls seem more
+// expensive. An example is 80 experts of DeepSeek-V3 on 132 SMs, whose own plan is for 84 SMs: beside calls
+// on 32 SMs, the plan for 100 SMs was slower than the own plan.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

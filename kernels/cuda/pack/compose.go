@@ -136,8 +136,9 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 }
 
 // localDefault returns a default or start of a dispatch kernel whose output rows are written only by their
-// own rank. It takes one in the second memory if there are two: the first has the design of Modular's MAX,
-// which needs by far the most memory.
+// own rank. Such configs may use several kinds of memory (states). localDefault takes the first config of the
+// second kind if there is one, because the first kind is that of Modular's MAX and needs by far the most
+// memory.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

@@ -8,10 +8,9 @@
 All strategies choose configs for the same program: `epbench replay` measures what they ask for, with noise that
 is drawn from each config's recorded runs, and chooses the winner by the same finals. Two budgets are compared: a
 number of distinct configs, and the modelled time in which random search comes close to the best config
-(`epbench replay score`). `measure` writes OUT-losses.csv and OUT-scores.csv. It continues a recording: it leaves out
-what these files have. `summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which
-docs/search-hub.md is made.
-"""
+(`epbench replay score`). `measure` writes OUT-losses.csv and OUT-scores.csv. It continues a recording: it
+skips the searches that these files already hold. `summary` reads them and writes OUT-spaces.csv,
+OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md is made. """
 
 import argparse
 import collections

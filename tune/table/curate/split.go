@@ -15,11 +15,12 @@ type Timing struct {
 	MaxErr                  float64
 }
 
-// Split divides rows that were measured at several token counts, so that each part has the times of
-// its own token count. A merge can then cut a row without separating it from its times. timed returns
-// the times of a row's config at one token count; ok is false if they are unknown. A token count
-// without known times stays in the part before it, unless it is the count of the row's own times.
-// Parts meet at the midpoints between their token counts.
+// Split divides rows that were measured at several token counts, so that each part has the times of its own
+// token count. A merge can then cut a row without separating it from its times. timed returns the times of a
+// row's config at one token count; ok is false if they are unknown. A token count whose times are unknown
+// joins the part before it. The exception is the token count at which the row itself was timed
+// (Evidence.TimedAt): it begins a part, which keeps the row's times. Parts meet at the midpoints between
+// their token counts.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil

@@ -1,5 +1,6 @@
-/* The low-latency methods of Buffer. They look up the link for the arguments in the Buffer's Calls, make the call
- * and return DeepEP's tuple. A Hook receives a call that was only sent. If no link is known for the arguments, if an
+/* The low-latency methods of Buffer. A Buffer's Calls hold a link for each kind of arguments. The methods
+look up the link for their arguments, make the call and return DeepEP's tuple. If the call only sends, its
+Hook receives later. If no link is known for the arguments, if an
  * option is on that this file lacks, or if a tensor must be copied, they call the methods that serve() replaced,
  * before anything is sent. That is the long way. */
 #include "calls.h"

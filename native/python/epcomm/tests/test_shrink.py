@@ -75,7 +75,7 @@ def one_rank(rank, port, extension):
     except NotServed as e:
         assert "enable_shrink" in str(e), e
     buffer = deepep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, enable_shrink=True, device=torch.device("cpu"))
-    assert bool(buffer._lane.native) == (extension != "0"), "the extension is used in the run for ctypes, or not in its own"
+    assert bool(buffer._lane.native) == (extension != "0"), "the run without the extension uses it, or the run with the extension does not"
     for seed in (1, 2):
         call(buffer, rank, seed, [0, 1], halves=seed == 2)
     dist.barrier()

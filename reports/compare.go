@@ -42,6 +42,7 @@ type Comparison struct {
 	Notes   []string        // differences between the runs that were allowed
 
 	live bool // A and B were measured in the same rounds
+	same bool // A and B are one recording
 }
 
 // What selects the entries of a case that are compared.
@@ -104,6 +105,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 		return nil, &NotComparable{[]string{"no case was measured on both sides" + whyNoCommonCase(a, b, o)}}
 	}
 	c.judge()
+	c.markOneRecording()
 	return c, nil
 }
 

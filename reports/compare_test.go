@@ -288,6 +288,28 @@ func TestNoCommonCase(t *testing.T) {
 	}
 }
 
+// TestOneRecording: a comparison of a run with itself, or with a copy, says so in a note and in the reason of each
+// undecided case. It advises no further sessions. Two runs of the same program are not taken for one recording.
+func TestOneRecording(t *testing.T) {
+	one, copied, other := forty(3, 20, noise).inSessions(), forty(3, 20, noise).inSessions(), forty(4, 20, noise).inSessions()
+	c := compare(t, one.load("a"), copied.load("copy"))
+	undecided := 0
+	for _, x := range c.Cases {
+		if x.Verdict == record.Undecided {
+			undecided++
+			if x.Reason != "A and B are the same recording" {
+				t.Errorf("%s: %s", x.Case.Title(), x.Reason)
+			}
+		}
+	}
+	if undecided == 0 || len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], "A and B are the same recording: each time of one is in the other") || strings.Contains(c.Summary(), "sessions") {
+		t.Errorf("%d undecided, notes %q, %s", undecided, c.Notes, c.Summary())
+	}
+	if c := compare(t, one.load("a"), other.load("b")); len(c.Notes) > 0 && strings.Contains(c.Notes[0], "same recording") {
+		t.Error(c.Notes)
+	}
+}
+
 // TestCompareWarnsOfSeeds: runs with different seeds have different routings, and one note of
 // the comparison says so.
 func TestCompareWarnsOfSeeds(t *testing.T) {

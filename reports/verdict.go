@@ -92,7 +92,7 @@ func adviseSessions(need int) string {
 }
 
 // resolution returns a sentence about the undecided cases that have an interval: by how much they can
-// differ, and what would decide them. It returns "" if there are none.
+// differ, and what would decide them. It returns "" if there are none, or if A and B are one recording.
 func (c *Comparison) resolution() string {
 	var most, reach, need, band []float64
 	for _, x := range c.Cases {
@@ -101,7 +101,7 @@ func (c *Comparison) resolution() string {
 			need = append(need, float64(x.sessionsNeeded()))
 		}
 	}
-	if len(most) == 0 {
+	if len(most) == 0 || c.same {
 		return ""
 	}
 	return fmt.Sprintf(" Of the undecided cases all differ by at most %.1f%%, half by at most %.1f%%. Their intervals reach %.1f%% to each side (median), and the band is %.1f%%: %s.",

@@ -30,7 +30,8 @@ func newCompare() *cobra.Command {
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
 last lines say by how much undecided cases differ at most, and how many sessions would
 decide them. With a wider band, such as --band 3%, fewer sessions are enough. A difference
-below the A/A spread of one of the runs does not count. All cases are judged together, so that at most
+below the A/A spread of one of the runs does not count. All cases are judged together,
+so that at most 5 % of the differences found are chance.
 
 With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case
 has too few rounds or too much noise to tell, and 5 if the runs are not comparable.

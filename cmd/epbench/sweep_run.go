@@ -40,7 +40,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.dryRun {
-		if err := p.Probe(cmd.Context(), b); err != nil {
+		if err := probe(cmd, b, p); err != nil {
 			return err
 		}
 		return f.printPlan(cmd, p)
@@ -94,7 +94,7 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	if p.Options.Time == 0 {
 		return nil
 	}
-	if err := p.Probe(cmd.Context(), b); err != nil {
+	if err := probe(cmd, b, p); err != nil {
 		return err
 	}
 	started := time.Since(began)
@@ -110,6 +110,14 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because a sweep of this shape takes at least that long by a probe of two rounds\n", enough, cpuBudget)
 	p.Options.Time = enough
 	return cmd.Flags().Set("budget", enough.String())
+}
+
+// probe measures the costs of a plan, and shows meanwhile which problem it measures.
+func probe(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
+	show := newProgress(cmd.ErrOrStderr())
+	defer show.stop()
+	p.Options.Progress = show.event
+	return p.Probe(cmd.Context(), b)
 }
 
 // newRun returns the record of a run that begins now.
@@ -223,7 +231,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	if errors.Is(err, context.Canceled) {
 		return f.interrupted(cmd, s.dir, out)
 	}
-	if err != nil && s.dir.Results() == 0 {
+	if err != nil && (s.dir.Results() == 0 || errors.Is(err, sweep.ErrDefaultsCrash)) {
 		return err
 	}
 	if err != nil {

@@ -127,6 +127,10 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	if err != nil {
 		return err
 	}
+	if why := s.crashes.whySkip(c); why != "" {
+		s.fail(c, why)
+		return nil
+	}
 	c.aa, err = s.harness.measureAA(ctx, c.runner, budget.Time)
 	switch {
 	case errors.Is(err, search.ErrDefault):

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,12 +189,15 @@ func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt
 
 // defaultFailure returns why the default failed, under its own label or as its twin.
 func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
-	for _, point := range []int{dflt, search.Twin} {
-		if f := failed[point]; f != nil {
-			return "the default failed: " + f.Error()
-		}
+	if f := failureOfDefault(failed, dflt); f != nil {
+		return "the default failed: " + f.Error()
 	}
 	return "the default failed"
+}
+
+// failureOfDefault returns the failure of the default or of its twin, nil if neither failed.
+func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failure {
+	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
 // AB times two configs of each problem under every routing. It also times the first config a

@@ -48,7 +48,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 			cost, ok := known[end.problem]
 			if !ok {
 				var err error
-				if cost, err = l.probe(ctx, end.routedProblem, p.Options.Seed); err != nil {
+				if cost, err = l.probe(ctx, end.routedProblem, p); err != nil {
 					return err
 				}
 				known[end.problem] = cost
@@ -108,10 +108,12 @@ const (
 	probeSeconds     = 0.05
 )
 
-// probe measures the cost of one problem. If the default is wrong or cannot run, the cost is the
-// time until that was known.
-func (l *harness) probe(ctx context.Context, s routedProblem, seed uint64) (cost probedCost, err error) {
-	if err := s.draw(seed); err != nil {
+// probe measures the cost of one problem of a plan. If the default is wrong or cannot run, the cost is
+// the time until that was known.
+func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost probedCost, err error) {
+	report := func(record.Stage) { p.reportProbe(&s) }
+	report("")
+	if err := s.draw(p.Options.Seed); err != nil {
 		return cost, err
 	}
 	dflt, err := l.planner.defaultConfig(s.problem)
@@ -122,10 +124,18 @@ func (l *harness) probe(ctx context.Context, s routedProblem, seed uint64) (cost
 	if err != nil {
 		return cost, err
 	}
+	c.runner.Progress = report
 	if err = c.close(l.probeSessions(ctx, c, &cost)); err != nil {
 		err = fmt.Errorf("probe of %s: %w", s.title(), err)
 	}
 	return cost, err
+}
+
+// reportProbe reports that the probe is at a problem. No search is done at that time.
+func (p *Plan) reportProbe(s *routedProblem) {
+	if p.Options.Progress != nil {
+		p.Options.Progress(Event{Done: 0, All: len(p.Searches), Title: "probe of " + s.title()})
+	}
 }
 
 // probeSessions measures the costs in two sessions. Only the first session compiles the default.

@@ -26,6 +26,7 @@ type sweeper struct {
 	done        int
 	refinements map[string]*activeSearch // searches at token counts between the requested ones, by problem and routing
 	unopened    bool                     // the last search could not open a session
+	crashes     crashCount
 }
 
 // A Summary is the result of a sweep. For an interrupted sweep it holds the searches that were
@@ -85,7 +86,8 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	if err != nil {
 		return nil, err
 	}
-	s := &sweeper{plan: p, opts: p.Options, harness: newHarness(b, p.planner, dir), dir: dir, run: run, refinements: map[string]*activeSearch{}}
+	s := &sweeper{plan: p, opts: p.Options, harness: newHarness(b, p.planner, dir), dir: dir, run: run, refinements: map[string]*activeSearch{},
+		crashes: crashCount{similar: map[ep.Problem]int{}}}
 	s.harness.recorded, s.harness.empty = known, run.Empty
 	s.harness.lap.Start()
 	s.watch = startWatch(run, p.Options.Began)
@@ -122,6 +124,9 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 			err = s.runSearch(ctx, c)
 		}
 		if err := s.finish(c, err); err != nil {
+			return err
+		}
+		if err := s.crashes.add(c); err != nil {
 			return err
 		}
 	}

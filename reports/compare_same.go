@@ -1,0 +1,40 @@
+package reports
+
+import (
+	"slices"
+
+	"github.com/epbench/epbench/tune/record"
+)
+
+// oneRecording is the reason of cases that are undecided because a run was compared with itself.
+const oneRecording = "A and B are the same recording"
+
+// isOneRecording reports whether A and B hold the same times, in every case that both have. Two measurements
+// never do, so one run was given twice, or a copy of it.
+func (c *Comparison) isOneRecording() bool {
+	both := 0
+	for _, x := range c.Cases {
+		if x.A == nil || x.B == nil || len(x.A.Times) == 0 {
+			continue
+		}
+		if !slices.Equal(x.A.Times, x.B.Times) {
+			return false
+		}
+		both++
+	}
+	return both > 0
+}
+
+// markOneRecording says in a note, and as the reason of undecided cases, that A and B are one recording. More
+// sessions of it would decide nothing.
+func (c *Comparison) markOneRecording() {
+	if c.same = c.isOneRecording(); !c.same {
+		return
+	}
+	c.note(oneRecording + ": each time of one is in the other, so the comparison says nothing about this machine; give two runs")
+	for i := range c.Cases {
+		if x := &c.Cases[i]; x.Verdict == record.Undecided && x.A != nil && x.B != nil && len(x.A.Times) > 0 {
+			x.Reason = oneRecording
+		}
+	}
+}

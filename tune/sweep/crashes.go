@@ -1,0 +1,51 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// mostCrashes is the number of searches whose default may crash or hang before the sweep stops trying. Each
+// of them starts the worker again, and a launcher of ranks takes many seconds for each start.
+const mostCrashes = 3
+
+// ErrDefaultsCrash says that no default of a sweep ran. The worker is at fault, not a single problem.
+var ErrDefaultsCrash = errors.New("mend the worker, or leave these cases out of the sweep")
+
+// A crashCount counts the searches of a sweep whose default crashed or hung.
+type crashCount struct {
+	similar map[ep.Problem]int // by problem without tokens: searches since the last one whose default ran
+	all     int
+	ran     bool // a default ran
+	words   string
+}
+
+// add counts a search that has ended. It returns an error if mostCrashes defaults crashed or hung and none
+// ran.
+func (n *crashCount) add(c *activeSearch) error {
+	f := failureOfDefault(c.runner.Failures(), c.dflt)
+	switch {
+	case f != nil && (f.Status == ep.Crash || f.Status == ep.Hang):
+		n.similar[withoutTokens(c.problem)]++
+		n.all++
+		n.words = defaultFailure(c.runner.Failures(), c.dflt)
+	case f != nil || c.state != nil:
+		n.ran = true
+		delete(n.similar, withoutTokens(c.problem))
+	}
+	if n.ran || n.all < mostCrashes {
+		return nil
+	}
+	return fmt.Errorf("%s: %s; the defaults of all %d searches so far crashed or hung: %w", c.title(), n.words, n.all, ErrDefaultsCrash)
+}
+
+// whySkip returns why a search is not worth a start of the worker, "" if it is: the defaults of mostCrashes
+// searches that differ from it only in tokens or routing crashed or hung.
+func (n *crashCount) whySkip(c *activeSearch) string {
+	if n.similar[withoutTokens(c.problem)] < mostCrashes {
+		return ""
+	}
+	return fmt.Sprintf("not measured, because the defaults of %d searches with other tokens or routings crashed or hung; the last of them: %s", mostCrashes, n.words)
+}

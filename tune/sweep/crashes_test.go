@@ -1,0 +1,97 @@
+package sweep
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/record"
+)
+
+// crashAbove makes a backend whose dispatch crashes with more tokens than this.
+func crashAbove(tokens int) *scripted {
+	return &scripted{OnVerify: func(c call) (int, error) {
+		if c.Problem.Op == ep.Dispatch && c.Problem.Tokens > tokens {
+			return 0, kernels.Failf(ep.Crash, "rank 1: illegal address")
+		}
+		return 0, nil
+	}}
+}
+
+// TestDefaultsCrash: a sweep without a time budget ends after the third default that crashes, with the worker's
+// words, if no default ran. Its log keeps the crashes.
+func TestDefaultsCrash(t *testing.T) {
+	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
+	b := crashAbove(0)
+	p, err := MakePlan(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &record.Run{Machine: b.Machine()}
+	dir, err := record.CreateDir(filepath.Join(t.TempDir(), "run"), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	out, err := Run(t.Context(), b, p, dir, run, nil)
+	if out != nil || !errors.Is(err, ErrDefaultsCrash) || !strings.Contains(err.Error(), "the default failed: crash: rank 1: illegal address; the defaults of all 3 searches so far crashed or hung: mend the worker") {
+		t.Fatal(err)
+	}
+	if b.Opened != mostCrashes || len(run.Searches) != mostCrashes || dir.Results() == 0 {
+		t.Errorf("%d sessions, %d searches, %d results", b.Opened, len(run.Searches), dir.Results())
+	}
+}
+
+// TestSkipAfterCrashes: where dispatch crashes from some token count on, three of its searches start the worker
+// again. The others are skipped with the worker's words. Combine is searched.
+func TestSkipAfterCrashes(t *testing.T) {
+	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
+	b := crashAbove(4)
+	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	failed, skipped, right := 0, 0, 0
+	for _, s := range out.Run.Searches {
+		switch reason := s.Decision.Reason; {
+		case s.Decision.Usable():
+			right++
+		case strings.HasPrefix(reason, "the default failed: crash"):
+			failed++
+		case reason == "not measured, because the defaults of 3 searches with other tokens or routings crashed or hung; the last of them: the default failed: crash: rank 1: illegal address":
+			skipped++
+		default:
+			t.Error(reason)
+		}
+	}
+	if failed != mostCrashes || skipped != 6-mostCrashes || right != 14 {
+		t.Errorf("%d failed, %d were skipped, %d were right", failed, skipped, right)
+	}
+	if out.Table == nil {
+		t.Error(out.NoTable)
+	}
+}
+
+// TestProbeReports: a probe reports each problem that it measures, before its first session opens.
+func TestProbeReports(t *testing.T) {
+	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
+	var titles []string
+	o.Progress = func(e Event) { titles = append(titles, e.Title) }
+	first := ""
+	b := &scripted{OnOpen: func(n int) error {
+		if n == 1 && len(titles) > 0 {
+			first = titles[0]
+		}
+		return nil
+	}}
+	p, err := MakePlan(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Probe(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if first != "probe of dispatch, bf16, 1 token, uniform" || titles[len(titles)-1] != "probe of dispatch, bf16, 64 tokens, uniform" {
+		t.Errorf("%q before the first session, then %q", first, titles)
+	}
+}

@@ -94,15 +94,16 @@ func combineMasked() Declaration {
 		source: "masked/combine.cuh",
 		State:  maskedState,
 		defines: func(c ep.Config) []string {
+			out := append(definesRank(c), definesSplit(c)...)
 			if ownRegisters(c) {
-				return append(definesOwn(c), definesSplit(c)...)
+				return append(out, Define("EP_PARTIAL", Bit(isDedup(c))))
 			}
-			return append(append(definesRank(c), Define("EP_DIRECT", Bit(!isDedup(c)))), definesSplit(c)...)
+			return append(out, Define("EP_DIRECT", Bit(!isDedup(c))))
 		},
 		compare: func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
 			if ownRegisters(c) {
-				return launchesOwn("combine_masked_partial", c)
+				return launchesOwn("combine_masked", c)
 			}
 			return launchesMasked("combine_masked", c)
 		},

@@ -1,6 +1,6 @@
 /* What the low-latency kernels need besides their memory. Usually ll/layout.cuh defines the memory. A file
  * with kernels for other memory defines LL_MEMORY, and defines the names of ll/layout.cuh itself:
- * masked/dispatch_ids.cuh, masked/combine_partial.cuh and final/polled.cuh do so.
+ * masked/dispatch_ids.cuh, masked/combine.cuh and final/polled.cuh do so.
  */
 #ifndef EP_LL_CALL_CUH
 #define EP_LL_CALL_CUH
@@ -14,6 +14,13 @@ static const uint32_t LL_NOWHERE = 0xfffffffeu;
 static const uint32_t LL_PLACE_BITS = 20;
 
 static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
+
+/* Whether a combine sends rows and sums only for tokens of other ranks. */
+#ifdef EP_PARTIAL
+static const bool LL_PEERS = true;
+#else
+static const bool LL_PEERS = false;
+#endif
 
 /* The current call and this thread. */
 struct LlCall {

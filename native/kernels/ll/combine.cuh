@@ -20,17 +20,13 @@
 #include "ll/route.cuh"
 #endif
 
-static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* chunks of a row */
-#ifdef EP_PARTIAL
-static const bool LL_PEERS = true; /* whether rows and sums are sent only for tokens of other ranks */
-#else
-static const bool LL_PEERS = false;
-#endif
+static const uint32_t LL_CHUNK_BYTES = LL_STEP * LL_WARP_BYTES; /* bytes of a row that a warp moves at a time */
+static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_CHUNK_BYTES - 1) / LL_CHUNK_BYTES;
 static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS; /* ranks to which a rank sends */
 
-/* Byte offset in a row of this lane's vector of a chunk. */
-EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane) { return chunk * LL_WARP_BYTES + lane * 16; }
-EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_WARP_BYTES == 0 || column < 2 * EP_HIDDEN; }
+/* Byte offset in a row of this lane's vector v of a chunk. */
+EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane, uint32_t v = 0) { return chunk * LL_CHUNK_BYTES + v * LL_WARP_BYTES + lane * 16; }
+EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_CHUNK_BYTES == 0 || column < 2 * EP_HIDDEN; }
 
 /* Unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
  * rank after itself. */
@@ -46,6 +42,9 @@ EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit)
   LlReturn r = ll_return_unit(a, unit);
   return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
+
+/* Whether this block sends. In a sending kernel c.blocks is the number of blocks that send. */
+EP_DEVICE bool ll_sends(const EpArgs &a, const LlCall &c) { return ll_summing_blocks(a) == 0 || c.block < c.blocks; }
 
 /* The number of warps of a block that send; they are its first warps. */
 EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
@@ -70,7 +69,7 @@ struct LlReturnAhead {
 };
 EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   LlReturnAhead ahead = {{LL_NOWHERE}, 0, 0};
-  if (LL_PEERS && c.warp >= ll_returners(a, c)) return ahead;
+  if (!ll_sends(a, c) || (LL_PEERS && c.warp >= ll_returners(a, c))) return ahead;
   ahead.began = ep_load_began(a, c);
   ahead.route = ll_load_route(a, c, ll_from_bottom(c));
   if (c.lane < EP_RANKS && !(LL_PEERS && c.lane == static_cast<uint32_t>(a.rank))) ahead.tokens = ll_places(a, c.lane);
@@ -83,7 +82,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (LL_PEERS && c.warp >= senders) return;
   if (!ep_all_began(a, c, ahead.began)) return;
-  if (LL_PEERS) ll_send_weights(a, c, senders);
+  if (!EP_DIRECT) ll_send_weights(a, c, senders);
   ep_span_stage(a, EP_STAGE_READY);
   LlRoute next = ahead.route;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, tokens);
@@ -99,21 +98,31 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
 
 /* ---- entries ---- */
 
+/* Returns the call with the number of this block among those that sum, and the number of these blocks. */
+EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
+  const uint32_t only = ll_summing_blocks(a);
+  if (only > 0) {
+    c.block -= c.blocks;
+    c.blocks = only;
+  }
+  return c;
+}
+
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_ll)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   if (EP_FUSED) ll_begin_sums();
   pdl_wait();
-  if (EP_FUSED) pdl_launch();
+  pdl_launch();
   ep_drill_delay(a);
-  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
+  LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - ll_summing_blocks(a)};
   LlReturnAhead ahead = ll_return_ahead(a, c);
   c.number = ep_number(a);
   if (ep_warp_leaves(a, c.number)) return;
   ep_announce(a, c, c.blocks - 1);
-  ll_combine_async(a, c, ahead);
+  if (ll_sends(a, c)) ll_combine_async(a, c, ahead);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED) ll_combine_wait(a, c);
+  if (EP_FUSED && (ll_summing_blocks(a) == 0 || !ll_sends(a, c))) ll_combine_wait(a, ll_summing(a, c));
   ep_span_end(a);
 }
 
@@ -122,6 +131,7 @@ EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_ll)(const __grid_constant__ EpArgs a
   ep_span_begin(a);
   ll_begin_sums();
   pdl_wait();
+  pdl_launch();
   LlCall c = ll_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   EP_NUMBER_DONE(a, c.number);

@@ -10,69 +10,86 @@ static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* number of ve
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of them that are polled together */
 /* Number of rows that a sender loads together. On 2 ranks a token has about four rows on
  * each rank, on more ranks one or two. The threads of large blocks have registers for two. */
-static const uint32_t LL_ROWS = EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
+static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
 /* ---- sending ---- */
 
-/* One vector, at this lane's column, of each of up to LL_ROWS rows of y. `left` has the top-k
- * positions of these rows. If there are fewer rows, the first is loaded again and not used,
+/* The vectors of a chunk that this lane has, of each of up to LL_ROWS rows of y. `left` has the
+ * top-k positions of these rows. If there are fewer rows, the first is loaded again and not used,
  * so that there is no branch between the loads. */
 struct LlRows {
-  uint4 data[LL_ROWS];
-  float weight[LL_ROWS];
+  uint4 data[LL_ROWS][LL_STEP];
   uint32_t k[LL_ROWS];
   bool valid[LL_ROWS];
 };
-EP_DEVICE LlRows ll_load_rows(const EpArgs &a, LlRoute route, uint32_t column, uint32_t &left) {
+EP_DEVICE LlRows ll_load_rows(const EpArgs &a, const LlRoute &route, uint32_t column, uint32_t &left) {
   LlRows rows;
-  const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + (ll_in_row(column) ? column : 0);
   uint32_t first = __ffs(left) - 1;
 #pragma unroll
   for (uint32_t i = 0; i < LL_ROWS; i++) {
     rows.valid[i] = left != 0;
     rows.k[i] = rows.valid[i] ? __ffs(left) - 1 : first;
-    uint64_t word = __shfl_sync(EP_FULL_WARP, route.word, rows.k[i]);
-    rows.weight[i] = __uint_as_float(static_cast<uint32_t>(word >> 32));
-    rows.data[i] = ld_readonly(reinterpret_cast<const uint4 *>(y + (word & 0xffffffffu) * (2 * EP_HIDDEN)));
+    uint64_t row = __shfl_sync(EP_FULL_WARP, ll_row(route), rows.k[i]);
+    const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + row * (2 * EP_HIDDEN);
+#pragma unroll
+    for (uint32_t v = 0; v < LL_STEP; v++) {
+      uint32_t at = column + v * LL_WARP_BYTES;
+      rows.data[i][v] = ld_readonly(reinterpret_cast<const uint4 *>(y + (ll_in_row(at) ? at : 0)));
+    }
     left &= left - 1;
   }
   return rows;
 }
 
-/* Sums the unit's rows into one and sends it to the slot of this rank. */
-EP_DEVICE void ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
-  uint32_t column = ll_column(r.chunk, c.lane);
-  float acc[8] = {};
-  while (here != 0) {
-    LlRows rows = ll_load_rows(a, route, column, here);
+/* Sends a lane's vectors of a row or sum to a slot. */
+EP_DEVICE void ll_fill(uint8_t *slot, uint32_t column, const uint4 (&data)[LL_STEP]) {
 #pragma unroll
-    for (uint32_t i = 0; i < LL_ROWS; i++)
-      if (rows.valid[i]) bf16_accumulate(acc, rows.data[i], rows.weight[i]);
+  for (uint32_t v = 0; v < LL_STEP; v++) {
+    uint32_t at = column + v * LL_WARP_BYTES;
+    if (ll_in_row(at)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + at), data[v]);
   }
-  uint8_t *slot = ll_return(a, r.source, c.number, r.token, a.rank);
-  if (ll_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), bf16_pack(acc));
+}
+
+/* Sums the unit's rows into one and sends it to the slot of this rank. With LL_LATE_WEIGHTS it waits for the
+ * weights while the first rows load, and returns false if they did not arrive. */
+EP_DEVICE bool ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
+  float acc[LL_STEP][8] = {};
+  for (bool known = !LL_LATE_WEIGHTS; here != 0; known = true) {
+    LlRows rows = ll_load_rows(a, route, ll_column(r.chunk, c.lane), here);
+    if (!known && !ll_wait_weight(a, c, r, &route.word)) return false;
+#pragma unroll
+    for (uint32_t i = 0; i < LL_ROWS; i++) {
+      float weight = __uint_as_float(__shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(route.word >> 32), rows.k[i]));
+#pragma unroll
+      for (uint32_t v = 0; v < LL_STEP; v++)
+        if (rows.valid[i]) bf16_accumulate(acc[v], rows.data[i][v], weight);
+    }
+  }
+  uint4 sum[LL_STEP];
+#pragma unroll
+  for (uint32_t v = 0; v < LL_STEP; v++) sum[v] = bf16_pack(acc[v]);
+  ll_fill(ll_return(a, r.source, c.number, r.token, a.rank), ll_column(r.chunk, c.lane), sum);
+  return true;
 }
 
 /* Sends the unit's rows as they are, each to the slot of its top-k position. */
-EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
-  uint32_t column = ll_column(r.chunk, c.lane);
+EP_DEVICE void ll_send_rows(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   while (here != 0) {
-    LlRows rows = ll_load_rows(a, route, column, here);
+    LlRows rows = ll_load_rows(a, route, ll_column(r.chunk, c.lane), here);
 #pragma unroll
     for (uint32_t i = 0; i < LL_ROWS; i++) {
-      uint8_t *slot = ll_return(a, r.source, c.number, r.token, rows.k[i]);
-      if (rows.valid[i] && ll_in_row(column))
-        st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), ep_canonical(rows.data[i]));
+      if (!rows.valid[i]) continue;
+#pragma unroll
+      for (uint32_t v = 0; v < LL_STEP; v++) rows.data[i][v] = ep_canonical(rows.data[i][v]);
+      ll_fill(ll_return(a, r.source, c.number, r.token, rows.k[i]), ll_column(r.chunk, c.lane), rows.data[i]);
     }
   }
 }
 
 EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
-  if (EP_DIRECT) {
-    ll_send_rows(a, c, r, route, here);
-  } else {
-    ll_send_sum(a, c, r, route, here);
-  }
+  r.token = ll_token_of(route, r.token);
+  if (!EP_DIRECT) return ll_send_sum(a, c, r, route, here);
+  ll_send_rows(a, c, r, route, here);
   return true;
 }
 
@@ -127,12 +144,9 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
   }
 }
 
-/* Sums one chunk of one token: waits for its terms, adds them in the order of slots, and
- * empties the slots. */
-EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
-  uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane);
-  int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
-  float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[token * EP_TOPK + c.lane] : 1.0f;
+/* Sums one vector of one token: waits for its terms, adds them in the order of slots, and
+ * empties the slots. Lane k has expert and weight of top-k position k. */
+EP_DEVICE bool ll_reduce(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
   uint32_t used = ll_slots_used(c.lane, id);
   bool inside = ll_in_row(column);
   float acc[8] = {};
@@ -154,8 +168,13 @@ EP_DEVICE bool ll_reduce_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
 }
 
 EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
-  for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c))
-    if (!ll_reduce_unit(a, c, u)) return;
+  for (uint32_t u = ll_from_top(c); u < static_cast<uint32_t>(a.tokens) * LL_CHUNKS; u += ll_all_warps(c)) {
+    uint32_t token = u / LL_CHUNKS, at = token * EP_TOPK + c.lane;
+    int32_t id = c.lane < EP_TOPK ? ll_id(a, at) : -1;
+    float weight = EP_DIRECT && c.lane < EP_TOPK ? a.weights[at] : 1.0f;
+    for (uint32_t v = 0; v < LL_STEP; v++)
+      if (!ll_reduce(a, c, token, id, weight, ll_column(u % LL_CHUNKS, c.lane, v))) return;
+  }
 }
 
 EP_DEVICE void ll_begin_sums() {}

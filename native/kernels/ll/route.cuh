@@ -1,11 +1,16 @@
 /* The route of a token of layout expert, which a dispatch wrote for combine. Lane k has `weight << 32 | row`
  * of top-k position k. The words are at the address ll_route(a, source, token). For layout masked,
- * masked/combine_partial.cuh defines the same functions.
+ * masked/combine.cuh defines the same names.
  */
 #ifndef EP_LL_ROUTE_CUH
 #define EP_LL_ROUTE_CUH
 
 #include "ll/call.cuh"
+
+static const uint32_t LL_STEP = 1; /* 16-byte vectors of a row that a lane moves at a time */
+
+/* The number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
+EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &) { return 0; }
 
 struct LlRoute {
   uint64_t word;

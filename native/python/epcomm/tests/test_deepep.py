@@ -358,7 +358,7 @@ PROFILED = """
 import json, sys, torch, deep_ep
 
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-    for name in ("dispatch_masked_ids", "dispatch_masked_recv", "combine_masked_partial", "mine", "mine_dispatch_masked"):
+    for name in ("dispatch_masked_ids", "dispatch_masked_recv", "combine_masked", "mine", "mine_dispatch_masked"):
         with torch.profiler.record_function(name):
             pass
 table = {e.key: e.count for e in profile.key_averages()}

@@ -29,10 +29,11 @@ func dispatchRank() Declaration {
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
 			Params: []kernels.Param{
 				rowsParam(),
+				rankCopyParam(),
 				smsParam("8", "12", "16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "1", "2", "4", "8", "12", "16", "24", "32", "48", "64"),
 				threadsParam("512", "768", "1024"),
-				unitParam("message"),
+				rankUnitParam(),
 				inputParam(),
 				pdlParam("0"),
 			},
@@ -45,15 +46,19 @@ func dispatchRank() Declaration {
 		source: "rank/dispatch.cuh",
 		State:  rankState,
 		defines: func(c ep.Config) []string {
+			d := definesDispatchRank(c)
 			if storesHome(c) {
-				return append(definesDispatchRank(c), Define("EP_HOME", 1))
+				d = append(d, Define("EP_HOME", 1))
 			}
-			return definesDispatchRank(c)
+			return append(d, definesRankBulk(c)...)
 		},
 		compare: inOrder,
 		places:  storesHome,
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			if storesHome(c) {
+			switch {
+			case isBulk(c):
+				return launchesRank("dispatch_rank_bulk", c)
+			case storesHome(c):
 				return launchesRank("dispatch_rank_home", c)
 			}
 			return launchesRank("dispatch_rank", c)
@@ -71,22 +76,30 @@ func combineRank() Declaration {
 			Work:    ep.Work{Library: "epbench", Layout: "rank", Sum: "plain", Inside: []string{"reduction"}},
 			Doc:     "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
 			Params: []kernels.Param{
+				rankCopyParam(),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "12", "16", "24", "32", "48", "64", "88"),
 				threadsParam("512", "768", "1024"),
 				unitParam("row"),
 				pdlParam("0"),
 			},
-			Check:      checkRank,
+			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
+				return cmp.Or(checkRank(m, p, c), checkRankCopy(m, p, c))
+			},
 			Default:    defaultCombineRank,
 			Starts:     startsRank(defaultCombineRank),
 			Overlapped: overlappedLL,
 		},
-		source:   "rank/combine.cuh",
-		State:    rankState,
-		defines:  definesRank,
-		compare:  func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("combine_rank", c) },
+		source:  "rank/combine.cuh",
+		State:   rankState,
+		defines: func(c ep.Config) []string { return append(definesRank(c), definesRankBulk(c)...) },
+		compare: func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch {
+			if isBulk(c) {
+				return launchesRank("combine_rank_bulk", c)
+			}
+			return launchesRank("combine_rank", c)
+		},
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchRank(m, p) },
 	}
 }
@@ -118,13 +131,23 @@ func definesRank(c ep.Config) []string {
 func launchesRank(entry string, c ep.Config) []Launch {
 	l := launchOf(entry, c)
 	l.Params.WaitSMs = c.Int("wait_sms")
+	if isBulk(c) {
+		l.Shared = (1 + c.Int("threads")/Warp*rankStages(c)) * c.Int("unit")
+	}
 	return []Launch{l}
 }
 
 func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkFast(m, p, c),
 		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // at least one block sends
-		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
+		checkUnit(c), checkSwitch(c, "pdl"))
+}
+
+func checkUnit(c ep.Config) error {
+	if isBulk(c) {
+		return kernels.CheckWord(c, "unit", "512", "1024", "2048", "4096", "8192")
+	}
+	return kernels.CheckWord(c, "unit", "512", "1024", "2048")
 }
 
 func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -169,7 +192,7 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 // the SMs received. In short BF16 calls on a limited number of SMs, two thirds of the SMs receive:
 // on 24 SMs of 2 H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us if no SM only received.
 func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot"), fastSMs(m, p)
+	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot").With("copy", "vector"), fastSMs(m, p)
 	switch {
 	case p.Tokens <= longTokens && p.Dispatch == ep.BF16 && limited(m, p):
 		return c.With("wait_sms", number(sms*2/3)).With("unit", "2048")
@@ -200,7 +223,7 @@ func widest(p ep.Problem, c ep.Config) ep.Config {
 // empties a slot. On a limited number of SMs it gives two thirds. With few SMs it also takes larger
 // blocks: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
+	c, sms := defaultRank("combine_rank", m, p, 2).With("copy", "vector"), fastSMs(m, p)
 	if !limited(m, p) {
 		return c
 	}

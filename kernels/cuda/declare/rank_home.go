@@ -19,7 +19,7 @@ func rowsParam() kernels.Param {
 func storesHome(c ep.Config) bool { return c.Str("rows") == "home" }
 
 func checkDispatchRankRows(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkDispatchRank(m, p, c), kernels.CheckWord(c, "rows", "slot", "home"))
+	return cmp.Or(checkDispatchRank(m, p, c), checkRankCopy(m, p, c), kernels.CheckWord(c, "rows", "slot", "home"))
 }
 
 // defaultDispatchRankHome returns the default among the configs with rows=home. Every block sends and

@@ -56,18 +56,29 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t be
   __syncthreads();
 }
 
-/* Finds the places of tokens [first, end), at most one for each thread. `base` holds the
- * number of tokens before them and is advanced. Begins and ends with a barrier. */
+/* A barrier of the first c.warps warps, which find places together. With EP_BULK the other warps
+ * receive meanwhile. */
+EP_DEVICE void rank_meet(const RankCall &c) {
+#ifdef EP_BULK
+  bar_sync(1, c.warps * 32);
+#else
+  __syncthreads();
+#endif
+}
+
+/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps,
+ * which call it. `base` holds the number of tokens before them and is advanced. Begins and ends
+ * with a barrier. */
 EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
-  __syncthreads();
+  rank_meet(c);
 #pragma unroll
   for (int r = 0; r < EP_RANKS; r++) {
     uint32_t goes = __ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0);
     if (c.lane == 0) t.goes[c.warp][r] = goes;
   }
-  __syncthreads();
+  rank_meet(c);
   if (c.warp == 0 && c.lane < EP_RANKS) {
     uint32_t before = t.base[c.lane];
     for (uint32_t g = 0; g < c.warps; g++) {
@@ -76,7 +87,7 @@ EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, 
     }
     t.base[c.lane] = before;
   }
-  __syncthreads();
+  rank_meet(c);
 }
 
 /* rank_one_tile returns whether there is a thread for each token of this rank. Then

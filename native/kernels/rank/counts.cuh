@@ -1,0 +1,119 @@
+/* Counts of rows for the dispatches of layout rank that wait for all ranks before they store
+ * anything: how ranks exchange them, and where each rank's rows begin. */
+#ifndef EP_RANK_COUNTS_CUH
+#define EP_RANK_COUNTS_CUH
+
+#include "rank/tokens.cuh"
+
+struct RankHomeShared {
+  RankTile tile;
+  uint32_t rows[EP_RANKS][EP_RANKS]; /* number of rows from a source for a rank */
+  uint32_t first[EP_RANKS];          /* row on this rank of each source's first message */
+  uint32_t there[EP_RANKS];          /* row on each rank of this rank's first message */
+  uint32_t failed;
+};
+
+/* Tells every rank that this rank has begun the call, before anything is counted. This is
+ * needed only with segments. There a rank reads only the counts of the rows for itself. So
+ * the word for the rows from a source to that source is not needed on other ranks, and it is
+ * used as this signal. */
+EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
+  if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
+  int to = static_cast<int>(threadIdx.x);
+  if (!ep_alive(a, to)) return;
+  st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
+}
+
+/* Sends every rank the number of rows that it receives from this rank. With packed rows it
+ * sends every rank the numbers for all ranks. */
+EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
+    int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
+    if (!ep_alive(a, to) || (!EP_PACKED && of != to)) continue;
+    if (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to) continue;
+    st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, of), static_cast<uint64_t>(c.number) << 32 | all[of]);
+  }
+}
+
+/* Waits for the number of rows from a source for a rank, and returns it; 0 for a lost source. */
+EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const RankCall &c, RankHomeShared &s, int source, int rank) {
+  if (!ep_alive(a, source)) return 0;
+  const uint64_t *p = rank_count_for(a, a.rank, c.number, source, rank);
+  uint64_t v;
+  EpSpin spin;
+  while ((v = ld_relaxed_sys(p)) >> 32 != c.number)
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, v >> 32)) {
+      s.failed = 1;
+      break;
+    }
+  return static_cast<uint32_t>(v);
+}
+
+/* Waits for the counts, and finds where the rows of each source begin. All threads call it;
+ * begins and ends with a barrier. */
+EP_DEVICE void rank_home_counts(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
+    int source = static_cast<int>(i / EP_RANKS), rank = static_cast<int>(i % EP_RANKS);
+    if (EP_PACKED || rank == a.rank) s.rows[source][rank] = rank_home_wait_count(a, c, s, source, rank);
+  }
+  __syncthreads();
+  if (threadIdx.x < EP_RANKS) {
+    uint32_t r = threadIdx.x, here = r * static_cast<uint32_t>(a.max_tokens), there = static_cast<uint32_t>(a.rank) * static_cast<uint32_t>(a.max_tokens);
+    if (EP_PACKED) {
+      here = there = 0;
+      for (uint32_t q = 0; q < r; q++) here += s.rows[q][a.rank];
+      for (int q = 0; q < a.rank; q++) there += s.rows[q][r];
+    }
+    s.first[r] = here;
+    s.there[r] = there;
+  }
+  __syncthreads();
+}
+
+/* Waits until this rank may store rows on all other ranks, and knows their positions. All
+ * threads call it; begins and ends with a barrier. */
+EP_DEVICE void rank_home_ready(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
+  if (EP_PACKED) {
+    rank_home_counts(a, c, s);
+    return;
+  }
+  __syncthreads();
+  if (threadIdx.x < EP_RANKS) {
+    int r = static_cast<int>(threadIdx.x);
+    if (r != a.rank) rank_home_wait_count(a, c, s, r, r);
+    s.there[r] = static_cast<uint32_t>(a.rank) * static_cast<uint32_t>(a.max_tokens);
+  }
+  __syncthreads();
+}
+
+/* Writes the counts to the output. */
+EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) {
+  if (threadIdx.x > EP_RANKS) return;
+  uint32_t rows = 0;
+  for (uint32_t q = 0; q < (threadIdx.x == EP_RANKS ? EP_RANKS : 0); q++) rows += s.rows[q][a.rank];
+  if (threadIdx.x < EP_RANKS) rows = EP_PACKED ? s.first[threadIdx.x] : s.rows[threadIdx.x][a.rank];
+  rank_left_counts(a)[threadIdx.x] = rows;
+}
+
+/* Returns the row of token `i` of the tile on a rank. */
+EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
+
+/* Counts the tokens before [begin, end), which this block sends, sends the counts, and waits until this rank may
+ * store rows on all other ranks. The last sending block counts all tokens and sends the counts
+ * first, because every rank waits for them. All threads of a sending block call it; ends with a
+ * barrier. */
+EP_DEVICE void rank_home_prepare(const EpArgs &a, const RankCall &c, RankHomeShared &s, uint32_t begin) {
+  uint32_t tokens = static_cast<uint32_t>(a.tokens);
+  if (c.block == c.senders - 1) {
+    rank_count_tokens(a, c, 0, tokens, s.tile.all);
+    rank_home_tell(a, c, s.tile.all);
+    rank_count_tokens(a, c, begin, tokens, s.tile.base);
+    if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] - s.tile.base[threadIdx.x];
+  } else {
+    rank_count_tokens(a, c, 0, begin, s.tile.base);
+  }
+  rank_home_ready(a, c, s);
+}
+
+#endif

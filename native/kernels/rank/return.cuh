@@ -1,0 +1,30 @@
+/* The rows that a combine of layout rank sends back. */
+#ifndef EP_RANK_RETURN_CUH
+#define EP_RANK_RETURN_CUH
+
+#include "common/ids.cuh"
+#include "common/started.cuh"
+#include "rank/layout.cuh"
+
+static const uint32_t RANK_ROW = 2 * EP_HIDDEN; /* bytes */
+
+EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
+  return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
+}
+
+/* Lane r: the number of rows that came from rank r, and the number of the first of them. The dispatch may be older
+ * than the loss of a rank, whose rows then go nowhere. */
+struct RankRows {
+  uint32_t rows, first;
+};
+EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
+  if (lane >= EP_RANKS || !ep_alive(a, lane)) return {0, 0};
+  uint32_t word = a.row_offsets[lane], most = static_cast<uint32_t>(a.max_tokens);
+  RankRows of = {word, lane * most};
+  if (EP_PACKED) of = {a.row_offsets[lane + 1] - word, word};
+  /* If a broken dispatch wrote wrong offsets, they must not lead out of y. */
+  if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
+  return of;
+}
+
+#endif

@@ -5,10 +5,9 @@
 namespace native {
 
 PyTypeObject *calls_type;
+PyObject *sent_name;
 
 namespace {
-
-PyObject *sent_name; /* "sent", an attribute of a handle */
 
 using Current = AOTITorchError (*)(int32_t, void **);
 
@@ -26,6 +25,8 @@ EpcommStream current_stream(int32_t device) {
   if (device >= 0) TORCH_ERROR_CODE_CHECK(current(device, &stream));
   return stream;
 }
+
+bool knows_streams(int32_t device) { return device < 0 || current_of_torch() != nullptr; }
 
 PyObject *tuple_of(std::initializer_list<PyObject *> items) {
   PyObject *all = PyTuple_New(static_cast<Py_ssize_t>(items.size()));
@@ -60,15 +61,17 @@ PyObject *failed(PyObject *link, const std::string &text) {
 namespace {
 
 PyObject *calls_new(PyTypeObject *type, PyObject *args, PyObject *) {
-  PyObject *handle = nullptr, *sent = nullptr, *event = nullptr;
-  if (!PyArg_ParseTuple(args, "OOO", &handle, &sent, &event)) return nullptr;
+  PyObject *handle = nullptr, *sent = nullptr, *normal_sent = nullptr, *event = nullptr;
+  if (!PyArg_ParseTuple(args, "OOOO", &handle, &sent, &normal_sent, &event)) return nullptr;
   PyObject *self = PyType_GenericAlloc(type, 0);
   if (self == nullptr) return nullptr;
   Calls *c = as_calls(self);
   c->known = new std::deque<Known>();
+  c->normal = new std::deque<Normal>();
   c->slab = new Slab();
   c->handle = reinterpret_cast<PyTypeObject *>(kept(handle));
   c->sent = reinterpret_cast<PyTypeObject *>(kept(sent));
+  c->normal_sent = reinterpret_cast<PyTypeObject *>(kept(normal_sent));
   c->event = kept(event);
   return self;
 }
@@ -78,10 +81,15 @@ void calls_free(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   for (Known &k : *c->known)
     for (PyObject *o : {k.link, k.begun, k.wide, k.sent}) Py_XDECREF(o);
+  for (Normal &k : *c->normal)
+    for (PyObject *o : {k.link, k.nothing}) Py_XDECREF(o);
   delete c->known;
+  delete c->normal;
   delete c->slab;
+  Py_XDECREF(c->counter_link);
   Py_DECREF(c->handle);
   Py_DECREF(c->sent);
+  Py_DECREF(c->normal_sent);
   Py_DECREF(c->event);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -98,7 +106,7 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   k.hidden = hidden, k.experts = experts, k.topk = topk, k.most = most, k.key = key;
   k.fp8 = fp8 != 0, k.later = later != 0, k.device = device;
   k.native = reinterpret_cast<Link *>(number);
-  if (device >= 0 && current_of_torch() == nullptr) Py_RETURN_NONE;
+  if (!knows_streams(device)) Py_RETURN_NONE;
   k.wide = PyLong_FromLongLong(hidden);
   if (k.wide == nullptr) return nullptr;
   Py_INCREF(k.link);
@@ -107,12 +115,12 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* learn_combine(number, later, key) stores the key that later combines of this link use. */
+/* learn_combine(number, which, key) stores the key that later combines of this link use; see Link. */
 PyObject *learn_combine(PyObject *, PyObject *args) {
   long long number = 0, key = 0;
-  int later = 0;
-  if (!PyArg_ParseTuple(args, "LpL", &number, &later, &key)) return nullptr;
-  reinterpret_cast<Link *>(number)->combine_key[later] = key;
+  int which = 0;
+  if (!PyArg_ParseTuple(args, "LpL", &number, &which, &key)) return nullptr;
+  reinterpret_cast<Link *>(number)->combine_key[which] = key;
   Py_RETURN_NONE;
 }
 
@@ -163,6 +171,7 @@ PyObject *calls_pause(PyObject *self, PyObject *on) {
 }
 
 PyMethodDef calls_methods[] = {{"learn_dispatch", learn_dispatch, METH_VARARGS, nullptr}, {"learn_combine", learn_combine, METH_VARARGS, nullptr},
+                               {"learn_normal", learn_normal, METH_VARARGS, nullptr}, {"learn_layout", learn_layout, METH_VARARGS, nullptr},
                                {"pause", calls_pause, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyType_Slot calls_slots[] = {{Py_tp_new, slot(calls_new)}, {Py_tp_dealloc, slot(calls_free)}, {Py_tp_methods, calls_methods}, {0, nullptr}};
 PyType_Spec calls_spec = {"epcomm_native.Calls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT, calls_slots};
@@ -225,7 +234,7 @@ PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later) 
 bool add_calls(PyObject *module) {
   sent_name = PyUnicode_InternFromString("sent");
   calls_type = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&calls_spec));
-  return add_hooks() && calls_type != nullptr && PyModule_AddObject(module, "Calls", kept(reinterpret_cast<PyObject *>(calls_type))) == 0;
+  return add_hooks() && add_normal() && calls_type != nullptr && PyModule_AddObject(module, "Calls", kept(reinterpret_cast<PyObject *>(calls_type))) == 0;
 }
 
 } // namespace native

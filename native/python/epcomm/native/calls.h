@@ -1,5 +1,5 @@
-/* The Python objects behind the low-latency methods of Buffer: Calls (calls.cpp), Hook (hook.cpp), and the methods
- * themselves (methods.cpp). */
+/* The Python objects behind the methods of Buffer that the extension serves: Calls (calls.cpp, normal_calls.cpp), Hook
+ * (hook.cpp), and the methods themselves (methods.cpp). */
 #ifndef EPCOMM_NATIVE_CALLS_H
 #define EPCOMM_NATIVE_CALLS_H
 
@@ -10,20 +10,28 @@
 #include <string>
 
 #include "low_latency.h"
+#include "normal.h"
 
 namespace native {
 
 /* Parameters of the methods, by position. */
 enum { X, IDS, MOST, EXPERTS, STATS, WAITS, FP8_ROWS, ROUND_SCALE, UE8M0, ASYNC, HOOK, NVFP4, GLOBAL_SCALE };
 enum { WEIGHTS = 2, HANDLE, LOGFMT, ZERO_COPY, COMBINE_ASYNC, COMBINE_HOOK, OUT, COMBINE_WAITS, OVERLAP, MOST_PARAMETERS = 16 };
+enum { LAYOUT_IDS, LAYOUT_EXPERTS, LAYOUT_PREVIOUS, LAYOUT_ASYNC };
+enum { ROWS, ROWS_HANDLE, PER_RANK, PER_RDMA_RANK, IN_RANK, PER_EXPERT, TOPK_IDS, TOPK_WEIGHTS, ALIGNMENT, WORST, CONFIG, PREVIOUS, ROWS_ASYNC };
+enum { ROWS_WEIGHTS = 2, BIAS, ADD_CONFIG, ADD_PREVIOUS, ADD_ASYNC }; /* of combine, after ROWS and ROWS_HANDLE */
 
 inline PyObject *kept(PyObject *o) {
   Py_INCREF(o);
   return o;
 }
 
+inline bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
+
 /* Returns the current stream of a GPU, null for the CPU. */
 EpcommStream current_stream(int32_t device);
+/* Returns whether current_stream works: for the CPU, or if PyTorch has the function that it calls. */
+bool knows_streams(int32_t device);
 
 /* Returns a tuple of the items, or null if an item is null. It takes the references to the items. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items);
@@ -64,17 +72,31 @@ struct Known {
   int64_t tokens;  /* number of tokens of `sent` */
 };
 
+/* The arguments of normal dispatches that the ranks have compared once, with the link and the key for such calls. */
+struct Normal {
+  int64_t hidden, experts, topk, sms, key;
+  bool fp8;
+  int32_t device; /* -1: CPU */
+  Link *native;
+  PyObject *link;
+  PyObject *nothing; /* an empty tensor */
+};
+
 /* Returns a new Hook and stores it in link.begun. It takes the reference to tensors. */
 PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensors, PyObject *stats);
 /* Makes the type Hook. Returns false if Python raised. */
 bool add_hooks();
 
-/* Calls holds what the low-latency methods of one Buffer need. */
+/* Calls holds what the methods of one Buffer need. */
 struct Calls {
   PyObject ob_base;
   std::deque<Known> *known; /* a deque never moves its elements; a call uses one while other threads run */
+  std::deque<Normal> *normal;
   Slab *slab;
-  PyTypeObject *handle, *sent;
+  Link *counter; /* get_dispatch_layout uses its kernel; null until there is a link */
+  PyObject *counter_link;
+  int32_t counter_device;
+  PyTypeObject *handle, *sent, *normal_sent;
   PyObject *event; /* an EventOverlap without an event, which every call returns */
   bool paused;     /* true: all calls go the long way, so that Python first applies the changes of ranks that it noted */
 };
@@ -82,12 +104,23 @@ struct Calls {
 inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
 
 extern PyTypeObject *calls_type;
+extern PyObject *sent_name; /* "sent", an attribute of a handle */
 
 /* Makes a dispatch and returns its results. If the call must go the long way (see methods.cpp), it returns null
  * and raises nothing. */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
 /* Does the same for a combine of rows y. */
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
+/* These do the same for the normal calls: get_dispatch_layout, a new dispatch, combine. */
+PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);
+PyObject *send_now(Calls *c, PyObject *buffer, PyObject *const *args);
+PyObject *add_now(Calls *c, PyObject *const *args);
+
+/* Methods of Calls, in normal_calls.cpp. */
+PyObject *learn_normal(PyObject *self, PyObject *args);
+PyObject *learn_layout(PyObject *self, PyObject *args);
+/* Makes the names that normal_calls.cpp needs. Returns false if Python raised. */
+bool add_normal();
 
 } // namespace native
 

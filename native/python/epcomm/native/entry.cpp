@@ -102,11 +102,7 @@ PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) 
   PyObject *made = Entry<&dispatch>::call(self, args, n);
   if (made == nullptr) return nullptr;
   const Link &l = link_of(PyLong_AsLongLong(args[0]));
-  const Py_ssize_t experts = l.per_expert != nullptr ? l.local : 0;
-  PyObject *counts = PyList_New(experts);
-  for (Py_ssize_t e = 0; counts != nullptr && e < experts; e++)
-    PyList_SetItem(counts, e, PyLong_FromUnsignedLong(l.per_expert[e])); /* the list takes the reference */
-  return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts);
+  return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts_of(l));
 }
 
 /* use(type, tensors) finds the offset of a tensor in its Python object, from a list of tensors. It returns False

@@ -1,6 +1,6 @@
-/* The low-latency methods of Buffer. A Buffer's Calls hold a link for each kind of arguments. The methods
-look up the link for their arguments, make the call and return DeepEP's tuple. If the call only sends, its
-Hook receives later. If no link is known for the arguments, if an
+/* The methods of Buffer that the extension serves: the normal calls and the low-latency calls. A Buffer's Calls hold
+ * a link for each kind of arguments. The methods look up the link for their arguments, make the call and return
+ * DeepEP's tuple. If the call only sends, its Hook receives later. If no link is known for the arguments, if an
  * option is on that this file lacks, or if a tensor must be copied, they call the methods that serve() replaced,
  * before anything is sent. That is the long way. */
 #include "calls.h"
@@ -8,7 +8,7 @@ Hook receives later. If no link is known for the arguments, if an
 namespace native {
 namespace {
 
-PyObject *calls_name, *next_name; /* attributes of a Buffer: "_calls" and "_next_combine" */
+PyObject *calls_name, *next_name, *size_name; /* attributes of a Buffer: "_calls", "_next_combine" and "group_size" */
 
 /* A method that the extension serves, with its parameters and the Python function for the long way. */
 struct Method {
@@ -49,7 +49,6 @@ PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ss
 }
 
 bool on(PyObject *flag) { return flag != nullptr && flag != Py_False && (flag == Py_True || PyObject_IsTrue(flag) == 1); }
-bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
 
 /* Returns the Calls of a Buffer, null if its calls go the long way now. */
 PyObject *calls_of(PyObject *buffer) {
@@ -90,6 +89,55 @@ PyObject *low_latency_combine(PyObject *self, PyObject *const *args, Py_ssize_t 
   return made != nullptr || PyErr_Occurred() ? made : long_way(combine_method, self, args, n, names);
 }
 
+Method layout_method = {{"topk_idx", "num_experts", "previous_event", "async_finish", "allocate_on_comm_stream"}, 5, {}, nullptr, {}, {}};
+
+PyObject *get_dispatch_layout(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(layout_method, args, n, names, given) && given[LAYOUT_IDS] != nullptr && given[LAYOUT_EXPERTS] != nullptr &&
+                   absent(given[LAYOUT_PREVIOUS]) && !on(given[LAYOUT_ASYNC]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr, *ranks = calls != nullptr ? PyObject_GetAttr(self, size_name) : nullptr;
+  if (ranks != nullptr) made = layout_now(as_calls(calls), given, PyLong_AsLongLong(ranks));
+  Py_XDECREF(ranks);
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(layout_method, self, args, n, names);
+}
+
+Method send_method = {{"x", "handle", "num_tokens_per_rank", "num_tokens_per_rdma_rank", "is_token_in_rank", "num_tokens_per_expert", "topk_idx",
+                       "topk_weights", "expert_alignment", "num_worst_tokens", "config", "previous_event", "async_finish",
+                       "allocate_on_comm_stream"}, 14, {}, nullptr, {}, {}};
+
+PyObject *dispatch_rows(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(send_method, args, n, names, given) && given[ROWS] != nullptr && absent(given[ROWS_HANDLE]) && absent(given[PREVIOUS]) &&
+                   !on(given[ROWS_ASYNC]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr;
+  if (calls != nullptr) made = send_now(as_calls(calls), self, given);
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(send_method, self, args, n, names);
+}
+
+Method add_method = {{"x", "handle", "topk_weights", "bias", "config", "previous_event", "async_finish", "allocate_on_comm_stream"}, 8, {}, nullptr, {}, {}};
+
+PyObject *combine_rows(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+  PyObject *given[MOST_PARAMETERS] = {}, *made = nullptr;
+  bool short_way = take(add_method, args, n, names, given) && given[ROWS] != nullptr && given[ROWS_HANDLE] != nullptr && absent(given[BIAS]) &&
+                   absent(given[ADD_PREVIOUS]) && !on(given[ADD_ASYNC]);
+  PyObject *calls = short_way ? calls_of(self) : nullptr;
+  if (calls != nullptr) made = add_now(as_calls(calls), given);
+  Py_XDECREF(calls);
+  return made != nullptr || PyErr_Occurred() ? made : long_way(add_method, self, args, n, names);
+}
+
+const struct {
+  const char *name;
+  Method *method;
+  void *function;
+} served[] = {{"low_latency_dispatch", &dispatch_method, slot(low_latency_dispatch)},
+              {"low_latency_combine", &combine_method, slot(low_latency_combine)},
+              {"get_dispatch_layout", &layout_method, slot(get_dispatch_layout)},
+              {"dispatch", &send_method, slot(dispatch_rows)},
+              {"combine", &add_method, slot(combine_rows)}};
+
 /* Replaces one method of a class. Returns whether Python raised nothing. */
 bool replace(PyObject *type, const char *name, Method &m, void *function, const char *doc) {
   m.doc = doc;
@@ -104,17 +152,21 @@ bool replace(PyObject *type, const char *name, Method &m, void *function, const 
 
 } // namespace
 
-/* serve(Buffer, text, text): replaces the methods low_latency_dispatch and low_latency_combine. The texts are their
- * docstrings, with their signatures in the form that inspect reads. */
+/* serve(Buffer, {name: text}): replaces methods of the class. The texts are their docstrings, with their signatures in
+ * the form that inspect reads. */
 PyObject *serve(PyObject *, PyObject *args) {
-  PyObject *type = nullptr;
-  const char *of_dispatch = nullptr, *of_combine = nullptr;
-  if (!PyArg_ParseTuple(args, "Oss", &type, &of_dispatch, &of_combine)) return nullptr;
+  PyObject *type = nullptr, *texts = nullptr;
+  if (!PyArg_ParseTuple(args, "OO!", &type, &PyDict_Type, &texts)) return nullptr;
   calls_name = PyUnicode_InternFromString("_calls");
   next_name = PyUnicode_InternFromString("_next_combine");
-  bool fine = replace(type, "low_latency_dispatch", dispatch_method, slot(low_latency_dispatch), of_dispatch) &&
-              replace(type, "low_latency_combine", combine_method, slot(low_latency_combine), of_combine);
-  return fine ? kept(Py_None) : nullptr;
+  size_name = PyUnicode_InternFromString("group_size");
+  for (const auto &s : served) {
+    PyObject *text = PyDict_GetItemString(texts, s.name), *bytes = text != nullptr ? PyUnicode_AsUTF8String(text) : nullptr;
+    bool fine = bytes != nullptr && replace(type, s.name, *s.method, s.function, PyBytes_AsString(bytes));
+    Py_XDECREF(bytes);
+    if (!fine) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "serve: no text for %s", s.name);
+  }
+  return kept(Py_None);
 }
 
 } // namespace native

@@ -160,7 +160,7 @@ struct Link {
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* for dispatch and combine: the call that was sent and not yet received */
   uint64_t sent_in[2]; /* for dispatch and combine: number of the capture in which this call was sent */
-  int64_t combine_key[2]; /* keys of low-latency combines, whole and in halves; 0 until the ranks have compared them */
+  int64_t combine_key[2]; /* keys of combines; 0 until the ranks have compared them. Layout masked: whole, in halves; rank:packed: without weights, with */
   int32_t said[3]; /* Python reads these after a call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };

@@ -1,4 +1,5 @@
-/* DeepEP's normal calls: get_dispatch_layout, dispatch, combine. */
+#include "normal.h"
+
 #include "ops.h"
 
 #include <sched.h>
@@ -19,34 +20,30 @@ struct Index {
   }
 };
 
-std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor ids, int64_t experts, int64_t ranks) {
-  Link &l = link_of(link);
+Layout normal_layout(Link &l, int64_t stream, Ref ids, int64_t experts, int64_t ranks) {
   Timer whole(WHOLE);
   fits(l, is(ids, wide(ids) ? INT64 : INT32, {-1, -1}));
   Turn turn(l, stream, 0);
-  Place place = place_of(ids);
-  int64_t tokens = ids.size(0);
+  int64_t tokens = size(ids, 0);
   int64_t by_expert = padded(4 * ranks), by_token = by_expert + padded(4 * experts);
-  Tensor bytes = make(place, UINT8, {by_token + padded(tokens * ranks)});
-  Tensor per_rank = view(bytes, 0, INT32, {ranks}), per_expert = view(bytes, by_expert, INT32, {experts});
-  Tensor in_rank = view(bytes, by_token, BOOL, {tokens, ranks});
+  Owned bytes = make(place_of(ids), UINT8, {by_token + padded(tokens * ranks)});
   EpcommLayoutOf call = {};
   call.size = sizeof call;
   call.topk_ids = at(ids);
   call.ids_bits = wide(ids) ? 64 : 32;
   call.tokens = static_cast<int>(tokens);
-  call.topk = static_cast<int>(ids.size(1));
+  call.topk = static_cast<int>(size(ids, 1));
   call.experts = static_cast<int>(experts);
   call.ranks = static_cast<int>(ranks);
-  call.per_rank = at<int32_t>(per_rank);
-  call.per_expert = at<int32_t>(per_expert);
-  call.in_rank = at<uint8_t>(in_rank);
+  call.per_rank = at<int32_t>(bytes);
+  call.per_expert = reinterpret_cast<int32_t *>(at<uint8_t>(bytes) + by_expert);
+  call.in_rank = at<uint8_t>(bytes) + by_token;
   LAUNCHED(l.library->layout(l.comm, &call, turn.stream));
-  return {per_rank, per_expert, in_rank};
+  return {view(bytes, 0, INT32, {ranks}), view(bytes, by_expert, INT32, {experts}), view(bytes, by_token, BOOL, {tokens, ranks})};
 }
 
 /* Returns a call that reads or writes its row_offsets, src_info and so on in the index of a handle. */
-static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int64_t fullest, const Tensor &index) {
+static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int64_t fullest, Ref index) {
   Index i(l, elements, tokens);
   EpcommCall c = {};
   c.size = sizeof c;
@@ -101,7 +98,7 @@ struct Rows {
   /* Offsets in rest. The local experts are first, with 64 bits each if `direct`. cut: offset of the weights with the
    * caller's top-k. */
   int64_t weights, sources, scales, ids, cut;
-  Tensor out, rest;
+  Owned out, rest;
 
   Rows(const Link &l, Place place, Elements elements, int64_t n, int64_t given, bool is_direct)
       : direct(is_direct), rows(n), weights(padded((direct ? 8 : 4) * n * l.topk)), sources(weights + padded(4 * n * l.topk)),
@@ -109,15 +106,16 @@ struct Rows {
         cut(ids + (direct ? 0 : padded(8 * n * given))), out(make(place, elements, {n, l.hidden})),
         rest(make(place, UINT8, {cut + (direct ? 0 : padded(4 * n * given))})) {}
 
-  Tensor scales_of(const Link &l, Elements elements) const {
-    return elements == FP8 ? view(rest, scales, FLOAT, {rows, l.sizes[FP8].scales}) : out;
+  /* Returns the rows' scales, none in BF16. */
+  Owned scales_of(const Link &l, Elements elements) const {
+    return elements == FP8 ? view(rest, scales, FLOAT, {rows, l.sizes[FP8].scales}) : Owned();
   }
 };
 
 /* Launches the pack's dispatch into the rows. */
-static void place_rows(Link &l, EpcommCall &c, const Tensor &x, const MaybeTensor &scales, const Rows &rows, EpcommStream stream) {
+static void place_rows(Link &l, EpcommCall &c, Ref x, Ref scales, const Rows &rows, EpcommStream stream) {
   c.x = at(x);
-  c.input_scale = scales.has_value() ? at<float>(*scales) : nullptr;
+  c.input_scale = scales ? at<float>(scales) : nullptr;
   c.out = at(rows.out);
   c.out_scales = at<uint8_t>(rows.rest) + rows.scales;
   c.row_tokens = rows.direct ? reinterpret_cast<int32_t *>(at<uint8_t>(rows.rest) + rows.sources) : nullptr;
@@ -127,56 +125,31 @@ static void place_rows(Link &l, EpcommCall &c, const Tensor &x, const MaybeTenso
   LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
-    int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor per_rank, Tensor per_expert, Tensor in_rank,
-    MaybeTensor ids, MaybeTensor weights, int64_t align, int64_t worst) {
-  Link &l = link_of(link);
-  Timer whole(WHOLE);
-  int64_t tokens = x.size(0), given = ids.has_value() ? ids->size(1) : 0;
-  Elements elements = scales.has_value() ? FP8 : BF16;
-  fits(l, is(x, elements, {-1, l.hidden}) && is(per_rank, INT32, {l.ranks}) && is(per_expert, INT32, {l.ranks * l.local}) &&
-              is(in_rank, BOOL, {tokens, l.ranks}) && (!scales.has_value() || is(*scales, FLOAT, {tokens, l.sizes[FP8].scales})) &&
-              (!ids.has_value() || is(*ids, wide(*ids) ? INT64 : INT32, {tokens, -1})) &&
-              (!weights.has_value() || is(*weights, FLOAT, {tokens, given})));
-  Turn turn(l, stream, key);
-  status_of(l) = NEEDS_WORST;
-  STD_TORCH_CHECK(worst > 0 || turn.capture == 0, "dispatch in a CUDA graph");
-  Place place = place_of(x);
-  bool pads = weights.has_value() && given != l.topk;
-  Index i(l, elements, tokens);
-  Tensor index = make(place, UINT8, {i.bytes});
-  MaybeTensor filled;
-  if (pads) filled = make(place, FLOAT, {tokens, l.topk});
+/* Launches the exchange of counts. filled: memory for the weights with the pack's top-k, or none. */
+static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t given, Ref filled, Ref index, const Index &i, const Turn &turn) {
   EpcommAnnounce a = {};
   a.size = sizeof a;
-  a.per_rank = at<int32_t>(per_rank);
-  a.per_expert = at<int32_t>(per_expert);
-  a.in_rank = at<uint8_t>(in_rank);
-  a.topk_ids = ids.has_value() ? at(*ids) : nullptr;
-  a.ids_bits = ids.has_value() && wide(*ids) ? 64 : 32;
+  a.per_rank = at<int32_t>(in.per_rank);
+  a.per_expert = at<int32_t>(in.per_expert);
+  a.in_rank = at<uint8_t>(in.in_rank);
+  a.topk_ids = in.ids ? at(in.ids) : nullptr;
+  a.ids_bits = in.ids && wide(in.ids) ? 64 : 32;
   a.topk = static_cast<int>(given);
   a.tokens = static_cast<int>(tokens);
-  a.align = static_cast<int>(align);
-  a.worst = static_cast<int>(worst);
-  a.weights = weights.has_value() ? at<float>(*weights) : nullptr;
-  a.padded = pads ? at<float>(*filled) : nullptr;
+  a.align = static_cast<int>(in.align);
+  a.worst = static_cast<int>(in.worst);
+  a.weights = in.weights ? at<float>(in.weights) : nullptr;
+  a.padded = filled ? at<float>(filled) : nullptr;
   a.ids = reinterpret_cast<int32_t *>(at<uint8_t>(index) + i.ids);
   a.before = reinterpret_cast<int32_t *>(at<uint8_t>(index) + i.before);
   LAUNCHED(l.library->announce(l.comm, &a, turn.stream));
-  l.said[1] = static_cast<int32_t>(worst);
+  l.said[1] = static_cast<int32_t>(in.worst);
   l.said[2] = 0;
   l.per_expert = nullptr;
-  if (worst == 0) wait_counts(l);
-  bool direct = worst == 0 && (given == 0 || given == l.topk);
-  Rows rows(l, place, elements, l.said[1], given, direct);
-  EpcommCall c = call_of(l, elements, tokens, l.said[2], index);
-  if (weights.has_value()) c.weights = pads ? at<float>(*filled) : at<float>(*weights);
-  place_rows(l, c, x, scales, rows, turn.stream);
-  Tensor out_scales = rows.scales_of(l, elements), before = view(index, i.before, INT32, {l.ranks, l.ranks});
-  Tensor sources = view(rows.rest, rows.sources, INT32, {rows.rows});
-  if (direct)
-    return {rows.out, out_scales, given > 0 ? view(rows.rest, 0, INT64, {rows.rows, given}) : sources,
-            weights.has_value() ? view(rows.rest, rows.weights, FLOAT, {rows.rows, given}) : sources, sources, before, index};
+}
+
+/* Launches the kernel that converts the other data of received rows to the caller's form. */
+static void convert(Link &l, const EpcommCall &c, const Rows &rows, int64_t given, bool pads, const Turn &turn) {
   uint8_t *rest = at<uint8_t>(rows.rest);
   EpcommReceived r = {};
   r.size = sizeof r;
@@ -184,15 +157,92 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
   r.weights = reinterpret_cast<float *>(rest + rows.weights);
   r.src_info = c.src_info;
   r.row_offsets = c.row_offsets;
-  r.rows = l.said[1];
+  r.rows = static_cast<int>(rows.rows);
   r.topk = static_cast<int>(given);
   r.ids = given > 0 ? reinterpret_cast<int64_t *>(rest + rows.ids) : nullptr;
   r.cut = pads ? reinterpret_cast<float *>(rest + rows.cut) : nullptr;
   r.tokens = reinterpret_cast<int32_t *>(rest + rows.sources);
   LAUNCHED(l.library->received(l.comm, &r, turn.stream));
-  return {rows.out, out_scales, given > 0 ? view(rows.rest, rows.ids, INT64, {rows.rows, given}) : sources,
-          weights.has_value() ? view(rows.rest, pads ? rows.cut : rows.weights, FLOAT, {rows.rows, given}) : sources, sources,
-          before, index};
+}
+
+NormalReceived normal_dispatch(Link &l, int64_t stream, int64_t key, const NormalRows &in) {
+  Timer whole(WHOLE);
+  int64_t tokens = size(in.x, 0), given = in.ids ? size(in.ids, 1) : 0;
+  Elements elements = in.scales ? FP8 : BF16;
+  fits(l, is(in.x, elements, {-1, l.hidden}) && is(in.per_rank, INT32, {l.ranks}) && is(in.per_expert, INT32, {l.ranks * l.local}) &&
+              is(in.in_rank, BOOL, {tokens, l.ranks}) && (!in.scales || is(in.scales, FLOAT, {tokens, l.sizes[FP8].scales})) &&
+              (!in.ids || is(in.ids, wide(in.ids) ? INT64 : INT32, {tokens, -1})) && (!in.weights || is(in.weights, FLOAT, {tokens, given})));
+  Turn turn(l, stream, key);
+  status_of(l) = NEEDS_WORST;
+  STD_TORCH_CHECK(in.worst > 0 || turn.capture == 0, "dispatch in a CUDA graph");
+  Place place = place_of(in.x);
+  bool pads = in.weights && given != l.topk;
+  Index i(l, elements, tokens);
+  NormalReceived made;
+  made.index = make(place, UINT8, {i.bytes});
+  Owned filled;
+  if (pads) filled = make(place, FLOAT, {tokens, l.topk});
+  announce(l, in, tokens, given, filled, made.index, i, turn);
+  made.before = view(made.index, i.before, INT32, {l.ranks, l.ranks});
+  if (in.worst == 0) wait_counts(l);
+  bool direct = in.worst == 0 && (given == 0 || given == l.topk);
+  Rows rows(l, place, elements, l.said[1], given, direct);
+  EpcommCall c = call_of(l, elements, tokens, l.said[2], made.index);
+  if (in.weights) c.weights = at<float>(pads ? Ref(filled) : in.weights);
+  place_rows(l, c, in.x, in.scales, rows, turn.stream);
+  if (!direct) convert(l, c, rows, given, pads, turn);
+  made.scales = rows.scales_of(l, elements);
+  made.sources = view(rows.rest, rows.sources, INT32, {rows.rows});
+  if (given > 0) made.ids = view(rows.rest, direct ? 0 : rows.ids, INT64, {rows.rows, given});
+  if (in.weights) made.weights = view(rows.rest, pads ? rows.cut : rows.weights, FLOAT, {rows.rows, given});
+  made.out = std::move(rows.out);
+  return made;
+}
+
+NormalCombined normal_combine(Link &l, int64_t stream, int64_t key, const NormalReturned &in) {
+  Timer whole(WHOLE);
+  fits(l, is(in.y, BF16, {in.received, l.hidden}) && (!in.weights || is(in.weights, FLOAT, {in.received, -1})));
+  Turn turn(l, stream, key);
+  Place place = place_of(in.y);
+  NormalCombined made;
+  made.combined = make(place, BF16, {in.tokens, l.hidden});
+  EpcommCall c = call_of(l, in.fp8 ? FP8 : BF16, in.tokens, in.fullest, in.index);
+  c.y = in.received > 0 ? at(in.y) : c.out; /* no row is read, but debug mode needs an address on this GPU */
+  c.combined = at(made.combined);
+  LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
+  if (!in.weights) return made;
+  int64_t given = size(in.weights, 1);
+  made.weights = make(place, FLOAT, {in.tokens, given});
+  EpcommReturn r = {};
+  r.size = sizeof r;
+  r.weights = at<float>(in.weights);
+  r.src_info = c.src_info;
+  r.row_offsets = c.row_offsets;
+  r.ids = static_cast<const int32_t *>(c.topk_ids);
+  r.tokens = c.tokens;
+  r.topk = static_cast<int>(given);
+  r.out = at<float>(made.weights);
+  LAUNCHED(l.library->return_weights(l.comm, &r, turn.stream));
+  return made;
+}
+
+/* ---- operators ---- */
+
+std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor ids, int64_t experts, int64_t ranks) {
+  Layout made = normal_layout(link_of(link), stream, ids, experts, ranks);
+  return {std::move(made.per_rank), std::move(made.per_expert), std::move(made.in_rank)};
+}
+
+/* Returns the tensor, or the other one if there is none. */
+static Tensor either(Owned made, const Tensor &other) { return made.get() != nullptr ? Tensor(std::move(made)) : other; }
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(
+    int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor per_rank, Tensor per_expert, Tensor in_rank,
+    MaybeTensor ids, MaybeTensor weights, int64_t align, int64_t worst) {
+  NormalReceived made = normal_dispatch(link_of(link), stream, key, {x, scales, per_rank, per_expert, in_rank, ids, weights, align, worst});
+  Tensor out = std::move(made.out), sources = std::move(made.sources);
+  return {out, either(std::move(made.scales), out), either(std::move(made.ids), sources), either(std::move(made.weights), sources), sources,
+          std::move(made.before), std::move(made.index)};
 }
 
 std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t key, Tensor x, MaybeTensor scales, Tensor index,
@@ -205,36 +255,16 @@ std::tuple<Tensor, Tensor> dispatch_again(int64_t link, int64_t stream, int64_t 
   Rows rows(l, place_of(x), elements, received, 0, true);
   EpcommCall c = call_of(l, elements, tokens, fullest, index);
   place_rows(l, c, x, scales, rows, turn.stream);
-  return {rows.out, rows.scales_of(l, elements)};
+  Owned out_scales = rows.scales_of(l, elements);
+  Tensor out = std::move(rows.out);
+  return {out, either(std::move(out_scales), out)};
 }
 
 std::tuple<Tensor, Tensor> combine(int64_t link, int64_t stream, int64_t key, int64_t fp8, int64_t tokens, int64_t received, int64_t fullest, Tensor y,
                                    Tensor index, MaybeTensor weights) {
-  Link &l = link_of(link);
-  Timer whole(WHOLE);
-  fits(l, is(y, BF16, {received, l.hidden}) && (!weights.has_value() || is(*weights, FLOAT, {received, -1})));
-  Turn turn(l, stream, key);
-  Place place = place_of(y);
-  Elements elements = fp8 != 0 ? FP8 : BF16;
-  Tensor combined = make(place, BF16, {tokens, l.hidden});
-  EpcommCall c = call_of(l, elements, tokens, fullest, index);
-  c.y = received > 0 ? at(y) : c.out; /* no row is read, but debug mode needs an address on this GPU */
-  c.combined = at(combined);
-  LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
-  if (!weights.has_value()) return {combined, combined};
-  int64_t given = weights->size(1);
-  Tensor back = make(place, FLOAT, {tokens, given});
-  EpcommReturn r = {};
-  r.size = sizeof r;
-  r.weights = at<float>(*weights);
-  r.src_info = c.src_info;
-  r.row_offsets = c.row_offsets;
-  r.ids = static_cast<const int32_t *>(c.topk_ids);
-  r.tokens = c.tokens;
-  r.topk = static_cast<int>(given);
-  r.out = at<float>(back);
-  LAUNCHED(l.library->return_weights(l.comm, &r, turn.stream));
-  return {combined, back};
+  NormalCombined made = normal_combine(link_of(link), stream, key, {y, index, weights, fp8 != 0, tokens, received, fullest});
+  Tensor combined = std::move(made.combined);
+  return {combined, either(std::move(made.weights), combined)};
 }
 
 } // namespace native

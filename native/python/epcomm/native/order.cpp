@@ -106,7 +106,7 @@ extern "C" {
 #define EXPORT __attribute__((visibility("default")))
 
 /* Returns the number by which native.py checks that both are of one build. */
-EXPORT int64_t epcomm_native_version() { return 3; }
+EXPORT int64_t epcomm_native_version() { return 4; }
 
 /* Makes a lane. addresses: the six functions of native::Driver. context: null on a GPU. Events are never
  * destroyed, because Python may run a destructor while a graph is captured. */

@@ -26,6 +26,9 @@ struct Released {
   ~Released() { PyEval_RestoreThread(state); }
 };
 
+/* Returns the list of each local expert's rows in the last dispatch, empty if the host did not wait for them. */
+PyObject *counts_of(const Link &l);
+
 /* Adds the types of calls.cpp to the module. Returns false if Python raised. */
 bool add_calls(PyObject *module);
 PyObject *serve(PyObject *module, PyObject *args);

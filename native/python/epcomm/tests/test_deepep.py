@@ -3,6 +3,8 @@ on the emulated driver with a small shape, or on two GPUs with EPCOMM_TEST_DEVIC
 EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens selects another shape. EPBENCH_PROGRAM names epbench, which
 makes the packs. EPCOMM_NATIVE names the extension; with 0, calls go through ctypes."""
 
+import contextlib
+import inspect
 import os
 import subprocess
 import sys
@@ -150,6 +152,36 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
             close(rows[at:at + len(tokens)], x[tokens], bound)
         at += len(tokens)
     assert count.item() == at
+
+
+def known_calls(buffer, rank):
+    """Checks that the extension makes normal calls whose arguments are known without Buffer's Python methods, with
+    the same results, and that other arguments still reach these methods."""
+    x, ids, weights = draw(rank, 4)
+
+    def calls(source, config, named):
+        per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(topk_idx=ids, num_experts=EXPERTS) if named else buffer.get_dispatch_layout(ids, EXPERTS)
+        got, got_ids, got_weights, counts, handle, event = buffer.dispatch(
+            source, None, per_rank, None, is_in, per_expert, ids, weights, 4, config=config)
+        y = widened(*got) if isinstance(got, tuple) else got
+        back, back_weights, _ = buffer.combine(y, handle, got_weights) if named else buffer.combine(x=y, handle=handle, topk_weights=got_weights)
+        assert event.event is None and type(handle.sent).__module__ == "epcomm.deepep.normal"
+        return per_rank, per_expert, is_in, y, got_ids, got_weights, torch.tensor(counts), *handle, back, back_weights
+
+    for source in (x, cast(x)):
+        for config in (None, deepep.Config(buffer.num_sms)):
+            first = calls(source, config, False)
+            python = mock.Mock(side_effect=AssertionError("a call went through Buffer's Python methods"))
+            with mock.patch.object(buffer._lane, "run", python) if buffer._calls is not None else contextlib.nullcontext():
+                for named in (False, True):
+                    for a, b in zip(first, calls(source, config, named)):
+                        assert a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    if buffer._calls is not None:
+        with mock.patch.object(buffer._lane, "run", wraps=buffer._lane.run) as run:
+            buffer.get_dispatch_layout(ids.T.contiguous().T, EXPERTS)
+            assert run.called, "a tensor that must be copied goes the long way"
+        refused(TypeError, "nothing", lambda: buffer.dispatch(x, nothing=1))
+        assert "num_worst_tokens=0" in str(inspect.signature(deepep.Buffer.dispatch))
 
 
 def handles_in_any_order(buffer, rank):
@@ -311,7 +343,7 @@ def one_rank(rank, port):
     for seed in (1, 2):
         check_normal(buffer, rank, seed)
         check_low_latency(buffer, rank, seed)
-    for check in (handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread, too_small_worst):
+    for check in (known_calls, handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread, too_small_worst):
         check(buffer, rank)
     buffer.destroy()
     dist.barrier()

@@ -18,7 +18,7 @@ from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
 import torch
 
 
-VERSION = 3
+VERSION = 4
 NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # further statuses, from native.h
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
               "received", "return_weights", "add_counts", "error")  # native::Library
@@ -94,20 +94,20 @@ def _module():
     return None if os.environ.get("EPCOMM_DISPATCHER") == "1" or not load() else _plain()
 
 
-def calls(handle, sent, event):
-    """Returns the extension's Calls, which hold what a Buffer's low-latency methods need. They return handles of these
-    types and this event. Returns None if there is no extension, or its functions cannot be plain."""
-    return _module().Calls(handle, sent, event) if _module() else None
+def calls(handle, low_sent, normal_sent, event):
+    """Returns the extension's Calls, which hold what a Buffer's methods need. They return handles of these types and
+    this event. Returns None if there is no extension, or its functions cannot be plain."""
+    return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
 def serve(cls, methods):
-    """Replaces the low-latency methods of a class by the extension's methods. These call the replaced methods for the
-    cases that they do not support. methods are the class's original methods; if a program has already replaced any
-    of them, nothing is changed."""
+    """Replaces methods of a class by the extension's methods. These call the replaced methods for the cases that they
+    do not support. methods are the class's original methods, one for each that the extension has (methods.cpp); if a
+    program has already replaced any of them, nothing is changed."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]
-        _module().serve(cls, *(f"{n}{s}\n--\n\n{f.__doc__ or ''}" for n, s, f in zip(names, signatures, methods)))
+        _module().serve(cls, {n: f"{n}{s}\n--\n\n{f.__doc__ or ''}" for n, s, f in zip(names, signatures, methods)})
 
 
 @functools.cache

@@ -58,10 +58,10 @@ class Buffer:
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
         self._found = {}           # (link, key) of each call, by the arguments that determine them
-        self._calls = None         # the extension's Calls: low-latency calls that all ranks have compared
+        self._calls = None         # the extension's Calls: calls that all ranks have compared
         if self._lane.native:
-            self._calls = native.calls(Handle, low_latency.Sent, EventOverlap())
-            native.serve(Buffer, _LOW_LATENCY)
+            self._calls = native.calls(Handle, low_latency.Sent, normal.Sent, EventOverlap())
+            native.serve(Buffer, _SERVED)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
         self._counter = None       # a Link; get_dispatch_layout uses its kernel
         self._next_combine = None  # rows for a combine with zero_copy
@@ -109,6 +109,8 @@ class Buffer:
         link = Link(path, shape, self.rank, self.group_size, self.device, gather, _deadline(), self._lane, self._agreement,
                     "drop" if shape.survivors else "none")
         self._counter = link
+        if self._calls is not None:
+            self._calls.learn_layout(link, link.number, link.gpu)
         return link
 
     def destroy(self):
@@ -155,19 +157,12 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # A call on the current stream takes the short way, in which the extension checks the tensors. If a tensor does
-    # not fit, the extension refuses the call before anything is sent, and the call takes the long way. The long
-    # way copies the tensor if that helps; otherwise it raises an error that names the tensor.
+    # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine. Its
+    # methods make calls on the current stream whose arguments all ranks have compared. For other calls, and if a tensor
+    # does not fit, they call the methods below before anything is sent. These copy a tensor if that helps; otherwise
+    # they raise an error that names the tensor.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
-        link = self._counter
-        if link is not None and previous_event is None and not async_finish and self._lane.native:
-            try:
-                per_rank, per_expert, in_rank = link.ops.layout(link.number, link.now(), topk_idx, num_experts, self.group_size)
-                return per_rank, None, per_expert, in_rank, EventOverlap()
-            except RuntimeError as e:
-                link.unless_misread(e)
-
         def work():
             ids, link = normal.in_rows(topk_idx)[0], self._counter
             if link is None or ids.dtype not in (torch.int32, torch.int64):
@@ -182,9 +177,14 @@ class Buffer:
     def _normal_link(self, hidden, fp8, num_experts, topk, config):
         sms = config.bound if config is not None else Buffer._bound
         given = hidden, fp8, num_experts, topk, sms
-        return self._found.get(given) or self._first(given, "dispatch", packs.Shape(
+        if given in self._found:
+            return self._found[given]
+        link, key = self._first(given, "dispatch", packs.Shape(
             "rank:packed", self.group_size, hidden, num_experts, max(8, self.group_size, topk), self._max_tokens, sms, raw=True,
             dtype="fp8" if fp8 else "bf16"))
+        if self._calls is not None:
+            self._calls.learn_normal(hidden, num_experts, topk, sms, fp8, link, link.number, link.nothing, link.gpu, self._found[given][1])
+        return link, key
 
     def dispatch(self, x, handle=None, num_tokens_per_rank=None, num_tokens_per_rdma_rank=None, is_token_in_rank=None,
                  num_tokens_per_expert=None, topk_idx=None, topk_weights=None, expert_alignment=1, num_worst_tokens=0, config=None,
@@ -200,13 +200,6 @@ class Buffer:
                                       topk_idx.shape[1] if topk_idx is not None else 0, config)
         if x.shape[0] > link.max_tokens:
             raise NotServed(f"{x.shape[0]} tokens of a rank", f"this Buffer was made for {link.max_tokens}; set EPCOMM_MAX_TOKENS")
-        if previous_event is None and not async_finish and self._lane.native:
-            try:
-                made = link.ops.dispatch(link.number, link.now(), key, x, scales, num_tokens_per_rank, num_tokens_per_expert,
-                                         is_token_in_rank, topk_idx, topk_weights, expert_alignment, num_worst_tokens)
-                return *self._dispatched(link, made, x, scales, is_token_in_rank, topk_idx, topk_weights), EventOverlap()
-            except RuntimeError as e:
-                link.unless_misread(e)
         inputs = (x, num_tokens_per_rank, num_tokens_per_expert, is_token_in_rank, topk_idx, topk_weights)
         if not self._lane.native:
             normal.check(link, *inputs)
@@ -248,15 +241,6 @@ class Buffer:
         sent = sent_of(handle, "dispatch")
         if x.dtype is not torch.bfloat16:
             raise NotServed(f"combine of {x.dtype}", "give bfloat16")
-        if bias is None and previous_event is None and not async_finish and self._lane.native:
-            link, weighted = sent.link, topk_weights is not None
-            key = self._combine_key(link, weighted)
-            try:
-                combined, weights = link.ops.combine(link.number, link.now(), key, sent.fp8, sent.tokens, sent.received, sent.fullest, x,
-                                                     sent.index, topk_weights)
-                return combined, weights if weighted else None, EventOverlap()
-            except RuntimeError as e:
-                link.unless_misread(e)
         if not self._lane.native:
             normal.check_combine(sent, x, topk_weights)
         work = lambda: self._combine(sent, x, topk_weights, bias)
@@ -265,7 +249,12 @@ class Buffer:
 
     def _combine_key(self, link, weighted):
         given = "combine", link, weighted
-        return (self._found.get(given) or self._first(given, "combine", link.shape, topk_weights=weighted))[1]
+        if given not in self._found:
+            key = self._first(given, "combine", link.shape, topk_weights=weighted)[1]
+            if self._calls is not None:
+                self._calls.learn_combine(link.number, weighted, self._found[given][1])
+            return key
+        return self._found[given][1]
 
     def _combine(self, sent, x, topk_weights, bias):
         link = sent.link
@@ -280,7 +269,7 @@ class Buffer:
             combined += b
         return combined, back if weights is not None else None
 
-    # ---- low-latency calls: the extension replaces low_latency_dispatch and low_latency_combine ----
+    # ---- low-latency calls ----
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank, hidden, num_experts):
         """Does nothing, because normal calls and low-latency calls use separate memory."""
@@ -320,8 +309,7 @@ class Buffer:
             "masked", self.group_size, hidden, experts, topk, most, raw=fp8 and round_scale, exact=True, dtype="fp8" if fp8 else "bf16",
             survivors=self._shrinks), return_recv_hook=later)
         if self._calls is not None and not round_scale:
-            device = link.index if self.device.type == "cuda" else -1
-            self._calls.learn_dispatch(hidden, experts, topk, most, fp8, later, link, link.number, link.begun, device, self._found[given][1])
+            self._calls.learn_dispatch(hidden, experts, topk, most, fp8, later, link, link.number, link.begun, link.gpu, self._found[given][1])
         return link, key
 
     def low_latency_combine(self, x, topk_idx, topk_weights, handle, use_logfmt=False, zero_copy=False, async_finish=False,
@@ -436,6 +424,6 @@ class Buffer:
         raise NotServed("internode_combine", "all ranks are on one host; call combine")
 
 
-_LOW_LATENCY = Buffer.low_latency_dispatch, Buffer.low_latency_combine
+_SERVED = Buffer.get_dispatch_layout, Buffer.dispatch, Buffer.combine, Buffer.low_latency_dispatch, Buffer.low_latency_combine
 
 __all__ = ["Buffer", "Config"]

@@ -39,6 +39,7 @@ class Link:
     def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
         self.index = device.index if device.index is not None else rank
+        self.gpu = self.index if device.type == "cuda" else -1  # the number that the extension's Calls take
         self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
         self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
                          debug=self.debug, survivors=survivors, ordered=True)
@@ -87,12 +88,6 @@ class Link:
     def rows_shape(self, fp8):
         """Returns the shape of a low-latency dispatch's output: (local experts, rows of each, hidden)."""
         return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
-
-    def unless_misread(self, error):
-        """Raises the exception for a failed operator. Returns if the operator only refused a tensor; then
-        nothing was sent, and the caller tries the long way."""
-        if self.said[0] != native.MISREAD:
-            raise self.reason(error) from None
 
     def call(self, op, *arguments):
         """Calls an operator and returns its result. If it fails, raises the exception that says why."""

@@ -256,6 +256,30 @@ def copies_on_the_stream_of_the_call(buffer, rank):
     close(back, widened(q, scales.contiguous()).float() * is_in.sum(dim=1, keepdim=True), 5e-3)
 
 
+def full_precision(buffer, rank):
+    """Checks that with EPCOMM_PRECISION=full a low-latency combine rounds once: large terms that cancel each other leave
+    no error of their own size."""
+    refused(ValueError, "EPCOMM_PRECISION", lambda: with_precision("half"))
+    fresh = with_precision("full", device=buffer.device)
+    x, ids, weights = draw(rank, 13)
+    rows, _, handle, _, _ = fresh.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
+    factors = torch.tensor([(1 + e / 8) * (-1) ** e for e in range(EXPERTS)])
+    local = EXPERTS // RANKS
+    y = (rows.float() * factors[rank * local:(rank + 1) * local, None, None].to(rows.device)).to(torch.bfloat16)
+    back = fresh.low_latency_combine(y, ids, weights, handle)[0]
+    terms = torch.stack([(x.float() * factors[ids[:, k]][:, None]).to(torch.bfloat16).double() * (weights[:, k] * (ids[:, k] >= 0))[:, None].double()
+                         for k in range(TOPK)])
+    want, size = terms.sum(dim=0), terms.abs().sum(dim=0)
+    assert ((back.double() - want).abs() <= want.abs() / 256 + size * (TOPK + 1) / 2**24 + 1e-30).all()
+    precisions = [h.sent.link.comm.info.reduced for h in (handle, buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)[2])]
+    assert precisions == [0, 1], precisions
+
+
+def with_precision(precision, **more):
+    with mock.patch.dict(os.environ, EPCOMM_PRECISION=precision):
+        return deepep.Buffer(dist.group.WORLD, **more)
+
+
 def mixed_halves(buffer, rank):
     """Checks that a recv without a send is refused."""
     x, ids, _ = draw(rank, 8)
@@ -343,7 +367,7 @@ def one_rank(rank, port):
     for seed in (1, 2):
         check_normal(buffer, rank, seed)
         check_low_latency(buffer, rank, seed)
-    for check in (known_calls, handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, mixed_halves, refusals, misread, too_small_worst):
+    for check in (known_calls, handles_in_any_order, uneven, idle, copies_on_the_stream_of_the_call, full_precision, mixed_halves, refusals, misread, too_small_worst):
         check(buffer, rank)
     buffer.destroy()
     dist.barrier()

@@ -18,6 +18,15 @@ def _deadline():
     return float(os.environ.get("EPCOMM_DEADLINE", "60"))
 
 
+def _precision():
+    """Returns EPCOMM_PRECISION: with reduced, the default, kernels may round partial sums to bfloat16; with full they
+    may not."""
+    precision = os.environ.get("EPCOMM_PRECISION", "reduced")
+    if precision not in ("full", "reduced"):
+        raise ValueError(f"EPCOMM_PRECISION: {precision!r} is neither full nor reduced")
+    return precision
+
+
 class Buffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
@@ -46,6 +55,7 @@ class Buffer:
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.explicitly_destroy = low_latency_mode, explicitly_destroy
         config_for(self.group_size, 0, 0)  # refuses more ranks than one host may have
+        self._precision = _precision()
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
         if self.device.type == "cuda":
@@ -107,7 +117,7 @@ class Buffer:
         path = packs.get(shape, self.rank, self._all_gather_object)
         gather = lambda mine: b"".join(self._all_gather_object(mine))
         link = Link(path, shape, self.rank, self.group_size, self.device, gather, _deadline(), self._lane, self._agreement,
-                    "drop" if shape.survivors else "none")
+                    "drop" if shape.survivors else "none", self._precision)
         self._counter = link
         if self._calls is not None:
             self._calls.learn_layout(link, link.number, link.gpu)

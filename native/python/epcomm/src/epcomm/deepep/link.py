@@ -36,12 +36,12 @@ def give_back_left():
 class Link:
     """A Comm on a device, with calls on torch's current stream. number identifies it in operators."""
 
-    def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none"):
+    def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none", precision="reduced"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
         self.index = device.index if device.index is not None else rank
         self.gpu = self.index if device.type == "cuda" else -1  # the number that the extension's Calls take
         self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
-        self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision="reduced",
+        self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision=precision,
                          debug=self.debug, survivors=survivors, ordered=True)
         try:
             self._learn(rank, ranks, lane)

@@ -4,12 +4,16 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "epcomm.h"
 
 static Driver driver;
 static char trouble[EPCOMM_TEXT]; /* why the driver cannot be used; empty if it can */
+static pid_t opened_by;           /* the process that initialised the driver */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char forked[] = "this process was forked after CUDA was initialised, and CUDA does not work in such a process; start ranks as new "
+                             "programs (in Python with multiprocessing's start method spawn)";
 
 /* The driver's functions, in the revisions that cuda.h of CUDA 12 and 13 names. */
 static const struct {
@@ -37,11 +41,15 @@ static const struct {
 #undef NAME
 };
 
-void driver_describe(const Driver *d, DrvResult result, char text[96]) {
+void driver_describe(const Driver *d, DrvResult result, char text[DRIVER_WORDS]) {
   const char *name = NULL, *words = NULL;
+  if (result == DRV_NOT_INITIALIZED) { /* cuInit came first, so the driver means a fork */
+    snprintf(text, DRIVER_WORDS, "%s", forked);
+    return;
+  }
   d->error_name(result, &name);
   d->error_string(result, &words);
-  snprintf(text, 96, "%s (%.60s)", name ? name : "unknown CUDA error", words ? words : "no description");
+  snprintf(text, DRIVER_WORDS, "%s (%.60s)", name ? name : "unknown CUDA error", words ? words : "no description");
 }
 
 static void load(void) {
@@ -59,9 +67,10 @@ static void load(void) {
     }
     memcpy((char *)&driver + names[i].at, &f, sizeof f);
   }
+  opened_by = getpid();
   DrvResult r = driver.init(0);
   if (r != 0) {
-    char words[96];
+    char words[DRIVER_WORDS];
     driver_describe(&driver, r, words);
     snprintf(trouble, sizeof trouble, "no usable CUDA driver: cuInit: %s", words);
   }
@@ -69,7 +78,7 @@ static void load(void) {
 
 const Driver *driver_open(char *text) {
   pthread_once(&once, load);
-  if (trouble[0] == 0) return &driver;
-  snprintf(text, EPCOMM_TEXT, "%s", trouble);
+  if (trouble[0] == 0 && opened_by == getpid()) return &driver;
+  snprintf(text, EPCOMM_TEXT, "%s", trouble[0] != 0 ? trouble : forked);
   return NULL;
 }

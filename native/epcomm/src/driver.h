@@ -41,8 +41,10 @@ enum {
   DRV_EVENT_NO_TIMING = 2,
   DRV_IPC_PEER_ACCESS = 1,
   DRV_POINTER_DEVICE = 9,
-  DRV_PEER_ALREADY = 704
+  DRV_NOT_INITIALIZED = 3, DRV_PEER_ALREADY = 704
 };
+
+enum { DRIVER_WORDS = 192 }; /* bytes of a text of driver_describe */
 
 typedef struct Driver {
   DrvResult (*init)(unsigned);
@@ -89,11 +91,11 @@ typedef struct Driver {
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver. Only the first call in a process loads and initialises it. On failure the
- * function returns NULL and writes the reason to text, of EPCOMM_TEXT bytes. */
+/* Returns the driver. Only the first call in a process loads and initialises it. On failure, and in a process that was
+ * forked after that, the function returns NULL and writes the reason to text, of EPCOMM_TEXT bytes. */
 const Driver *driver_open(char *text);
 
 /* Writes the driver's name and description of a result. */
-void driver_describe(const Driver *driver, DrvResult result, char text[96]);
+void driver_describe(const Driver *driver, DrvResult result, char text[DRIVER_WORDS]);
 
 #endif

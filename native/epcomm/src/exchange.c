@@ -128,7 +128,7 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
   DrvPointer p = 0;
   DrvResult r = c->driver->ipc_open(&p, m->handle, DRV_IPC_PEER_ACCESS);
   if (r != 0) {
-    char words[96];
+    char words[DRIVER_WORDS];
     driver_describe(c->driver, r, words);
     return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot map the heap of rank %d: %s; both GPUs must be of one host, linked, and "
                     "visible to one IPC namespace", c->options.device, rank, words);

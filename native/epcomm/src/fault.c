@@ -14,7 +14,7 @@ EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) {
 }
 
 EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what) {
-  char words[96];
+  char words[DRIVER_WORDS];
   driver_describe(c->driver, result, words);
   return comm_say(c, EPCOMM_DRIVER, "%.200s: %s", what, words);
 }

@@ -10,7 +10,7 @@ static EpcommStatus load_module(EpComm *c, uint32_t index) {
   const PackModule *m = &c->pack.modules[index];
   DrvResult r = c->driver->module_load(&c->modules[index], c->pack.cubins + m->offset);
   if (r == 0) return m->flags & PACK_NETWORK ? network_module(c, c->modules[index]) : EPCOMM_OK;
-  char words[96];
+  char words[DRIVER_WORDS];
   driver_describe(c->driver, r, words);
   return comm_say(c, EPCOMM_DRIVER, "load %.120s: %s", pack_text(&c->pack, m->name), words);
 }

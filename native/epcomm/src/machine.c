@@ -99,7 +99,7 @@ static DrvResult ask_driver(const Driver *d, EpcommMachine *m) {
 }
 
 EpcommStatus epcomm_machine(EpcommMachine *out, char *text) {
-  char none[EPCOMM_TEXT], words[96];
+  char none[EPCOMM_TEXT], words[DRIVER_WORDS];
   EpcommMachine m = {.size = sizeof m};
   Nvml nvml;
   NvmlPci pci;

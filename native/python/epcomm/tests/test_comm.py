@@ -222,6 +222,30 @@ class TestComm(unittest.TestCase):
         self.assertRegex(epcomm.machine().key.decode(), "^cuda/.*/sm_[0-9]+/sms=[0-9]+/mem=[0-9]+g/link=.")
         self.assertRegex(epcomm.check_pack(pack_bytes()).kernels.decode(), "^combine[a-z_]*=[0-9a-f]{16},")
 
+    def test_a_forked_process_is_told_so(self):
+        def error(call):
+            try:
+                call()
+            except epcomm.EpcommError as e:
+                return f"{e.status}: {e}\n"
+            return "no error\n"
+
+        epcomm.machine()  # initialises the driver in this process
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            both = error(epcomm.machine) + error(lambda: epcomm.Comm(PACK, 0, 2, 0, lambda mine: 2 * mine))
+            os.write(write, both.encode())
+            os._exit(0)
+        os.close(write)
+        with open(read, encoding="utf-8") as answers:
+            texts = answers.read().splitlines()
+        os.waitpid(child, 0)
+        self.assertEqual(len(texts), 2, texts)
+        for text in texts:
+            self.assertRegex(text, "^driver: .*forked after CUDA was initialised.*spawn")
+        self.assertGreater(epcomm.machine().sms, 0)  # the parent can go on
+
     def test_classes(self):
         self.assertEqual(epcomm.classify([100] * 8, 2), "even")
         self.assertEqual(epcomm.classify([1000] * 4 + [0] * 4, 2), "hot-rank")

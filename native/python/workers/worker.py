@@ -7,6 +7,7 @@ worker.py LIBRARY [MODE], one of:
     deepep2 [graph|counts]  DeepEP V2
     nccl [padded|counts]    all-to-all of PyTorch
     flashinfer              the one-sided all-to-all of FlashInfer
+    flashinfer_push         a layer of FlashInfer for SM90, in BF16
     epcomm PACK             epcomm with a file of epbench pack
 """
 

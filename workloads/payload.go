@@ -1,6 +1,10 @@
 package workloads
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/epbench/epbench/tune/ep"
+)
 
 // Token fills dst with the BF16 bits of one token's hidden vector: random sign and
 // mantissa, magnitude in [2^-3, 2). The values depend on seed, rank, token and
@@ -48,18 +52,23 @@ func mix(x uint64) uint64 {
 // element `first` of its row-major order on; first is a multiple of 4. Matrix 0 is W1 [2 *
 // Intermediate, Hidden], the rows of the gate half first; matrix 1 is W2 [Hidden, Intermediate].
 // Sign and mantissa are random. The magnitude is in [2^-3, 2) / 2^s, where 2^s is about the square
-// root of the row's length, so that products keep the magnitude of tokens.
+// root of the row's length, so that products keep the magnitude of tokens. If tokens are sent in FP8,
+// the last four bits of the mantissa are zero, so that a weight is an E4M3 number times a power of two
+// that all weights of the matrix share.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {
 		row = w.Problem.Intermediate
 	}
-	low := uint16(124 - (bits.Len(uint(row))-1)/2)
+	low, keep := uint16(124-(bits.Len(uint(row))-1)/2), uint16(0x807f)
+	if w.Problem.Dispatch == ep.FP8 {
+		keep = 0x8070
+	}
 	base := mix(w.Seed ^ 1<<62 ^ uint64(expert)<<1 ^ uint64(matrix))
 	for i := 0; i < len(dst); i += 4 {
 		h := mix(base + uint64(first+i))
 		for j := i; j < min(i+4, len(dst)); j++ {
-			dst[j] = uint16(h)&0x807f | (low+uint16(h>>8&3))<<7
+			dst[j] = uint16(h)&keep | (low+uint16(h>>8&3))<<7
 			h >>= 16
 		}
 	}

@@ -3,12 +3,17 @@ package ref
 import (
 	"math"
 	"sync"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // layerSpread is the largest error that a value of a layer may have, in standard deviations. The deviation
 // takes the largest possible error for each rounding to BF16. So a correct value almost always has less
 // than half of the allowed error.
 const layerSpread = 4
+
+// fp8Unit is the largest relative error of rounding to E4M3.
+const fp8Unit = 1. / 16
 
 // LayerRow returns the output of op layer for one token: the sum over its experts of
 // weight * W2 h, with h = silu(gate) * up, and gate and up the halves of W1 x. All of it is computed
@@ -18,7 +23,9 @@ const layerSpread = 4
 // Libraries round gate, up, h, W2 h, a rank's partial sum and the result to BF16. The worst case of
 // all these roundings is as large as the result, because rows of W2 have thousands of elements. So
 // the bound is layerSpread times the root of the sum of the squares of all errors (Higham and Mary,
-// A New Approach to Probabilistic Rounding Error Analysis, 2019).
+// A New Approach to Probabilistic Rounding Error Analysis, 2019). If tokens are sent in FP8, the products
+// multiply FP8 numbers: the weights are such numbers, and h is rounded to E4M3 with a scale for 128
+// elements.
 func (o *Oracle) LayerRow(rank, token int) Sum {
 	p := o.w.Problem
 	x := Dequantize(p.Dispatch, o.Token(o.w.BatchRank(rank), token), p.Hidden, o.global)
@@ -62,6 +69,9 @@ func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 		o.w.Weight(expert, 0, (p.Intermediate+i)*p.Hidden, row)
 		up := dot(row, x)
 		h[i], deviation[i] = swiglu(gate, up)
+		if p.Dispatch == ep.FP8 {
+			deviation[i] = math.Hypot(deviation[i], fp8Unit*h[i])
+		}
 	})
 	y, variance = make([]float64, p.Hidden), make([]float64, p.Hidden)
 	parallelRows(p.Hidden, p.Intermediate, func(c int, row []uint16) {

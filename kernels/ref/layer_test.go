@@ -9,14 +9,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-func layerWorkload(t *testing.T) *workloads.Workload {
+func layerWorkload(t *testing.T, dtype ep.DType) *workloads.Workload {
 	t.Helper()
 	d, err := workloads.Parse("zipf:1.0+masked:0.2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w, err := workloads.New(d, ep.Problem{Op: ep.Layer, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 512, Intermediate: 256, Experts: 8, TopK: 4,
-		Tokens: 6, MaxTokens: 6, Dispatch: ep.BF16, Combine: ep.BF16}, 5)
+		Tokens: 6, MaxTokens: 6, Dispatch: dtype, Combine: ep.BF16}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +24,9 @@ func layerWorkload(t *testing.T) *workloads.Workload {
 }
 
 // roundedLayer computes a layer as libraries do: products in float32, and every result rounded to
-// BF16. skip is a top-k position that it leaves out, -1 for none.
+// BF16. In FP8 the tokens and h are cast before they are multiplied. skip is a top-k position that it leaves out, -1 for none.
 func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 	p := w.Problem
-	bits := make([]uint16, p.Hidden)
-	w.Token(rank, token, bits)
 	round := func(x float32) float32 { return BF16ToFloat(BF16(x)) }
 	product := func(expert, matrix, row int, x []float32) float32 {
 		weights := make([]uint16, len(x))
@@ -39,10 +37,8 @@ func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 		}
 		return round(sum)
 	}
-	x := make([]float32, p.Hidden)
-	for i, b := range bits {
-		x[i] = BF16ToFloat(b)
-	}
+	cast := func(x []float32) []float32 { return Dequantize(p.Dispatch, Quantize(p.Dispatch, x, 1), len(x), 1) }
+	x := Dequantize(p.Dispatch, New(w, 1).Token(rank, token), p.Hidden, 1)
 	partials := make([][]float32, p.Ranks)
 	for k := range p.TopK {
 		e := int(w.Ranks[rank].Experts[token*p.TopK+k])
@@ -54,6 +50,7 @@ func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 			gate, up := product(e, 0, i, x), product(e, 0, p.Intermediate+i, x)
 			h[i] = round(round(gate/(1+float32(math.Exp(-float64(gate))))) * up)
 		}
+		h = cast(h)
 		at := &partials[e/p.LocalExperts()]
 		if *at == nil {
 			*at = make([]float32, p.Hidden)
@@ -89,7 +86,13 @@ func outside(s Sum, got []float32) (n int, most float64) {
 // TestLayerRow: a layer that rounds as libraries do is within the bounds, and a layer without one of
 // a token's experts is outside them in most columns.
 func TestLayerRow(t *testing.T) {
-	w := layerWorkload(t)
+	for _, dtype := range []ep.DType{ep.BF16, ep.FP8} {
+		t.Run(string(dtype), func(t *testing.T) { checkLayerRows(t, layerWorkload(t, dtype)) })
+	}
+}
+
+func checkLayerRows(t *testing.T, w *workloads.Workload) {
+	t.Helper()
 	o := New(w, 1)
 	for rank, r := range w.Ranks {
 		for token := range r.Tokens {

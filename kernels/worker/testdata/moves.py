@@ -78,6 +78,22 @@ def masked():
     assert torch.equal(packed_a, packed_b) and torch.equal(back_a, back_b) and torch.equal(back_b[0, :3], rows[0, :3]) and not back_b[1].any()
 
 
+def in_fp8():
+    x, ends, counts = torch.randn(40, 2 * 256).bfloat16(), torch.tensor([3, 3, 20], dtype=torch.int32), torch.tensor([3, 0, 10, 7], dtype=torch.int32)
+
+    def run():
+        outs = [(torch.zeros(*shape, 256).to(torch.float8_e4m3fn), torch.zeros(*shape, 2)) for shape in ((40,), (4, 10))]
+        moves.swiglu(x, outs[0], ends)
+        moves.swiglu_masked(x.view(4, 10, -1), outs[1], counts)
+        return outs
+
+    (rows_a, masked_a), (rows_b, masked_b) = both(run)
+    for a, b, used in ((rows_a, rows_b, slice(20)), (masked_a, masked_b, torch.arange(10) < counts[:, None])):
+        value = lambda rows: (rows[0].float().unflatten(-1, (2, 128)) * rows[1][..., None])[used]
+        assert torch.allclose(value(a), value(b), rtol=1 / 8, atol=1e-3) and torch.allclose(a[1][used], b[1][used], rtol=1e-5)
+    assert not rows_b[1][20:].any() and not masked_b[1][1].any()
+
+
 if moves.triton is not None:
     order(1)
     order(128)
@@ -85,3 +101,4 @@ if moves.triton is not None:
         activation(None)
         activation(torch.rand(40))
         masked()
+        in_fp8()

@@ -1,6 +1,8 @@
 """The experts of op layer on tensors: weights from the seed, grouped products, and the expected outputs.
 
-Products come from PyTorch's grouped product, or from DeepGEMM if the package deep_gemm is installed.
+Products come from PyTorch's grouped product, or from DeepGEMM if the package deep_gemm is installed. If tokens
+are sent in FP8, the products multiply FP8 numbers, and only DeepGEMM has such products. FP8 rows are pairs
+(E4M3 numbers, float32 scales of 128 numbers).
 """
 
 import contextlib
@@ -10,7 +12,7 @@ import torch
 
 from . import moves
 from .moves import Order
-from .payload import BF16_UNIT, LAYER_SPREAD, lowest_exponent
+from .payload import BF16_UNIT, FP8_UNIT, LAYER_SPREAD, lowest_exponent
 from .protocol import Failure
 from .tensors import mix, signed
 
@@ -18,28 +20,36 @@ GEMM_ALIGNMENT = 128  # DeepGEMM's products of rows by expert need each expert's
 PART = 4096  # number of tokens of one expert whose expected outputs are computed at a time
 
 
-def weight(seed, expert, matrix, hidden, intermediate, device):
-    """Returns a weight matrix of an expert in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]."""
+def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
+    """Returns a weight matrix of an expert in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With
+    fp8 each weight is an E4M3 number times 2 ** (lowest exponent - 127)."""
     shape = (hidden, intermediate) if matrix else (2 * intermediate, hidden)
     base = mix(torch.tensor(signed((seed ^ 1 << 62 ^ expert << 1 ^ matrix) & (1 << 64) - 1), device=device))
     h = mix(base + torch.arange(0, shape[0] * shape[1], 4, device=device))
     out = torch.empty(len(h), 4, dtype=torch.int16, device=device)
-    low = lowest_exponent(shape[1])
+    low, keep = lowest_exponent(shape[1]), 0x8070 if fp8 else 0x807F
     for lane in range(4):
         bits = h >> 16 * lane & 0xFFFF
-        out[:, lane] = ((bits & 0x807F) | (low + (bits >> 8 & 3)) << 7).to(torch.int16)
+        out[:, lane] = ((bits & keep) | (low + (bits >> 8 & 3)) << 7).to(torch.int16)
     return out.view(torch.bfloat16).view(shape)
 
 
 class Experts:
-    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]."""
+    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. In FP8 they are
+    E4M3 numbers, and scales holds for each matrix the float32 scales of blocks of 128 x 128 numbers."""
 
     def __init__(self, work, device):
         first, h, i = work.rank * work.local, work.hidden, work.intermediate
-        self.w1 = torch.empty(work.local, 2 * i, h, dtype=torch.bfloat16, device=device)
-        self.w2 = torch.empty(work.local, h, i, dtype=torch.bfloat16, device=device)
-        for e in range(work.local):
-            self.w1[e], self.w2[e] = (weight(work.seed, first + e, m, h, i, device) for m in (0, 1))
+        self.fp8 = work.problem["dispatch"] == "fp8"
+        dtype = torch.float8_e4m3fn if self.fp8 else torch.bfloat16
+        self.w1 = torch.empty(work.local, 2 * i, h, dtype=dtype, device=device)
+        self.w2 = torch.empty(work.local, h, i, dtype=dtype, device=device)
+        self.scales = []
+        for m, w in enumerate((self.w1, self.w2)):
+            scale = 2.0 ** (lowest_exponent(w.shape[2]) - 127) if self.fp8 else 1
+            for e in range(work.local):
+                w[e] = (weight(work.seed, first + e, m, h, i, device, self.fp8) / scale).to(dtype)
+            self.scales.append(torch.full((work.local, *(-(-n // 128) for n in w.shape[1:])), scale, dtype=torch.float32, device=device))
 
 
 @functools.cache
@@ -58,18 +68,22 @@ def products():
 class Products:
     """The two grouped products of a layer with SwiGLU between them. by is the library. rows is the largest
     number of rows, or (local experts, room) for layout masked. expected is the mean number of rows of an
-    expert. The result is y."""
+    expert. The result is y, in BF16."""
 
     def __init__(self, by, experts, rows, expected):
         self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
         if self.masked and by == "torch":
             raise Failure("illegal", "products: PyTorch has no grouped product of layout masked; pack the rows first")
-        memory = lambda width: torch.zeros(*(rows if self.masked else (rows,)), width, dtype=torch.bfloat16, device=experts.w1.device)
+        if experts.fp8 and by == "torch":
+            raise Failure("illegal", "products: PyTorch has no grouped product of FP8 rows with scales of 128 numbers; set products=deepgemm")
+        memory = lambda width, dtype=torch.bfloat16: torch.zeros(*(rows if self.masked else (rows,)), width, dtype=dtype, device=experts.w1.device)
         local, double, hidden = experts.w1.shape
         self.both = self.y = None  # PyTorch's product allocates its result
         if by != "torch":
             self.both, self.y = memory(double), memory(hidden)
         self.h = memory(double // 2)
+        if experts.fp8:
+            self.h = memory(double // 2, torch.float8_e4m3fn), memory(double // 256, torch.float32)
 
     def stages(self, rows, where, owners=None, weights=None):
         """Returns the stages of the products as (name, function). rows() returns the input. where() returns the end
@@ -82,20 +96,25 @@ class Products:
                 moves.swiglu(self.both, self.h, where(), weights and weights())
 
         def first():
-            self.both = self.multiply(rows(), self.experts.w1, self.both, where(), owners)
+            self.both = self.multiply(rows(), 0, self.both, where(), owners)
 
         def second():
-            self.y = self.multiply(self.h, self.experts.w2, self.y, where(), owners)
+            self.y = self.multiply(self.h, 1, self.y, where(), owners)
 
         return [("first", first), ("swiglu", activate), ("second", second)]
 
-    def multiply(self, x, w, out, where, owners):
+    def multiply(self, x, matrix, out, where, owners):
+        """Returns the products of rows x with each expert's matrix, which is 0 for W1 and 1 for W2."""
+        w = self.experts.w2 if matrix else self.experts.w1
         if self.by == "torch":
             return torch._grouped_mm(x, w.transpose(1, 2), offs=where)
+        dtype = "bf16"
+        if self.experts.fp8:
+            dtype, w = "fp8", (w, self.experts.scales[matrix])
         if self.masked:
-            deep_gemm().m_grouped_bf16_gemm_nt_masked(x, w, out, where, min(self.expected, x.shape[1]))
+            getattr(deep_gemm(), "m_grouped_%s_gemm_nt_masked" % dtype)(x, w, out, where, min(self.expected, out.shape[1]))
         else:
-            deep_gemm().m_grouped_bf16_gemm_nt_contiguous(x, w, out, owners)
+            getattr(deep_gemm(), "m_grouped_%s_gemm_nt_contiguous" % dtype)(x, w, out, owners)
         return out
 
 
@@ -111,7 +130,9 @@ class RankLayer:
             capacity = -(-capacity // GEMM_ALIGNMENT) * GEMM_ALIGNMENT + local * GEMM_ALIGNMENT
         device = experts.w1.device
         self.order = Order((rows, topk), local, capacity, device, GEMM_ALIGNMENT if aligned else 1, owned=aligned)
-        self.rows = torch.zeros(capacity, hidden, dtype=torch.bfloat16, device=device)
+        self.rows = torch.zeros(capacity, hidden, dtype=experts.w1.dtype, device=device)
+        if experts.fp8:
+            self.rows = self.rows, torch.zeros(capacity, hidden // 128, dtype=torch.float32, device=device)
         self.products = Products(by, experts, capacity, expected)
 
     def stages(self, rows, ids, weights, out):
@@ -119,7 +140,11 @@ class RankLayer:
         The sums are written to out."""
         def arrange():
             self.order.place(ids())
-            self.order.spread(rows(), self.rows)
+            if isinstance(self.rows, tuple):
+                for received, own in zip(rows(), self.rows):
+                    self.order.spread(received, own)
+            else:
+                self.order.spread(rows(), self.rows)
 
         return [("arrange", arrange), *self.products.stages(lambda: self.rows, lambda: self.order.ends, self.order.owners),
                 ("reduce", lambda: self.order.gather(self.products.y, weights(), out))]
@@ -163,7 +188,7 @@ class Layers:
         self.kept, self.made = None, {}
 
     def experts(self, work, device):
-        shape = work.seed, work.rank, work.local, work.hidden, work.intermediate
+        shape = work.seed, work.rank, work.local, work.hidden, work.intermediate, work.problem["dispatch"]
         if self.kept is None or self.kept[0] != shape:
             self.kept = None  # frees the old weights first
             self.kept = shape, Experts(work, device)
@@ -196,9 +221,9 @@ def expected_outputs(lib):
             at, k = torch.nonzero(ids == e, as_tuple=True)
             if len(at) == 0:
                 continue
-            w1, w2 = (weight(w.seed, e, m, w.hidden, w.intermediate, x.device).double() for m in (0, 1))
+            w1, w2 = (weight(w.seed, e, m, w.hidden, w.intermediate, x.device, lib.fp8).double() for m in (0, 1))
             for token, gate in zip(at.split(PART), gates[at, k].split(PART)):
-                y, variance = expert_output(x[token], w1, w2)
+                y, variance = expert_output(x[token], w1, w2, FP8_UNIT if lib.fp8 else 0)
                 partial[token] += gate[:, None] * y
                 squares[token] += gate[:, None] ** 2 * (variance + (BF16_UNIT * y) ** 2)
         want += partial
@@ -206,9 +231,10 @@ def expected_outputs(lib):
     return want, LAYER_SPREAD * (squares + (BF16_UNIT * want) ** 2).sqrt() + 1e-6
 
 
-def expert_output(x, w1, w2):
-    """Returns W2 h of one expert for tokens x, and the variance that roundings before it cause."""
+def expert_output(x, w1, w2, unit):
+    """Returns W2 h of one expert for tokens x, and the variance that roundings before it cause. unit is the largest
+    relative error of a cast of h, 0 without a cast."""
     gate, up = (x @ w1.t()).chunk(2, 1)
     silu = gate / (1 + torch.exp(-gate))
-    deviation = BF16_UNIT * up.abs() * ((1.1 * gate) ** 2 + 3 * silu**2).sqrt()
-    return (silu * up) @ w2.t(), deviation**2 @ (w2**2).t()
+    variance = (BF16_UNIT * up) ** 2 * ((1.1 * gate) ** 2 + 3 * silu**2) + (unit * silu * up) ** 2
+    return (silu * up) @ w2.t(), variance @ (w2**2).t()

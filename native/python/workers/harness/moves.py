@@ -7,6 +7,8 @@ that a CUDA graph can hold the calls: tensors have room for the largest possible
 
 import torch
 
+from .tensors import quantized
+
 try:
     import triton
     import triton.language as tl
@@ -84,6 +86,24 @@ if triton is not None:
                 if weighted:
                     h *= tl.load(weights + row)
                 tl.store(out + row * width + at, h.to(tl.bfloat16), at < width)
+
+    @triton.jit
+    def _swiglu_fp8(x, out, scales, ends, last, counts, room, width, masked: tl.constexpr, group: tl.constexpr):
+        parts = width // group
+        n = tl.load(ends + last) if not masked else last * room
+        for i in range(tl.program_id(0), n * parts, tl.num_programs(0)):
+            row, part = (i // parts).to(tl.int64), i % parts
+            here = True
+            if masked:
+                here = row % room < tl.load(counts + row // room)
+            if here:
+                at = part * group + tl.arange(0, group)
+                gate = tl.load(x + row * 2 * width + at).to(tl.float32)
+                up = tl.load(x + row * 2 * width + width + at).to(tl.float32)
+                h = gate / (1 + tl.exp(-gate)) * up
+                scale = tl.maximum(tl.max(tl.abs(h), 0), 1e-4) / 448
+                tl.store(out + row * width + at, (h / scale).to(tl.float8e4nv))
+                tl.store(scales + row * parts + part, scale)
 
     @triton.jit
     def _pack(masked, packed, counts, ends, experts, room, hidden, back: tl.constexpr, block: tl.constexpr):
@@ -176,7 +196,9 @@ class Order:
 
 def swiglu(x, out, ends, weights=None):
     """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end. With weights [rows], each row
-    is multiplied by its weight."""
+    is multiplied by its weight. If out is a pair, it gets FP8 rows."""
+    if isinstance(out, tuple):
+        return swiglu_fp8(x, out, len(ends) - 1, ends, 1, False)
     if on_host(x):
         n = int(ends[-1])
         out[:n] = activated(x[:n], 1 if weights is None else weights[:n, None])
@@ -185,7 +207,10 @@ def swiglu(x, out, ends, weights=None):
 
 
 def swiglu_masked(x, out, counts):
-    """Computes silu(gate) * up for the first counts[e] rows of each expert of x [experts, room, 2 * width]."""
+    """Computes silu(gate) * up for the first counts[e] rows of each expert of x [experts, room, 2 * width]. If out is
+    a pair, it gets FP8 rows."""
+    if isinstance(out, tuple):
+        return swiglu_fp8(x, out, len(counts), counts, x.shape[1], True)
     if on_host(x):
         for e, n in enumerate(counts.tolist()):
             out[e, :n] = activated(x[e, :n])
@@ -193,9 +218,25 @@ def swiglu_masked(x, out, counts):
     _swiglu[(programs(x.device),)](x, out, counts, len(counts), counts, x.shape[1], None, out.shape[-1], True, False, BLOCK)
 
 
-def activated(x, weights=1):
+def swiglu_fp8(x, out, last, ends, room, masked):
+    """Computes the rows of swiglu or swiglu_masked in FP8. out is (E4M3 numbers [..., width], scales [..., width / 128])."""
+    rows, scales = out
+    if on_host(x):
+        q, s = quantized(activated_exactly(x.reshape(-1, x.shape[-1])))
+        rows.copy_(q.view(rows.shape))
+        scales.copy_(s.view(scales.shape))
+        return
+    _swiglu_fp8[(programs(x.device),)](x, rows, scales, ends, last, ends, room, rows.shape[-1], masked, 128)
+
+
+def activated_exactly(x):
+    """Returns silu(gate) * up in float32."""
     gate, up = x.float().chunk(2, -1)
-    return (gate / (1 + torch.exp(-gate)) * up * weights).to(torch.bfloat16)
+    return gate / (1 + torch.exp(-gate)) * up
+
+
+def activated(x, weights=1):
+    return (activated_exactly(x) * weights).to(torch.bfloat16)
 
 
 def pack(masked, packed, counts, ends, back=False):

@@ -81,6 +81,7 @@ def weighted(rows, weights):
 
 
 BF16_UNIT = 1 / 256  # largest relative error of rounding to BF16
+FP8_UNIT = 1 / 16  # largest relative error of rounding to E4M3
 LAYER_SPREAD = 4  # number of standard deviations by which a layer's value may differ, as in kernels/ref/layer.go
 
 

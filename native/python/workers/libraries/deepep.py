@@ -103,7 +103,7 @@ class Library(GPULibrary):
     def layer_kernel(self, name, params, rules):
         by = param("products", "Library of the grouped products.", products(), products()[-1])
         return kernel(self, name, "layer", "dispatch, grouped products with SwiGLU, combine", [*params, by],
-                      [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")])
+                      [*rules, ('problem.dispatch == "bf16" || products == "deepgemm"', "products: fp8 rows need deepgemm, from the package deep_gemm")])
 
     def sms(self):
         """Returns the numbers of SMs to search, up to all SMs of the GPU."""

@@ -64,9 +64,10 @@ class Library(GPULibrary):
 
     def layer_kernels(self, packed, expanded, sms, reductions, rules):
         by = lambda known: param("products", "Library of the grouped products.", known, known[-1])
-        rules = [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")]
-        return [kernel(self, packed, "layer", "dispatch, rows sorted by expert, grouped products with SwiGLU, combine", [sms, by(products())], rules),
-                kernel(self, expanded, "layer", "dispatch with do_expand, grouped products with SwiGLU, combine", [sms, reductions, by(["torch"])], rules)]
+        fp8 = ('problem.dispatch == "bf16" || products == "deepgemm"', "products: fp8 rows need deepgemm, from the package deep_gemm")
+        return [kernel(self, packed, "layer", "dispatch, rows sorted by expert, grouped products with SwiGLU, combine", [sms, by(products())], [*rules, fp8]),
+                kernel(self, expanded, "layer", "dispatch with do_expand, grouped products with SwiGLU, combine", [sms, reductions, by(["torch"])],
+                       [*rules, ('problem.dispatch == "bf16"', "dtype: expanded rows are multiplied in bf16")])]
 
     def open(self, work):
         super().open(work)
@@ -105,7 +106,7 @@ class Library(GPULibrary):
 
     def layer(self, half):
         self.dispatch_layer(half)
-        by, room, w = half.values["products"], len(self.got), self.work
+        by, room, w = half.values["products"], len(self.got_ids if not self.expand else self.got), self.work
         experts = self.layers.experts(w, self.device)
         if self.expand:
             part = self.layers.get((by, room, "expand"), lambda: Products(by, experts, room, mean_rows(w)))
@@ -113,7 +114,7 @@ class Library(GPULibrary):
             rows = lambda: part.y
         else:
             part = self.layers.get((by, room), lambda: RankLayer(by, experts, room, w.topk, mean_rows(w)))
-            sums = self.layers.get((by, room, "sums"), lambda: torch.zeros_like(self.got))
+            sums = self.layers.get((by, room, "sums"), lambda: torch.zeros(room, w.hidden, dtype=torch.bfloat16, device=self.device))
             inside = part.stages(lambda: self.got, self.local_ids, lambda: self.got_weights, sums)
             rows = lambda: sums
 

@@ -43,6 +43,9 @@ class Library(GPULibrary):
         if not hasattr(deep_ep, "ElasticBuffer"):
             raise ImportError("deep_ep has no ElasticBuffer: this is DeepEP V1; use the worker deepep")
         self.deep_ep, self.version = deep_ep, installed_version("deep_ep", getattr(deep_ep, "__version__", "2"))
+        # V2 takes the communicator of PyTorch's group, which PyTorch makes at the group's first collective.
+        torch.distributed.all_reduce(self.flag)
+        self.settle()
         self.buffers, self.shape, self.expand = {}, None, False
 
     def kernels(self):

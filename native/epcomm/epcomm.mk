@@ -38,12 +38,12 @@ $(EPCOMM_OUT)/epcomm.pc: $(EPCOMM)/epcomm.pc.in $(EPCOMM)/epcomm.mk
 $(BINDIR)/epbench-compile:
 	CGO_ENABLED=1 $(GO) build -trimpath -tags nvrtc -o $@ ./cmd/epbench-compile
 
-install: epcomm ## copy libepcomm, epcomm.h and epcomm.pc to PREFIX (default /usr/local)
+install: epcomm ## copy libepcomm, its headers and epcomm.pc to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 $(EPCOMM_OUT)/libepcomm.so $(DESTDIR)$(PREFIX)/lib/libepcomm.so.1
 	ln -sf libepcomm.so.1 $(DESTDIR)$(PREFIX)/lib/libepcomm.so
 	install -m 644 $(EPCOMM_OUT)/libepcomm.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 644 $(EPCOMM)/include/epcomm.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(EPCOMM)/include/epcomm.h $(EPCOMM)/include/epcomm_deepep.h $(DESTDIR)$(PREFIX)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(EPCOMM_VERSION)|' $(EPCOMM)/epcomm.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/epcomm.pc
 
 $(EPCOMM_OUT)/epcomm-test: $(EPCOMM_TESTS) $(EPCOMM_HEADERS) $(EPCOMM_OUT)/libepcomm.a
@@ -57,10 +57,10 @@ $(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_HEADER
 $(EPCOMM_OUT)/epcomm-fuzz: $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_HEADERS)
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_LIBS)
 
-epcomm-check: ## check that epcomm.h is C99 and C++17, and that driver.h agrees with cuda.h, if cuda.h is installed
+epcomm-check: ## check that the headers are C99 and C++17, and that driver.h agrees with cuda.h, if cuda.h is installed
 	@mkdir -p $(EPCOMM_OUT)
-	echo '#include "epcomm.h"' | $(CC) -std=c99 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c -
-	echo '#include "epcomm.h"' | $(CXX) -std=c++17 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c++ -
+	echo '#include "epcomm_deepep.h"' | $(CC) -std=c99 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c -
+	echo '#include "epcomm_deepep.h"' | $(CXX) -std=c++17 -pedantic-errors -Wall -Wextra -Werror -I$(EPCOMM)/include -fsyntax-only -x c++ -
 	test -z "$(CUDA_DIR)" || $(CC) $(EPCOMM_FLAGS) -I$(CUDA_DIR)/include -fsyntax-only $(EPCOMM)/tests/driver_test.c
 
 epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## read FUZZRUNS mutated packs under sanitizers
@@ -118,7 +118,7 @@ $(TORCH_HEADERS)/torch/include:
 	cd $(TORCH_HEADERS) && python3 -c "import glob, zipfile; z = zipfile.ZipFile(glob.glob('*.whl')[0]); z.extractall('.', [n for n in z.namelist() if n.startswith('torch/include/')])"
 	rm $(TORCH_HEADERS)/*.whl
 
-$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(EPCOMM)/include/epcomm.h | $(TORCH_INCLUDE)
+$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(wildcard $(EPCOMM)/include/*.h) | $(TORCH_INCLUDE)
 	@mkdir -p $(EPCOMM_OUT)/native
 	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
 

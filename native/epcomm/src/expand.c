@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "epcomm_deepep.h"
 
 #define THREADS 512 /* threads of a block; EXPAND_THREADS in epcomm/expand.cuh */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm.h"
+#include "epcomm_deepep.h"
 
 EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name) {
   return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "any.h"
+#include "epcomm_deepep.h"
 #include "ranks.h"
 
 enum { AFTER = 5 }; /* calls after a shrink: one with each pair of kernels of the pack, then one with the default kernels */

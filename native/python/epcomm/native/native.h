@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "epcomm.h"
+#include "epcomm_deepep.h"
 
 namespace native {
 

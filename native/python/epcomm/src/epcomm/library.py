@@ -1,4 +1,4 @@
-"""Binds libepcomm with ctypes: the structs and functions of epcomm.h."""
+"""Binds libepcomm with ctypes: the structs and functions of epcomm.h and epcomm_deepep.h."""
 
 import ctypes
 import os

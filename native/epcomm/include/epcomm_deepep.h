@@ -1,0 +1,146 @@
+/* Functions that DeepEP's interface needs in addition to those of epcomm.h, whose rules hold here too. */
+#ifndef EPCOMM_DEEPEP_H
+#define EPCOMM_DEEPEP_H
+
+#include "epcomm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- DeepEP's normal calls ----
+ *
+ * They need layout rank packed and ranks of one host. A new dispatch takes these steps: call
+ * epcomm_announce; wait until epcomm_told is ready; allocate outputs for its number of rows; call
+ * epcomm_dispatch with the announced ids; call epcomm_received. Finish these steps before the next
+ * announce. Make the calls on one stream, or on streams that wait for each other. The member size of
+ * each struct must be exactly the size in this header. */
+
+/* Call path. Computes to which ranks and experts the tokens go. Any pack can be used for
+ * any shape. */
+typedef struct EpcommLayoutOf {
+  size_t size;
+  const void *topk_ids; /* [tokens, topk] of ids_bits; ids that are not the number of an expert are not counted */
+  int ids_bits, tokens, topk, experts, ranks;
+  int32_t *per_rank;    /* [ranks] number of tokens that go to each rank */
+  int32_t *per_expert;  /* [experts] number of tokens that go to each expert */
+  uint8_t *in_rank;     /* [tokens, ranks] 1 if the token goes to the rank */
+} EpcommLayoutOf;
+EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout, EpcommStream stream);
+
+/* Call path. Sends this rank's counts to all ranks, and prepares ids and weights for
+ * dispatch. */
+typedef struct EpcommAnnounce {
+  size_t size;
+  const int32_t *per_rank, *per_expert; /* as epcomm_layout wrote them */
+  const void *topk_ids; /* [tokens, topk] of ids_bits; if NULL, in_rank determines to which ranks tokens go */
+  const uint8_t *in_rank;
+  const float *weights; /* [tokens, topk], or NULL */
+  int ids_bits, topk, tokens;
+  int align;            /* per_expert of epcomm_told is rounded up to a multiple of align; 0: 1 */
+  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already and have room for so many rows:
+                           epcomm_told then returns nothing, and more rows are a fault */
+  int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
+  float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
+  int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from the ranks 0 to i */
+} EpcommAnnounce;
+EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
+
+/* Returns the counts of the last announce. `ready` is 1 as soon as the counts of all ranks have arrived;
+ * that is before any row arrives. It reads only host memory. Call it until `ready` is 1. */
+typedef struct EpcommTold {
+  size_t size;
+  int ready;
+  int rows;                   /* number of rows that this rank receives */
+  int fullest;                /* number of tokens of the fullest rank, for EpcommCall.fullest */
+  const uint32_t *per_expert; /* [local experts] rows of each expert; valid until the next announce */
+} EpcommTold;
+EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
+
+/* Call path. Writes ids, weights and tokens of each row of a dispatch, as DeepEP returns
+ * them. */
+typedef struct EpcommReceived {
+  size_t size;
+  const int32_t *expert_ids;   /* [rows, the pack's topk]; this and the next three as dispatch wrote them */
+  const float *weights;
+  const int32_t *src_info;
+  const uint32_t *row_offsets;
+  int rows, topk;
+  int64_t *ids;                /* out: [rows, topk] local expert or -1, or NULL */
+  float *cut;                  /* out: [rows, topk] the first topk weights of each row, or NULL */
+  int32_t *tokens;             /* out: [rows] token on its rank */
+} EpcommReceived;
+EPCOMM_API EpcommStatus epcomm_received(EpComm *comm, const EpcommReceived *received, EpcommStream stream);
+
+/* Call path. Sends the weights of rows back to their tokens and sums them over ranks. Call it
+ * on every rank after the combine of the same rows. */
+typedef struct EpcommReturn {
+  size_t size;
+  const float *weights;        /* [rows, topk] */
+  const int32_t *src_info;
+  const uint32_t *row_offsets;
+  const int32_t *ids;          /* [tokens, the pack's topk] as announced */
+  int tokens, topk;
+  float *out;                  /* [tokens, topk] */
+} EpcommReturn;
+EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
+
+/* Call path. Adds n counts of rows, such as row_offsets of layout masked, to the n numbers at `to`. */
+EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
+
+/* ---- expanded rows of DeepEP V2 ----
+ *
+ * After a dispatch of layout rank packed, each received row is copied once for each of its experts on this rank.
+ * Call epcomm_places and epcomm_expand after epcomm_received or epcomm_dispatch, and epcomm_fold before
+ * epcomm_combine. The functions use only the memory in their arguments. `received` is the last entry of
+ * row_offsets. The member size of each struct must be exactly the size in this header. */
+
+/* Call path. Assigns an expanded row to each selection of an expert of this rank. Rows of an expert are neighbours,
+ * in the order of received rows, and begin at a multiple of align. */
+typedef struct EpcommPlaces {
+  size_t size;
+  const int64_t *ids;       /* [rows, topk] local expert, or -1 */
+  const uint32_t *received; /* number of rows that were received */
+  int32_t *slots;           /* out: [rows, topk] expanded row of each selection, or -1 */
+  int32_t *choices;         /* out: [expanded] selection (row * topk + k) of each expanded row, -1 in padding */
+  int32_t *counts;          /* out: [experts] number of expanded rows, without padding */
+  int rows, topk, experts, align, expanded;
+} EpcommPlaces;
+EPCOMM_API EpcommStatus epcomm_places(EpComm *comm, const EpcommPlaces *places, EpcommStream stream);
+
+/* Call path. Copies received rows, their scales and weights to expanded rows. */
+typedef struct EpcommExpand {
+  size_t size;
+  const void *x;                  /* [rows, row_bytes] */
+  const float *scales;            /* [rows, groups], or NULL */
+  const float *weights;           /* [rows, topk], or NULL */
+  const int32_t *slots, *choices; /* as epcomm_places wrote them */
+  const uint32_t *received;
+  void *out;                      /* out: [expanded, row_bytes] */
+  float *out_scales;              /* out: row r, group g at index r * scale_row + g * scale_group */
+  float *out_weights;             /* out: [expanded], 0 in padding */
+  int64_t scale_row, scale_group;
+  int rows, topk, expanded, row_bytes, groups;
+  int zeros;                      /* 1: padding rows and their scales become 0; 0: they are not written */
+} EpcommExpand;
+EPCOMM_API EpcommStatus epcomm_expand(EpComm *comm, const EpcommExpand *expand, EpcommStream stream);
+
+/* Call path. Adds the expanded rows of each received row in float32, in the order of top-k. Only received rows
+ * of the outputs are written. */
+typedef struct EpcommFold {
+  size_t size;
+  const void *x;                  /* [expanded, hidden] BF16 */
+  const float *weights;           /* [expanded], or NULL */
+  const int32_t *slots;           /* as epcomm_places wrote them */
+  const uint32_t *received;
+  void *out;                      /* out: [rows, hidden] BF16 */
+  float *out_weights;             /* out: [rows, topk], 0 if the expert is on another rank */
+  int rows, topk, hidden;
+} EpcommFold;
+EPCOMM_API EpcommStatus epcomm_fold(EpComm *comm, const EpcommFold *fold, EpcommStream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

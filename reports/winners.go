@@ -118,7 +118,7 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 	t.Note(p.Shared,
 		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
 		"error: the largest error against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean",
-		"band: the least difference that is called one, from the policy or the A/A spread")
+		"band: the least difference that counts, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
 		t.Note(fmt.Sprintf("times and gains are over %d sessions whose rounds were not used to choose a config; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
 	}

@@ -4,7 +4,7 @@ import "fmt"
 
 var groupedKind = kind{
 	name: "grouped",
-	doc:  "top-k of random scores within the t best of g groups of experts; a group counts by the sum of its two best scores (DeepSeek-V3)",
+	doc:  "top-k of random scores within the t best of g groups of experts; the score of a group is the sum of its two best scores (DeepSeek-V3)",
 	params: []param{
 		{name: "g", min: 1, max: 256, def: 8, whole: true},
 		{name: "t", min: 1, max: 256, def: 4, whole: true},

@@ -6,7 +6,7 @@ import "fmt"
 // likely.
 
 var localKind = kind{
-	name: "local", doc: "every token stays on its own rank: nothing crosses the wire, the lower bound",
+	name: "local", doc: "every token stays on its own rank, so nothing is sent between ranks",
 	build: func(_ args, r *recipe) error { r.law = local; return nil },
 }
 

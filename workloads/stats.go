@@ -15,7 +15,7 @@ type Stats struct {
 	CV               float64 `json:"cv"`                // standard deviation of the expert loads, divided by their mean
 	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load, divided by the mean
 	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts, divided by the mean
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // most selections of one expert by one source rank, divided by the mean; receive slots must be large enough for it
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest number of selections that one expert gets from one source rank, divided by the mean; a receive slot must have room for this number
 	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits, its own included
 	LocalShare       float64 `json:"local_share"`       // share of the selections that stay on their rank
 	Entropy          float64 `json:"entropy"`           // entropy of the expert loads in bits

@@ -77,7 +77,7 @@ func (s Shape) Validate() error {
 		}
 	}
 	if s.Ranks%s.PerHost != 0 {
-		return fmt.Errorf("ranks: %d do not divide by %d a host", s.Ranks, s.PerHost)
+		return fmt.Errorf("ranks: %d is not a multiple of %d, the ranks of one host", s.Ranks, s.PerHost)
 	}
 	return nil
 }

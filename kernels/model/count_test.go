@@ -144,7 +144,7 @@ func TestShapeNamesTheField(t *testing.T) {
 	}{
 		{"ranks: 2049 is outside 1 to 2048", func(s *Shape) { s.Ranks = 2049 }},
 		{"ranks a host: 0", func(s *Shape) { s.PerHost = 0 }},
-		{"ranks: 16 do not divide by 3", func(s *Shape) { s.PerHost = 3 }},
+		{"ranks: 16 is not a multiple of 3", func(s *Shape) { s.PerHost = 3 }},
 		{"topk: 65", func(s *Shape) { s.TopK = 65 }},
 		{"tokens: -1", func(s *Shape) { s.Tokens = -1 }},
 	} {

@@ -138,8 +138,9 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 }
 
 // TestHarnessTensors runs test programs that need PyTorch. casts.py checks casts to FP8, judge.py
-// checks comparisons, stale.py checks that rows of an earlier call are found, elastic.py checks the worker of DeepEP V2, layers.py and fused.py check whole layers, moves.py compares Triton kernels with PyTorch, and exports.py checks
-// from where DeepEP's config is read.
+// checks comparisons, and stale.py checks that rows of an earlier call are found. elastic.py checks
+// the worker of DeepEP V2, layers.py and fused.py check whole layers, moves.py compares Triton kernels with
+// PyTorch, and exports.py checks from where DeepEP's config is read.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")

@@ -15,7 +15,8 @@ import subprocess
 import sys
 
 NO_DEVICE = 100  # cudaErrorNoDevice, also CUDA_ERROR_NO_DEVICE
-# NVSHMEM alone does not call its version after its library. Libraries without versions have a prefix.
+# Most libraries name the version of their symbols after themselves; NVSHMEM does not. The functions of a
+# library without versions are known by a prefix.
 VERSIONS = {"libnvshmem_host.so.3": "NVSHMEM"}
 PREFIXES = {"libnccl": "nccl", "libcufile": "cuFile", "libcusparseLt": "cusparseLt", "libcurand": "curand"}
 CUDA = re.compile(r"NEEDED.*\[(lib(?:cu|nccl|nvshmem)\w*\.so[.\d]*)\]")

@@ -190,7 +190,7 @@ func (c cxCase) figures(f *facts, rows []cxRow) ([]Figure, []string, error) {
 				continue
 			}
 			out = append(out, Figure{Kernel: kernel, Problem: g.problem(part.op, dtype), Routing: "uniform", Seconds: t.P50 * 1e-6, Clock: "event",
-				Note: fmt.Sprintf("%s: median over iterations of the slowest rank, on an idle GPU; p99 %.1f us; dispatch takes tokens of its own dtype", part.name, t.P99)})
+				Note: fmt.Sprintf("%s: median over iterations of the slowest rank, on an idle GPU; p99 %.1f us; the input of dispatch already has the dtype that is sent", part.name, t.P99)})
 		}
 	}
 	f.warn("pair_period, stage and isolated_sum left out: a period of pairs that run back to back, a stand-in for the experts, and a sum")
@@ -204,7 +204,7 @@ func (r cxRow) check(c cxCase, g Given) error {
 	}
 	for _, name := range []string{"dispatch", "combine", "roundtrip", "stage", "isolated_sum"} {
 		if t := r.Components[name].times(); t != nil && !(t.P50 >= 0 && t.P50 <= t.P90 && t.P90 <= t.P99) {
-			return fmt.Errorf("%s: p50 %g us, p90 %g us, p99 %g us fall", name, t.P50, t.P90, t.P99)
+			return fmt.Errorf("%s: the percentiles must not decrease, but p50 is %g us, p90 %g us, p99 %g us", name, t.P50, t.P90, t.P99)
 		}
 	}
 	if speed, t := cmp.Or(r.Speed, r.SeriesSpeed), r.Components["roundtrip"].times(); speed != nil && t != nil {

@@ -15,10 +15,10 @@ import (
 // rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json: ROCm/rccl-tests 233482b,
 // src/common.cpp, Reporter::addResult and Reporter::writeFile. NVIDIA's nccl-tests write no such file.
 //
-// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank, but no name
-// for nodes in the header of a CSV: its rows have one field more than the header. What it calls nodes
-// is the number of communicators (totalProcs / nProcs), and ranksPerNode the processes of one. Neither
-// says on how many hosts they ran.
+// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank. The header of its
+// CSV has no name for nodes, so rows have one field more than the header. The value of nodes is the number of
+// communicators (totalProcs / nProcs), and the value of ranksPerNode is the number of processes of one
+// communicator. Neither value says on how many hosts the processes ran.
 var rccl = Format{
 	Name:   "rccl",
 	Doc:    "CSV or JSON that alltoall_perf of rccl-tests writes with -x FILE",

@@ -189,7 +189,7 @@ func (r *Reader) noteTotals(layer int, totals []int64) {
 	}
 	for other, n := range totals {
 		if n > 0 && n != totals[layer] {
-			r.note("layer %d has %d selections and layer %d has %d: they saw other tokens, or a count is wrong", layer, totals[layer], other, n)
+			r.note("layer %d has %d selections and layer %d has %d: the layers saw different tokens, or a count is wrong", layer, totals[layer], other, n)
 			return
 		}
 	}

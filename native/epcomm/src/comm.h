@@ -19,8 +19,8 @@ typedef struct StateAt {
 
 typedef struct SlotAt {
   uint64_t agree;  /* words of debug mode. Each slot has its own, because ranks may use the slots in different orders */
-  uint64_t ids[2]; /* copies of top-k ids, [max_tokens, topk] int32, by op; in layout expert and in packs with PACK_SURVIVORS. In layout expert both
-                      ops share one copy */
+  uint64_t ids[2]; /* copies of top-k ids, [max_tokens, topk] int32, by op. Only layout expert and packs with
+                      PACK_SURVIVORS have them. In layout expert both ops share one copy */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* the experts' outputs, which the network reads; only if the ranks are on several nodes */
   StateAt states[COMM_STATES];

@@ -54,7 +54,7 @@ def config_for(num_ranks, num_sms, bound):
     """Returns the Config for a number of ranks. DeepEP has a map with one for each number of ranks; epcomm has the
     same for all. bound is the number given to set_num_sms, or 0 if the caller did not set any."""
     if not 1 <= num_ranks <= MOST_RANKS:
-        raise NotServed(f"{num_ranks} ranks", f"ranks of one host, at most {MOST_RANKS}, can use it")
+        raise NotServed(f"{num_ranks} ranks", f"use it with at most {MOST_RANKS} ranks, all on one host")
     config = Config(num_sms)
     config.bound = bound
     return config

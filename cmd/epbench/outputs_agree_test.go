@@ -20,8 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// recordedRuns lists the committed runs whose outputs must agree. If EPBENCH_UPDATE is 1, the
-// test rewrites each summary.md that exists.
+// recordedRuns lists the committed runs whose outputs must agree.
 var recordedRuns = []string{"cpu-sweep", "h200x2-deepseek-v3"}
 
 // TestOutputsAgree compares all outputs of a run with its run.json. The outputs are the table,
@@ -71,26 +70,24 @@ type outputs struct {
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
 // readOutputs collects the outputs of a run directory. If the test ran the sweep, stdout is the
-// sweep's output. For a committed run stdout is "": readOutputs then makes a new page, and a
-// summary if the run has none.
+// sweep's output. For a committed run stdout is "": readOutputs then makes a page and a summary.
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
 	report := func(format string) string {
 		return epbench(t, "report", dir, "--no-html", "--only", "winners,regret", "--format", format)
 	}
-	summary, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
-	if os.Getenv("EPBENCH_UPDATE") == "1" && err == nil && stdout == "" {
-		summary = rewriteSummary(t, dir)
-	} else if err != nil {
-		summary = []byte(report("markdown"))
-	}
-	path := filepath.Join(dir, record.ReportFile)
+	made := dir // the folder of page and summary
 	if stdout == "" {
-		path = filepath.Join(tmp, record.ReportFile)
-		epbench(t, "report", dir, "-o", path)
+		made = tmp
+		epbench(t, "report", dir, "-o", filepath.Join(tmp, record.ReportFile))
+		makeSummary(t, dir, filepath.Join(tmp, record.SummaryFile))
 	}
-	page, err := os.ReadFile(path)
+	summary, err := os.ReadFile(filepath.Join(made, record.SummaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(made, record.ReportFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +121,8 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	return out
 }
 
-// rewriteSummary writes the summary of a committed run again, as a sweep of this build would
-// write it.
-func rewriteSummary(t *testing.T, dir string) []byte {
+// makeSummary writes the summary of a committed run to a file, as a sweep of this build would write it.
+func makeSummary(t *testing.T, dir, path string) {
 	t.Helper()
 	l, err := reports.Load(dir)
 	if err != nil {
@@ -136,10 +132,9 @@ func rewriteSummary(t *testing.T, dir string) []byte {
 	if err := writeSummary(&b, &sweep.Summary{Run: l.Run}, l.Cases); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, record.SummaryFile), b.Bytes(), 0o666); err != nil {
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
 }
 
 // agree compares the outputs of a run with run.json. Then it tests the comparison itself: it

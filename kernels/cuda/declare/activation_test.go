@@ -2,7 +2,6 @@ package declare
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -110,10 +109,8 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	if c := x.how.Clamp; c != nil {
 		job = append(job, fmt.Sprintf("fset 0 silu.limit %g", c.Limit), fmt.Sprintf("fset 0 silu.alpha %g", c.Alpha))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	l := f.Launches(p, c)[0]
-	if err := tools.run(ctx, append(job, fmt.Sprintf("launch_silu %s %d %d 0", l.Entry, l.Grid, l.Block), "run 1")); err != nil {
+	if err := tools.run(time.Minute, append(job, fmt.Sprintf("launch_silu %s %d %d 0", l.Entry, l.Grid, l.Block), "run 1")); err != nil {
 		t.Fatal(err)
 	}
 	if m.mem, err = os.ReadFile(arena); err != nil {

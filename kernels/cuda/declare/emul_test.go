@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -46,17 +45,18 @@ func need(t *testing.T, get func() (*emulator, error)) *emulator {
 // emulated holds a workload in the memory of one State, and runs any kernel of that State on
 // the CPU. A file holds the memory of all ranks between jobs.
 type emulated struct {
-	t      *testing.T
-	tools  *emulator
-	w      *workloads.Workload
-	oracle *ref.Oracle
-	state  State
-	heap   Heap
-	arena  string
-	mem    []byte   // [rank][heap] the content of the file between jobs
-	rounds int      // calls of each op made so far
-	extra  []string // statements that follow the arguments, such as those that cause a fault on purpose
-	global float32
+	t       *testing.T
+	tools   *emulator // replace it before the first job
+	w       *workloads.Workload
+	oracle  *ref.Oracle
+	state   State
+	heap    Heap
+	arena   string
+	process *emulation
+	mem     []byte   // [rank][heap] the content of the file between jobs
+	rounds  int      // calls of each op made so far
+	extra   []string // statements that follow the arguments, such as those that cause a fault on purpose
+	global  float32
 }
 
 // emulPatience is the longest wait inside an emulated kernel, unless a test sets a shorter one. It is long,
@@ -240,17 +240,34 @@ func (e *emulated) run(n int, calls ...[]string) {
 	if err := os.WriteFile(e.arena, e.mem, 0o600); err != nil {
 		e.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*emulPatience)
-	defer cancel()
-	if err := e.tools.run(ctx, append(job, fmt.Sprintf("run %d", n))); err != nil {
+	err := e.emulation().perform(2*emulPatience, append(job, fmt.Sprintf("run %d", n)))
+	if err != nil {
 		e.t.Fatal(err)
 	}
-	var err error
 	if e.mem, err = os.ReadFile(e.arena); err != nil {
 		e.t.Fatal(err)
 	}
 	e.rounds += n
 	e.checkGaps()
+}
+
+// emulation returns the process that performs this test's jobs, and starts it before the first job.
+func (e *emulated) emulation() *emulation {
+	e.t.Helper()
+	if e.process != nil {
+		return e.process
+	}
+	p, err := e.tools.start()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.process = p
+	e.t.Cleanup(func() {
+		if err := p.close(); err != nil && !e.t.Failed() {
+			e.t.Error(err)
+		}
+	})
+	return p
 }
 
 // checkGaps checks that no kernel wrote after the end of a part: the bytes between the parts of every heap

@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -39,9 +38,7 @@ func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (area
 	if err := os.WriteFile(arena, mem, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*emulPatience)
-	defer cancel()
-	if err := tools.run(ctx, append(job, launchLine(l.Launch), "run 1")); err != nil {
+	if err := tools.run(2*emulPatience, append(job, launchLine(l.Launch), "run 1")); err != nil {
 		return nil, nil, err
 	}
 	if mem, err = os.ReadFile(arena); err != nil {

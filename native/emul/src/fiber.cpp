@@ -30,7 +30,6 @@
 #define EMUL_ACQUIRE(p) (void)(p)
 #define EMUL_RELEASE(p) (void)(p)
 #endif
-#define EMUL_SYNC_WITH(p) (EMUL_ACQUIRE(p), EMUL_RELEASE(p))
 
 namespace {
 
@@ -145,11 +144,11 @@ void retire(Fiber *f) {
 }
 
 void fiber_main() {
-  EMUL_SYNC_WITH(block);
+  EMUL_ACQUIRE(block);
   (*block->kernel)();
   emul_bulk_commit();
   emul_bulk_wait(0, true);
-  EMUL_SYNC_WITH(block);
+  EMUL_RELEASE(block);
   retire(block->running);
   leave();
   abort();
@@ -161,11 +160,11 @@ void arrive(Barrier *b) {
   self->waits = b;
   self->fenced = false;
   self->generation = b->generation;
-  EMUL_SYNC_WITH(b);
+  EMUL_RELEASE(b);
   uint32_t want = b->want ? b->want : block->alive;
   if (++b->arrived >= want) complete(b);
   while (blocked(*self)) leave();
-  EMUL_SYNC_WITH(b);
+  EMUL_ACQUIRE(b);
   self->waits = nullptr;
 }
 
@@ -266,12 +265,12 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
   block = &b;
   b.tsan = EMUL_FIBER_CURRENT();
   if (launch.touch) launch.touch();
-  EMUL_SYNC_WITH(&b);
+  EMUL_RELEASE(&b);
   for (int idle_passes = 0; b.alive;) {
     idle_passes = pass() ? 0 : idle_passes + 1;
     if (idle_passes) idle(idle_passes);
   }
-  EMUL_SYNC_WITH(&b);
+  EMUL_ACQUIRE(&b);
   tear_down(&b);
   block = nullptr;
 }

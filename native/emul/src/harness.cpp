@@ -1,4 +1,4 @@
-/* Runs a job of emulated kernels. The job comes on stdin, with one statement on each line:
+/* Runs jobs of emulated kernels. They come on stdin, with one statement on each line:
  *
  *   object FILE            shared object with the compiled device source
  *   arena FILE             file that is the memory of all ranks; results stay in it
@@ -16,9 +16,10 @@
  *   rounds N               gives the next rounds the numbers N+1, N+2, ...
  *   run N                  performs the steps N times
  *   clear                  removes the steps
+ *   done                   prints "done"
  *
  * Ranks run at the same time. Each performs its steps in order. There are no barriers besides those of
- * the job.
+ * the job. A later job may name another object, but the same arena.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -205,6 +206,7 @@ void run_all(Job &job, uint64_t rounds) {
 }
 
 void open_arena(Job &job, const std::string &path) {
+  if (job.arena) return;
   int fd = open(path.c_str(), O_RDWR);
   struct stat st;
   if (fd < 0 || fstat(fd, &st) != 0) fail("cannot open " + path);
@@ -279,6 +281,9 @@ void perform(Job &job, const std::string &line) {
     run_all(job, n);
   } else if (word == "clear") {
     job.steps.clear();
+  } else if (word == "done") {
+    puts("done");
+    fflush(stdout);
   } else if (!word.empty()) {
     fail("unknown statement " + word);
   }

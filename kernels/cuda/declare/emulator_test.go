@@ -109,7 +109,7 @@ func (e *emulator) compile(source string, defines []string) (string, error) {
 	for _, d := range defines {
 		args = append(args, "-D"+d)
 	}
-	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source))...)
+	return e.path(name), e.build(name, append(args, "-x", "c++", nativeFile("kernels/"+source), "-lgcc")...)
 }
 
 // build runs the compiler and then renames its output, so that an interrupted build leaves no

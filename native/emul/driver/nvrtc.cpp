@@ -71,7 +71,7 @@ int nvrtcCompileProgram(void *v, int n, const char *const *options) {
     if (!strncmp(options[i], "-D", 2)) flags += std::string(" ") + options[i];
   const char *emul = getenv("EMUL_SRC");
   std::string cmd = "g++ -std=c++20 -Og -fno-exceptions -fno-asynchronous-unwind-tables -nostdlib -shared -fPIC -DEP_EMULATE -ffp-contract=off -w -I" + d + " -I" + (emul ? emul : ".") + flags +
-                    " -o " + d + "/out.so " + d + "/variant.cc > " + d + "/log 2>&1";
+                    " -o " + d + "/out.so " + d + "/variant.cc -lgcc > " + d + "/log 2>&1";
   int r = system(cmd.c_str());
   p->log = r ? read(d + "/log") : usage(d + "/out.so");
   p->image = r ? "" : read(d + "/out.so");

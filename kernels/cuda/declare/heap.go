@@ -97,7 +97,7 @@ func CastParts(p ep.Problem) []Region {
 }
 
 // MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
-func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Layout.Kind() != "expert" }
+func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 
 // OutputParts lists the parts that dispatch, experts and combine write. All of them are
 // poisoned before a verification. The fields of EpArgs hold, for each layout:

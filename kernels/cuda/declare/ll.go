@@ -31,6 +31,7 @@ func dispatchLL() Declaration {
 				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that early tokens are copied while later tokens are sent", "warps", "8", "0", "8"),
 				speedParam(kernels.Launch, "pause", "time between two polls of a part by a warp that never sends", "ns", "0", "0", "250"),
 				speedParam(kernels.Compile, "early", "1: receivers poll for data before the offsets are known", "", "0", "0", "1"),
+				inputParam(),
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
@@ -46,11 +47,11 @@ func dispatchLL() Declaration {
 		source: "ll/dispatch.cuh",
 		State:  llState,
 		defines: func(c ep.Config) []string {
-			own := []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
+			out := append(definesUnits(c), defineInput(c))
 			if countsReceiver(c) {
-				return append(own, Define("EP_COUNT_IDS", 1))
+				return append(out, Define("EP_COUNT_IDS", 1))
 			}
-			return append(append(own, defineInt("EP_EARLY", c, "early")), definesSplit(c)...)
+			return append(append(out, defineInt("EP_EARLY", c, "early")), definesSplit(c)...)
 		},
 		compare: inOrder,
 		Launches: func(p ep.Problem, c ep.Config) []Launch {
@@ -138,7 +139,7 @@ func checkDispatchLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return fmt.Errorf("receivers: %s, but with early=1 all warps wait for the offsets together; use 0", c.Str("receivers"))
 	}
 	return cmp.Or(kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"),
-		checkSwitch(c, "early"), checkSwitch(c, "pdl"))
+		checkInput(p, c), checkSwitch(c, "early"), checkSwitch(c, "pdl"))
 }
 
 func checkCombineLL(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -163,7 +164,7 @@ func overlappedLL(c ep.Config) ep.Config { return c.With("pdl", "1") }
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	v := map[string]ep.Value{
 		"count": "sender", "sms": number(fastSMs(m, p)), "threads": "512", "send": "512", "part": "512",
-		"receivers": "8", "pause": "0", "early": "0", "pdl": "0",
+		"receivers": "8", "pause": "0", "early": "0", "input": "bf16", "pdl": "0",
 	}
 	if p.Tokens <= 8 {
 		v["early"], v["receivers"] = "1", "0"

@@ -17,12 +17,6 @@ func countParam() kernels.Param {
 
 func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
 
-// MayTakeCast reports whether a dispatch with this config's other values can take tokens that its caller cast.
-func MayTakeCast(dispatch ep.Config) bool {
-	_, ok := dispatch.Values["input"]
-	return ok && !countsReceiver(dispatch)
-}
-
 // checkCount checks count. With count=receiver the parameters `unused`, spelled name=value, have no
 // effect and must have these values. The mode must be fused, and the marks of all tokens must fit a
 // block's shared memory.
@@ -50,6 +44,11 @@ const marksShared = 128 << 10
 // count, not the capacity of the buffers, so that a table row for few tokens is legal at any
 // capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
+
+// definesUnits returns the options that say how many bytes a warp sends and copies at a time.
+func definesUnits(c ep.Config) []string {
+	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
+}
 
 // launchesIDs returns the launch of a call with count=receiver.
 func launchesIDs(entry string, p ep.Problem, c ep.Config) []Launch {

@@ -50,9 +50,9 @@ func dispatchMasked() Declaration {
 		State:  maskedState,
 		defines: func(c ep.Config) []string {
 			if countsReceiver(c) {
-				return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part"), Define("EP_COUNT_IDS", 1)}
+				return append(definesUnits(c), defineInput(c), Define("EP_COUNT_IDS", 1))
 			}
-			return append(definesDispatchRank(c), definesSplit(c)...)
+			return append(append(definesRank(c), defineInput(c)), definesSplit(c)...)
 		},
 		compare: inOrder,
 		Launches: func(p ep.Problem, c ep.Config) []Launch {
@@ -117,7 +117,7 @@ func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
 			return err
 		}
 	}
-	return cmp.Or(checkMaskedExperts(p, c), checkCount(p, c, "wait_sms=0", "unit=512", "input=bf16"), checkSplit(m, p, c, "wait_sms"), checkDispatchRank(m, p, c),
+	return cmp.Or(checkMaskedExperts(p, c), checkCount(p, c, "wait_sms=0", "unit=512"), checkSplit(m, p, c, "wait_sms"), checkDispatchRank(m, p, c),
 		kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"))
 }
 

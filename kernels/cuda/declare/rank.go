@@ -2,7 +2,6 @@ package declare
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -46,7 +45,7 @@ func dispatchRank() Declaration {
 		source: "rank/dispatch.cuh",
 		State:  rankState,
 		defines: func(c ep.Config) []string {
-			d := definesDispatchRank(c)
+			d := append(definesRank(c), defineInput(c))
 			if storesHome(c) {
 				d = append(d, Define("EP_HOME", 1))
 			}
@@ -108,22 +107,6 @@ func unitParam(of string) kernels.Param {
 	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
 }
 
-// inputParam declares the dtype of the caller's tokens. A time with fp8 is never compared with a
-// time with bf16, because with fp8 the caller does the cast.
-func inputParam() kernels.Param {
-	q := speedParam(kernels.Compile, "input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "", "bf16", "bf16", "fp8")
-	q.Class = kernels.Hook
-	q.Outside = map[ep.Value]string{"fp8": "cast"}
-	return q
-}
-
-// TakesCast reports whether a dispatch takes tokens that its caller cast.
-func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
-
-func definesDispatchRank(c ep.Config) []string {
-	return append(definesRank(c), Define("EP_RAW", Bit(TakesCast(c))))
-}
-
 func definesRank(c ep.Config) []string {
 	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_UNIT_BYTES", c, "unit")}
 }
@@ -151,10 +134,7 @@ func checkUnit(c ep.Config) error {
 }
 
 func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if TakesCast(c) && p.Dispatch != ep.FP8 {
-		return fmt.Errorf("input: tokens that the caller cast to fp8 cannot be sent as %s; use input=bf16", p.Dispatch)
-	}
-	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "input", "bf16", "fp8"))
+	return cmp.Or(checkInput(p, c), checkRank(m, p, c))
 }
 
 // longTokens is a token count. Calls with more tokens have separate blocks for sending and for

@@ -150,31 +150,6 @@ func TestEmulatedMasked(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankRaw: if the caller has converted the tokens to FP8, they arrive as the same bytes.
-func TestEmulatedRankRaw(t *testing.T) {
-	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6}
-	for _, layout := range byRank {
-		q.p.Layout = layout
-		for _, dispatch := range []func() Declaration{dispatchRank, dispatchRankHome} {
-			q.raw(t, dispatch())
-		}
-	}
-}
-
-// raw runs a dispatch on tokens that are FP8 already, and checks its outputs.
-func (q fastCase) raw(t *testing.T, dispatch Declaration) {
-	e := q.prepare(t, dispatch, combineRank())
-	for r := range q.p.Ranks {
-		for token := range e.w.Ranks[r].Tokens {
-			row := e.oracle.Token(r, token)
-			copy(e.part(r, PartX)[token*q.p.Hidden:], row.Payload)
-			copy(e.part(r, PartInputScale)[token*len(row.Scales):], row.Scales)
-		}
-	}
-	e.run(1, e.call(e.d, e.dc.With("input", "fp8")))
-	e.checkDispatch(ref.Compare{Ordered: true})
-}
-
 // TestMaskedRace makes the check of TestRankRace for layout masked.
 func TestMaskedRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}

@@ -10,7 +10,7 @@ import (
 // TestPackOfAnObjective: a pack takes only the table rows of its request's objective. With objective
 // beside these may be rows of kernels with split phases.
 func TestPackOfAnObjective(t *testing.T) {
-	const split = "dispatch_ll:count=sender,early=0,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
+	const split = "dispatch_ll:count=sender,early=0,input=bf16,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
 	beside.Key.Objective = ep.BesideProduct
 	for objective, want := range map[ep.Objective]string{ep.Alone: dispatchLL, ep.BesideProduct: split} {

@@ -18,7 +18,7 @@ var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs
 var shape = ep.Problem{Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096, Mode: ep.Graph, Combine: ep.BF16}
 
 const (
-	dispatchLL    = "dispatch_ll:count=sender,early=0,mode=fused,part=512,pause=0,pdl=0,receivers=8,recv_sms=0,send=512,sms=64,threads=512"
+	dispatchLL    = "dispatch_ll:count=sender,early=0,input=bf16,mode=fused,part=512,pause=0,pdl=0,receivers=8,recv_sms=0,send=512,sms=64,threads=512"
 	dispatchFinal = "dispatch_final:algo=dedup,scales=row,sms=132,team=1,threads=768,wait_sms=82"
 	combineLL     = "combine_ll:after=ll,algo=direct,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"
 	combineDedup  = "combine_ll:after=ll,algo=dedup,mode=fused,own=slot,pdl=0,receivers=0,recv_sms=0,sms=64,threads=512"

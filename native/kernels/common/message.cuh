@@ -1,10 +1,15 @@
 /* Converts tokens to the form of messages. A lane has 16 bytes of the payload. With FP8, every eighth lane also
- * has the scale of its group. EP_DTYPE is BF16 or FP8. */
+ * has the scale of its group. EP_DTYPE is BF16 or FP8.
+ *
+ * Compile-time: EP_RAW 0: the caller's tokens are BF16 and are cast to EP_DTYPE. EP_RAW 1: the caller has already
+ * cast them: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. */
 #ifndef EP_MESSAGE_CUH
 #define EP_MESSAGE_CUH
 
+#include "common/dtypes.cuh"
 #include "common/fp8.cuh"
 #include "common/ids.cuh"
+#include "common/sentinel.cuh"
 
 struct EpVector {
   uint4 data;
@@ -38,6 +43,35 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
   return {ld_readonly(reinterpret_cast<const uint4 *>(token) + vector)};
 }
 EP_DEVICE EpVector ep_convert(const EpSource &s) { return {s.data, 0}; }
+#endif
+
+/* ep_load_input loads a lane's vector of one of the caller's tokens. ep_message turns it into a vector of a message,
+ * none of whose words equals the sentinel. */
+#if EP_RAW
+typedef EpVector EpInput;
+EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector, bool inside) {
+  EpInput in = {make_uint4(0, 0, 0, 0), 0};
+  const uint4 *x = reinterpret_cast<const uint4 *>(a.x) + static_cast<uint64_t>(token) * (EP_HIDDEN / 16);
+  const uint32_t *scales = reinterpret_cast<const uint32_t *>(a.input_scales) + static_cast<uint64_t>(token) * ep_scales(EP_DTYPE, EP_HIDDEN);
+  if (!inside) return in;
+  in.data = ld_readonly(x + vector);
+  if (vector % 8 == 0) in.scale = scales[vector / 8];
+  return in;
+}
+/* A word that equals the sentinel is four e4m3 NaNs or a NaN scale. It is replaced by another NaN. */
+EP_DEVICE EpVector ep_message(const EpInput &in) {
+  return {ep_canonical(in.data), in.scale == EP_SENTINEL ? 0x7fffffffu : in.scale};
+}
+#else
+typedef EpSource EpInput;
+EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector, bool inside) {
+  return ep_load_source(a.x + static_cast<uint64_t>(inside ? token : 0) * EP_HIDDEN, vector, inside);
+}
+EP_DEVICE EpVector ep_message(const EpInput &in) {
+  EpVector v = ep_convert(in);
+  if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* a saturating cast to e4m3 gives no sentinel */
+  return v;
+}
 #endif
 
 /* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips

@@ -4,7 +4,8 @@
  *
  * Compile-time: EP_SEND_BYTES, message bytes that a sending warp handles at a time (a unit);
  * EP_PART_BYTES, the same for a receiving warp (a part); EP_EARLY 1, a warp receives its
- * first part before it knows the offsets; EP_SPLIT, see common/split.cuh.
+ * first part before it knows the offsets; EP_RAW, see common/message.cuh; EP_SPLIT, see
+ * common/split.cuh.
  */
 #include "common/message.cuh"
 #include "common/split.cuh"
@@ -114,12 +115,6 @@ EP_DEVICE bool ll_inside(uint32_t vector) {
   return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
 }
 
-EP_DEVICE EpVector ll_convert(const EpSource &s) {
-  EpVector v = ep_convert(s);
-  if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
-  return v;
-}
-
 /* Whether this lane has a scale as well as its vector. */
 template <uint32_t n>
 EP_DEVICE bool ll_has_scale(uint32_t vector) {
@@ -129,22 +124,30 @@ EP_DEVICE uint32_t *ll_slot_scale(uint8_t *slot, uint32_t vector) {
   return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8;
 }
 
+/* One unit of a token before the cast, and the expert of top-k position k in lane k. */
+struct LlUnit {
+  EpInput in[LL_SEND];
+  int32_t id;
+};
+EP_DEVICE uint32_t ll_unit_first(const LlCall &c, uint32_t unit) { return unit % LL_UNITS * (32 * LL_SEND) + c.lane; }
+EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
+  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit);
+  LlUnit u;
+#pragma unroll
+  for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_input(a, token, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
+  u.id = c.lane < EP_TOPK ? ep_load_id(a, token * EP_TOPK + c.lane) : -1;
+  return u;
+}
+
 /* Converts one unit of a token and stores it on every rank that has any of the token's
  * experts, this rank included. The order of ranks differs from unit to unit, so that all
  * links are in use at any time. */
-EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
-  uint32_t token = unit / LL_UNITS;
-  uint32_t first = unit % LL_UNITS * (32 * LL_SEND) + c.lane;
-  const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
-  EpSource in[LL_SEND];
-#pragma unroll
-  for (uint32_t v = 0; v < LL_SEND; v++) in[v] = ep_load_source(row, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
-  int32_t id = c.lane < EP_TOPK ? a.topk_ids[token * EP_TOPK + c.lane] : -1;
-  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
+EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
+  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_is_expert(u.id) ? 1u << (u.id / EP_LOCAL_EXPERTS) : 0u);
   EpVector out[LL_SEND];
 #pragma unroll
-  for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ll_convert(in[v]);
-  uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
+  for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ep_message(u.in[v]);
   for (uint32_t i = 0; i < EP_RANKS; i++) {
     uint32_t to = (turn + i) % EP_RANKS;
     if (!(ranks >> to & 1u)) continue;
@@ -174,7 +177,7 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
     ll_count_and_signal(a, c, s, (c.warp - (top - counters)) * 32 + c.lane, counters * 32);
   for (uint32_t t = ll_from_top(c); t < tokens; t += ll_all_warps(c)) ll_send_header(a, c, t);
   if (c.warp >= senders) return;
-  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u);
+  for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
 }
 
 /* Clears the headers that the previous call used, because the call after the next one uses
@@ -372,7 +375,7 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
   }
 }
 
-#ifndef LL_WITHOUT_ENTRY
+#ifndef EP_COUNT_IDS /* dispatch_ids.cuh has the entry then */
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_ll)(const __grid_constant__ EpArgs a) {
   __shared__ LlShared s; /* in a split call the counting block alone uses it */
   ep_span_begin(a);

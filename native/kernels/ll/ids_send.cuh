@@ -40,42 +40,6 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
   }
 }
 
-/* One unit of a token before the cast, and the expert of top-k position k in lane k. */
-struct LlUnit {
-  EpSource in[LL_SEND];
-  int32_t id;
-};
-EP_DEVICE uint32_t ll_unit_first(const LlCall &c, uint32_t unit) { return unit % LL_UNITS * (32 * LL_SEND) + c.lane; }
-EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
-  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit);
-  const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
-  LlUnit u;
-#pragma unroll
-  for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_source(row, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
-  u.id = c.lane < EP_TOPK ? ep_load_id(a, token * EP_TOPK + c.lane) : -1;
-  return u;
-}
-
-/* Sends a unit that ll_load_unit has loaded, as the second half of ll_send_unit does. */
-EP_DEVICE void ll_send_loaded(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
-  uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
-  uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_is_expert(u.id) ? 1u << (u.id / EP_LOCAL_EXPERTS) : 0u);
-  EpVector out[LL_SEND];
-#pragma unroll
-  for (uint32_t v = 0; v < LL_SEND; v++) out[v] = ll_convert(u.in[v]);
-  for (uint32_t i = 0; i < EP_RANKS; i++) {
-    uint32_t to = (turn + i) % EP_RANKS;
-    if (!(ranks >> to & 1u)) continue;
-    uint8_t *slot = ll_slot(a, to, c.number, a.rank, token);
-#pragma unroll
-    for (uint32_t v = 0; v < LL_SEND; v++) {
-      uint32_t vector = first + 32 * v;
-      if (ll_inside<LL_SEND>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
-      if (ll_has_scale<LL_SEND>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), out[v].scale);
-    }
-  }
-}
-
 /* The unit and the header that a warp sends first. They are loaded together with the number
  * of the call. In a short call it would take too long to load one after the other. */
 struct LlAhead {
@@ -103,7 +67,7 @@ EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, 
   for (uint32_t u = ll_from_bottom(c); u < units; u += step) {
     LlUnit unit = ahead.unit;
     if (u + step < units) ahead.unit = ll_load_unit(a, c, u + step);
-    ll_send_loaded(a, c, u, unit);
+    ll_send_unit(a, c, u, unit);
   }
 }
 

@@ -3,7 +3,7 @@
  * protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
- * rank/source.cuh.
+ * common/message.cuh.
  */
 #include "common/split.cuh"
 #include "masked/places.cuh"
@@ -48,7 +48,7 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
 #pragma unroll
-  for (uint32_t v = 0; v < RANK_STEP; v++) out[v] = rank_convert(u.in[v]);
+  for (uint32_t v = 0; v < RANK_STEP; v++) out[v] = ep_message(u.in[v]);
   uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);

@@ -79,6 +79,5 @@ EP_DEVICE void ll_clear_beside(const EpArgs &a, const LlCall &c) {
   masked_clear_heads_of(a, {ep_number_before(c.number), c.block, c.blocks, c.lane});
 }
 
-#define LL_WITHOUT_ENTRY /* do not compile the entry dispatch_ll */
 #define dispatch_ll_ids dispatch_masked_ids /* the entry's name */
 #include "ll/dispatch_ids.cuh"

@@ -92,7 +92,7 @@ EP_DEVICE void rank_cast_unit(const EpArgs &a, const RankCall &c, RankRing &ring
   __syncwarp();
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
-    EpVector out = rank_convert(u.in[v]);
+    EpVector out = ep_message(u.in[v]);
     rank_keep_scales(c.lane, unit * RANK_STEP + v, out.scale, kept);
     stage[32 * v + c.lane] = out.data;
   }

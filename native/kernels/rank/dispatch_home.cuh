@@ -11,7 +11,7 @@
  * the elements have arrived too.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
- * layout.cuh; EP_RAW, see source.cuh.
+ * layout.cuh; EP_RAW, see common/message.cuh.
  */
 #include "rank/tails.cuh"
 
@@ -24,7 +24,7 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHom
   EpVector out[RANK_STEP];
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
-    out[v] = rank_convert(u.in[v]);
+    out[v] = ep_message(u.in[v]);
     if (RANK_SCALES > 0) rank_keep_scales(c.lane, unit * RANK_STEP + v, out[v].scale, kept);
   }
   for (uint32_t j = 0; j < EP_RANKS; j++) {

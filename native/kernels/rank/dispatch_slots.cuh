@@ -2,7 +2,7 @@
  * layout.cuh for the protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED,
- * see layout.cuh; EP_RAW, see source.cuh.
+ * see layout.cuh; EP_RAW, see common/message.cuh.
  */
 #include "rank/rows.cuh"
 #include "rank/tokens.cuh"
@@ -30,7 +30,7 @@ EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, 
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
 #pragma unroll
-  for (uint32_t v = 0; v < RANK_STEP; v++) out[v] = rank_convert(u.in[v]);
+  for (uint32_t v = 0; v < RANK_STEP; v++) out[v] = ep_message(u.in[v]);
   uint32_t turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);

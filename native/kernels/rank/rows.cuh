@@ -2,13 +2,13 @@
  * message with the token's local experts and weights, and the rows of the output.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
- * source.cuh.
+ * common/message.cuh.
  */
 #ifndef EP_RANK_ROWS_CUH
 #define EP_RANK_ROWS_CUH
 
-#include "common/ids.cuh"
-#include "rank/source.cuh"
+#include "common/message.cuh"
+#include "rank/layout.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
 static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
@@ -43,14 +43,14 @@ EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uin
 
 /* The vectors of a token that a warp moves at a time, before the cast. */
 struct RankUnit {
-  RankSource in[RANK_STEP];
+  EpInput in[RANK_STEP];
 };
 EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bool exists) {
   RankUnit u;
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
     uint32_t vector = first + 32 * v;
-    u.in[v] = rank_load_source(a, token, vector, exists && vector < RANK_VECTORS);
+    u.in[v] = ep_load_input(a, token, vector, exists && vector < RANK_VECTORS);
   }
   return u;
 }

@@ -11,7 +11,7 @@
  * memory to the ring.
  *
  * Compile-time: EP_UNIT_BYTES and EP_STAGES, see ring.cuh; EP_PACKED, see layout.cuh; EP_RAW, see
- * source.cuh; EP_HOME.
+ * common/message.cuh; EP_HOME.
  */
 #define RANK_MOVED RANK_PAYLOAD
 #include "rank/ring.cuh"

@@ -139,13 +139,13 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 
 // TestHarnessTensors runs test programs that need PyTorch. casts.py checks casts to FP8, judge.py
 // checks comparisons, and stale.py checks that rows of an earlier call are found. elastic.py checks
-// the worker of DeepEP V2, layers.py and fused.py check whole layers, moves.py compares Triton kernels with
+// the worker of DeepEP V2, layers.py, fused.py and chunks.py check whole layers, moves.py compares Triton kernels with
 // PyTorch, and exports.py checks from where DeepEP's config is read.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
 	}
-	for _, file := range []string{"casts.py", "judge.py", "stale.py", "exports.py", "elastic.py", "layers.py", "fused.py", "moves.py"} {
+	for _, file := range []string{"casts.py", "judge.py", "stale.py", "exports.py", "elastic.py", "layers.py", "fused.py", "chunks.py", "moves.py"} {
 		t.Run(file, func(t *testing.T) {
 			command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/"+file)
 			command.WaitDelay = 30 * time.Second

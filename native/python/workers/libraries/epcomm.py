@@ -2,13 +2,21 @@
 
 The layout is expert. The times include the cast, the counts and the weighted sums. PYTHONPATH must
 have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared library.
+
+A layer may run in chunks of its tokens (parameter chunks), if the pack has memory for two calls in flight. On a
+second stream the next chunk is dispatched, and the previous one combined, while products of a chunk run.
 """
+
+import contextlib
 
 import torch
 from harness import Failure, kernel, param
 from harness.gpu import GPULibrary
 from harness.layers import Layers, Products, mean_rows, products
 from harness.tensors import dequantized, gain
+
+
+CHUNKS, IN_FLIGHT = [1, 2, 4], 2
 
 
 class Library(GPULibrary):
@@ -32,9 +40,10 @@ class Library(GPULibrary):
         rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
         # DeepGEMM needs each expert's first row at a multiple of 128, which is layout expert:128
         by = param("products", "Library of the grouped products.", [by for by in products() if by != "deepgemm"], "torch")
+        chunks = param("chunks", "Parts of the tokens whose communication overlaps products.", CHUNKS if i.in_flight >= IN_FLIGHT else [1])
         return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
                 kernel(self, "epcomm", "combine", "epcomm_combine", (), rules, layout="expert", sum="gated", inside=["reduction"]),
-                kernel(self, "epcomm", "layer", "epcomm_dispatch, grouped products with SwiGLU, epcomm_combine", [by],
+                kernel(self, "epcomm", "layer", "epcomm_dispatch, grouped products with SwiGLU, epcomm_combine", [by, chunks],
                        [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")])]
 
     def open(self, work):
@@ -51,11 +60,46 @@ class Library(GPULibrary):
         self.ep.combine(self.y, self.ids, self.weights, out=self.out, **self.where)
 
     def layer(self, half):
-        by = half.values["products"]
-        experts = self.layers.experts(self.work, self.device)
-        part = self.layers.get(by, lambda: Products(by, experts, len(self.y), mean_rows(self.work)))
+        by, chunks = half.values["products"], half.values.get("chunks", 1)
+        if chunks > 1:
+            return [("chunks", lambda: self.in_chunks(by, chunks))]
+        part = self.part(by, 0)
         return [("dispatch", lambda: self.dispatch(half)), *part.stages(lambda: self.view.out, lambda: self.view.row_offsets[1:]),
                 ("combine", lambda: self.ep.combine(part.y, self.ids, self.weights, out=self.out, **self.where))]
+
+    def part(self, by, chunk):
+        """Returns the products of a chunk."""
+        experts = self.layers.experts(self.work, self.device)
+        return self.layers.get((by, chunk), lambda: Products(by, experts, len(self.y), mean_rows(self.work)))
+
+    def in_chunks(self, by, chunks):
+        """Computes a layer in chunks. The second stream runs, in order: dispatch 0, dispatch 1, combine 0, dispatch 2,
+        combine 1 and so on. Two slots are enough, because chunk n + 2 is dispatched after chunk n is combined."""
+        aside = Aside(self.device)
+        views = {0: self.dispatch_chunk(aside, 0, chunks)}
+        for n in range(chunks):
+            if n + 1 < chunks:
+                views[n + 1] = self.dispatch_chunk(aside, n + 1, chunks)
+            part, (view, sent) = self.part(by, n), views[n]
+            aside.await_here(sent)
+            for _, step in part.stages(lambda view=view: view.out, lambda view=view: view.row_offsets[1:]):
+                step()
+            aside.follow()
+            with aside.running():
+                at, where = self.chunk(n, chunks)
+                self.ep.combine(part.y, self.ids[at], self.weights[at], out=self.out[at], slot=n % IN_FLIGHT, **where)
+        aside.await_here(aside.mark())
+
+    def dispatch_chunk(self, aside, n, chunks):
+        """Dispatches chunk n on the second stream. Returns the view of its rows and the mark of its end."""
+        at, where = self.chunk(n, chunks)
+        with aside.running():
+            return self.ep.dispatch(self.x[at], self.ids[at], self.weights[at], slot=n % IN_FLIGHT, **where), aside.mark()
+
+    def chunk(self, n, chunks):
+        """Returns the tokens of chunk n on this rank, as a slice, and the arguments that its calls share."""
+        begin, end = (self.work.tokens * i // chunks for i in (n, n + 1))
+        return slice(begin, end), {**self.where, "fullest": max(c * (n + 1) // chunks - c * n // chunks for c in self.work.counts)}
 
     def close(self):
         super().close()
@@ -90,3 +134,30 @@ class Library(GPULibrary):
         starts = self.view.row_offsets.long()[:self.work.local, None] + counts.cumsum(1) - counts
         at = starts.flatten()[segment] + inside
         return segment % self.work.ranks, self.view.src_info[at, 0].long(), first + segment // self.work.ranks, self.values(at)
+
+
+class Aside:
+    """A second stream beside the current one. It begins after the work that is queued now. Without a GPU everything runs
+    in the order of the calls."""
+
+    def __init__(self, device):
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.follow()
+
+    def running(self):
+        """Returns a context in which calls run on the second stream."""
+        return torch.cuda.stream(self.stream) if self.stream else contextlib.nullcontext()
+
+    def mark(self):
+        """Returns a mark of the work that is queued on the second stream."""
+        return self.stream.record_event() if self.stream else None
+
+    def follow(self):
+        """Lets the second stream wait for the work that is queued on the current one."""
+        if self.stream:
+            self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+
+    def await_here(self, mark):
+        """Lets the current stream wait for a mark."""
+        if mark is not None:
+            torch.cuda.current_stream(self.stream.device).wait_event(mark)

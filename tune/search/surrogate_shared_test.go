@@ -120,7 +120,7 @@ func TestInitialPerKernel(t *testing.T) {
 }
 
 // TestFirstSamples: the first sample of a kernel has the default's values of the parameters that both
-// kernels have, also if the default's kernel lacks the other parameters.
+// kernels have, and the middle values of the others.
 func TestFirstSamples(t *testing.T) {
 	space, _, err := NewSpace(
 		Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
@@ -140,7 +140,7 @@ func TestFirstSamples(t *testing.T) {
 			t.Fatalf("%d initial samples", len(drawn))
 		}
 		b, c := space.Config(drawn[0]), space.Config(drawn[1])
-		if b.Kernel != "b" || b.Int("sms") != 132 || c.Kernel != "c" || c.Int("sms") != 64 || c.Int("threads") != 256 {
+		if b.Kernel != "b" || b.Int("sms") != 132 || b.Int("wait") != 8 || c.Kernel != "c" || c.Int("sms") != 64 || c.Int("threads") != 256 {
 			t.Errorf("seed %d: %s and %s", seed, b.Key(), c.Key())
 		}
 	}

@@ -39,8 +39,6 @@ KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinh
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
-SEARCHES = 5  # searches of each space and number of configs
-SCORED = 3  # searches of each space for a score
 LOSSES, SCORES = ["space", "strategy", "configs", "losses_percent"], ["space", "strategy", "configs", "legal_percent", "valid_percent", "cutoff", "tried", "score", "regret_percent"]
 
 
@@ -89,10 +87,10 @@ def share_legal(path):
     return len(configs) / combinations
 
 
-def losses_of(binary, path, strategies, budgets):
+def losses_of(binary, path, strategies, budgets, searches):
     """Searches a space. Returns one row for each strategy and budget, with the losses of its searches."""
     out = collections.defaultdict(list)
-    for row in run(binary, "replay", path, "--each", "--replays", str(SEARCHES), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
+    for row in run(binary, "replay", path, "--each", "--replays", str(searches), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
         out[row["space"], row["strategy"], row["budget"]].append("%.2f" % float(row["regret_percent"]))
     return [dict(zip(LOSSES, (*key, " ".join(values)))) for key, values in out.items()]
 
@@ -103,20 +101,20 @@ def scores_of(binary, path, strategies, searches):
     return [{name: {**r, "legal_percent": legal}[name] for name in SCORES} for r in rows if r["configs"]]
 
 
-def measure(binary, path, own, theirs):
+def measure(binary, path, own, theirs, searches, scored):
     """Searches one space with all strategies. Returns the rows of the losses and of the scores."""
-    losses = losses_of(binary, path, own, BUDGETS) if own else []
+    losses = losses_of(binary, path, own, BUDGETS, searches) if own else []
     cutoff = int(scores_of(binary, path, ["race"], 1)[0]["cutoff"])
-    scores = scores_of(binary, path, own, SCORED) if own else []
+    scores = scores_of(binary, path, own, scored) if own else []
     if not theirs:
         return losses, scores
     with server(path) as address:
         fast = [s for s in theirs if s != SLOW]
         if fast:
-            losses += losses_of(binary, path, [command(address, s) for s in fast], BUDGETS)
-            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], SCORED)
+            losses += losses_of(binary, path, [command(address, s) for s in fast], BUDGETS, searches)
+            scores += scores_of(binary, path, [command(address, s, cutoff) for s in fast], scored)
         if SLOW in theirs:
-            losses += losses_of(binary, path, [command(address, SLOW)], SLOW_BUDGETS)
+            losses += losses_of(binary, path, [command(address, SLOW)], SLOW_BUDGETS, searches)
     return losses, scores
 
 
@@ -134,7 +132,7 @@ def write(path, rows):
         out.writerows(rows)
 
 
-def record(binary, hub, out, only, strategies):
+def record(binary, hub, out, only, strategies, searches, scored):
     """Searches the spaces and strategies that the recording lacks, and writes it after each space."""
     losses, scores = read(out + "-losses.csv"), read(out + "-scores.csv")
     for space in SPACES:
@@ -144,7 +142,7 @@ def record(binary, hub, out, only, strategies):
         missing = [s for s in strategies if s not in known]
         if only not in space or not missing:
             continue
-        more = measure(binary, path, [s for s in missing if s not in KERNEL_TUNER], [s for s in missing if s in KERNEL_TUNER])
+        more = measure(binary, path, [s for s in missing if s not in KERNEL_TUNER], [s for s in missing if s in KERNEL_TUNER], searches, scored)
         losses, scores = losses + more[0], scores + more[1]
         write(out + "-losses.csv", losses)
         write(out + "-scores.csv", scores)
@@ -216,9 +214,11 @@ def main():
     p.add_argument("--epbench", default="epbench")
     p.add_argument("--only", default="", help="part of a space's path")
     p.add_argument("--strategy", default=",".join(OWN + KERNEL_TUNER))
+    p.add_argument("--searches", type=int, default=5, help="searches of each space and number of configs")
+    p.add_argument("--scored", type=int, default=3, help="searches of each space for a score")
     a = p.parse_args()
     if a.what == "measure":
-        record(a.epbench, a.hub, a.out, a.only, a.strategy.split(","))
+        record(a.epbench, a.hub, a.out, a.only, a.strategy.split(","), a.searches, a.scored)
         return
     losses, scores = read(a.out + "-losses.csv"), read(a.out + "-scores.csv")
     write(a.out + "-spaces.csv", spaces_of(scores))

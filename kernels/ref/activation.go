@@ -22,10 +22,11 @@ func (c Clamp) Apply(gate, up float32) float64 {
 	return (u + 1) * g / (1 + math.Exp(-float64(c.Alpha)*g))
 }
 
-// Activation describes the SwiGLU that a fused activation kernel computes. Kernels for FP8, MXFP4 and
-// NVFP4 then apply Quantize to its result; for NVFP4 the global scale is that of the group.
+// Activation describes the SwiGLU that a fused activation kernel computes. Kernels for FP8, MXFP4
+// and NVFP4 then apply Quantize to the result. For NVFP4 each group of rows has a global scale of
+// its own.
 type Activation struct {
-	Interleaved bool   // whether columns are gate0, up0, gate1, up1, ... and not all gates, then all ups
+	Interleaved bool   // true: columns are gate0, up0, gate1, up1, ...; false: first all gates, then all ups
 	Clamp       *Clamp // nil for plain SwiGLU
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestNoTable: if few searches are noisy, a noisy search that decided nevertheless is
-// enough for a table.
+// TestNoTable: one search that decided is enough for a table, even if its A/A spread exceeds the band. There
+// is no table if the A/A spread exceeds the band in more than a quarter of the searches, or if no search
+// decided.
 func TestNoTable(t *testing.T) {
 	quiet, noisy := record.Band{Policy: 0.01, AA: 0.005}, record.Band{Policy: 0.01, AA: 0.02}
 	failed := record.Decision{Cause: record.Failed, Band: quiet}

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// syntheticLoad replaces a call in an experiment with a matrix product. It takes SMs or bandwidth
+// syntheticLoad runs beside a matrix product in an experiment, in place of a call. It takes SMs or bandwidth
 // from the product.
 type syntheticLoad struct {
 	entry  []cu.Function // the kernel, by GPU

@@ -77,7 +77,7 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits until data is written; otherwise until it is read */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits until the stores are complete; otherwise until their shared memory was read and may change */
 }
 
 /* Makes the host allocate a thread's shared memory before any fiber runs. Otherwise a race detector would

@@ -164,7 +164,7 @@ PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args,
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* pause(on): if on, all later calls go the long way; otherwise they may go the short way again. */
+/* pause(on): if on, all later calls go the long way (see methods.cpp); otherwise they may go the short way again. */
 PyObject *calls_pause(PyObject *self, PyObject *on) {
   as_calls(self)->paused = PyObject_IsTrue(on) == 1;
   Py_RETURN_NONE;

@@ -134,9 +134,9 @@ def programs(device):
 
 
 class Order:
-    """The order of expert-major rows for rows that have several experts. ids is [n, k], the local expert of each
-    selection or -1. slots is [n, k], the place of each selection's row, or -1. ends is [local experts], the
-    end of each expert's rows. The first row of each expert is at a multiple of `alignment`. owners is
+    """Says where the rows of a token that has several experts lie after sorting by expert. ids is [n, k], the local
+    expert of each selection or -1. slots is [n, k], the place of each selection's row, or -1. ends is
+    [local experts], the end of each expert's rows. The first row of each expert is at a multiple of `alignment`. owners is
     [capacity], the expert of each row or -1; it is None unless `owned` is set."""
 
     def __init__(self, shape, local, capacity, device, alignment=1, owned=False):

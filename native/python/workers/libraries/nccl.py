@@ -31,11 +31,11 @@ class Library(GPULibrary):
     def kernels(self):
         ctas = param("ctas", "Largest number of CTAs of one collective (NCCL's maxCTAs); 0: NCCL chooses.", CTAS, unit="SMs", binding="session", cost=1)
         rules = [("!problem.shared_expert && !problem.skip_a2a", "no shared expert, no skip_a2a"),
-                 ('problem.dispatch == "bf16"', "bf16 only: fp8 is a second all-to-all of scales")]
+                 ('problem.dispatch == "bf16"', "bf16 only: fp8 would need a second all-to-all, for the scales")]
         name, inside = ("nccl", ["counts"]) if self.padded else ("nccl-counts", ["counts", "host"])
         layout = "rank" if self.padded else "rank:packed"
         by = param("products", "Library of the grouped products.", products(), products()[-1])
-        return [kernel(self, name, "layer", "Both, with grouped products and SwiGLU between them.", [ctas, by], rules, inside=inside[1:]),
+        return [kernel(self, name, "layer", "Dispatch and combine, with grouped products and SwiGLU between them.", [ctas, by], rules, inside=inside[1:]),
                 kernel(self, name, "dispatch", "Gathers rows by rank; one all-to-all for rows, one for ids and weights.", [ctas], rules, layout=layout, inside=inside),
                 kernel(self, name, "combine", "One all-to-all back; adds the rows of all ranks.", [ctas], rules, layout=layout, sum="plain", inside=["reduction"] + inside[1:])]
 
@@ -125,7 +125,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch(half)), *inside, ("combine", lambda: self.combine(half))]
 
     def local_ids(self):
-        """Returns the numbers of the received rows' experts on this rank, or -1."""
+        """Returns the ids of the received rows' experts, where 0 is this rank's first expert and -1 stands for no expert of this rank."""
         ids = self.chosen()[0]
         return torch.where(ids >= 0, ids - self.first, -1)
 

@@ -14,7 +14,7 @@ func TestMaskedIgnoresBadIDs(t *testing.T) {
 	bad := []int32{-2, 8, 9, 1 << 30, -1 << 31}
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 3, 9), []int{9, 7}, 0, 0.5, "sms=3,threads=64", "sms=2,threads=64", 1}
 	q.p.Layout = ep.LayoutMasked
-	e := q.prepare(t, dispatchMasked(), combineMasked())
+	e := q.prepare(t, dispatchMasked(), combineMaskedSlots())
 	n := 0
 	for r := range e.w.Problem.Ranks {
 		for i, id := range e.w.Ranks[r].Experts {

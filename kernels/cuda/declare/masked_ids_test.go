@@ -18,15 +18,15 @@ func TestMaskedIDsEmulated(t *testing.T) {
 		c Declaration
 	}{
 		{fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
-			"sms=5,threads=64,send=1024,part=1024", "sms=4,wait_sms=2,threads=64", 3}, combineMasked()},
+			"sms=5,threads=64,send=1024,part=1024", "sms=4,wait_sms=2,threads=64", 3}, combineMaskedSlots()},
 		{fastCase{pairProblem(ep.BF16, 2, 256, 80, 3, 100), []int{70, 3}, 0.5, 0,
-			"sms=7,threads=128,part=512", "sms=4,threads=128,algo=dedup", 2}, combineMasked()},
+			"sms=7,threads=128,part=512", "sms=4,threads=128,algo=dedup", 2}, combineMaskedSlots()},
 		{fastCase{pairProblem(ep.FP8, 8, 256, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0.1,
 			"sms=3,threads=64,part=512", "sms=2,recv_sms=3,threads=64,algo=dedup", 2}, splitting(combineMasked())},
 		{fastCase{pairProblem(ep.BF16, 1, 256, 4, 2, 5), []int{5}, 0, 0,
-			"sms=1,threads=544", "sms=2,threads=64,algo=dedup", 2}, combineMasked()},
+			"sms=1,threads=544", "sms=2,threads=64,algo=dedup", 2}, combineMaskedSlots()},
 		{fastCase{pairProblem(ep.FP8, 4, 640, 16, 4, 9), []int{9, 7, 0, 1}, 0, 0.2,
-			"sms=5,threads=64,send=1024,part=1024", "sms=4,threads=96,own=registers,receivers=1", 3}, combineMasked()},
+			"sms=5,threads=64,send=1024,part=1024", "sms=4,threads=96,own=registers,receivers=1", 3}, combineMaskedSlots()},
 	} {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestMaskedIDsFollow(t *testing.T) {
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,
 		dispatch: "sms=3,threads=64,send=1024,part=1024", combine: "sms=2,threads=64"}
 	q.p.Layout = ep.LayoutMasked
-	e := q.prepare(t, dispatchMaskedIDs(), combineMasked())
+	e := q.prepare(t, dispatchMaskedIDs(), combineMaskedSlots())
 	calls := [][]string{
 		e.call(e.d, e.dc),
 		e.call(dispatchMasked(), overDefault(t, dispatchMasked(), q.p, "sms=4,threads=64,wait_sms=2")),

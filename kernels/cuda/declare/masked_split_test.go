@@ -22,6 +22,18 @@ func TestEmulatedMaskedSplit(t *testing.T) {
 	}
 }
 
+// TestEmulatedRankSplit makes the check of TestEmulatedMaskedSplit for layouts rank and rank:packed.
+func TestEmulatedRankSplit(t *testing.T) {
+	q := fastCase{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64", 10}
+	for _, layout := range byRank {
+		q.p.Layout = layout
+		t.Run(layout.String(), func(t *testing.T) {
+			t.Parallel()
+			q.checkCalls(q.prepare(t, splitting(dispatchRank()), splitting(combineRank())))
+		})
+	}
+}
+
 // TestMaskedSplitDefaults checks the default algorithm of combine_masked_split: direct with full
 // precision, and dedup, whose senders send sums, with reduced precision. The test also checks that
 // both grids are bounded.

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -35,10 +36,12 @@ func dispatchRank() Declaration {
 				rankUnitParam(),
 				inputParam(),
 				pdlParam("0"),
+				splitParam(), recvParam(),
 			},
 			Formerly:   formerly("dispatch_rank_home", "rows=home"),
 			Check:      checkDispatchRankRows,
 			Default:    defaultDispatchRank,
+			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitMasked(slotDispatchRank(m, p)) },
 			Starts:     startsDispatchRank,
 			Overlapped: overlappedLL,
 		},
@@ -49,7 +52,7 @@ func dispatchRank() Declaration {
 			if storesHome(c) {
 				d = append(d, Define("EP_HOME", 1))
 			}
-			return append(d, definesRankBulk(c)...)
+			return append(append(d, definesRankBulk(c)...), definesSplit(c)...)
 		},
 		compare: inOrder,
 		places:  storesHome,
@@ -81,17 +84,21 @@ func combineRank() Declaration {
 				threadsParam("512", "768", "1024"),
 				unitParam("row"),
 				pdlParam("0"),
+				splitParam(), recvParam(),
 			},
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
 				return cmp.Or(checkRank(m, p, c), checkRankCopy(m, p, c))
 			},
 			Default:    defaultCombineRank,
+			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitMasked(defaultCombineRank(m, p)) },
 			Starts:     startsRank(defaultCombineRank),
 			Overlapped: overlappedLL,
 		},
-		source:  "rank/combine.cuh",
-		State:   rankState,
-		defines: func(c ep.Config) []string { return append(definesRank(c), definesRankBulk(c)...) },
+		source: "rank/combine.cuh",
+		State:  rankState,
+		defines: func(c ep.Config) []string {
+			return append(append(definesRank(c), definesRankBulk(c)...), definesSplit(c)...)
+		},
 		compare: func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
 			if isBulk(c) {
@@ -111,7 +118,11 @@ func definesRank(c ep.Config) []string {
 	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_UNIT_BYTES", c, "unit")}
 }
 
+// launchesRank returns the launches of a call, fused or split.
 func launchesRank(entry string, c ep.Config) []Launch {
+	if isSplit(c) {
+		return splitLaunches(entry, c)
+	}
 	l := launchOf(entry, c)
 	l.Params.WaitSMs = c.Int("wait_sms")
 	if isBulk(c) {
@@ -121,7 +132,10 @@ func launchesRank(entry string, c ep.Config) []Launch {
 }
 
 func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFast(m, p, c),
+	if isSplit(c) && (isBulk(c) || storesHome(c)) {
+		return fmt.Errorf("mode: split has no kernels for copy=bulk and rows=home; use mode=fused, or copy=vector and rows=slot")
+	}
+	return cmp.Or(checkSplit(m, p, c, "wait_sms"), checkFast(m, p, c),
 		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // at least one block sends
 		checkUnit(c), checkSwitch(c, "pdl"))
 }
@@ -226,7 +240,7 @@ func defaultRank(name string, m ep.Machine, p ep.Problem, share int) ep.Config {
 			v["unit"] = "1024" // a dispatch in FP8 would spill registers
 		}
 	}
-	return ep.Config{Kernel: name, Values: v}
+	return fused(ep.Config{Kernel: name, Values: v})
 }
 
 // startsRank returns a function for Kernel.Starts: for a long call, configs with other splits of the

@@ -39,7 +39,7 @@ func TestEmulatedRankCarriesSentinels(t *testing.T) {
 	for _, c := range []struct {
 		layout            ep.Layout
 		dispatch, combine Declaration
-	}{{ep.LayoutRank, dispatchRank(), combineRank()}, {ep.LayoutMasked, dispatchMasked(), combineMasked()}} {
+	}{{ep.LayoutRank, dispatchRank(), combineRank()}, {ep.LayoutMasked, dispatchMasked(), combineMaskedSlots()}} {
 		q := q
 		q.p.Layout = c.layout
 		t.Run(c.layout.String(), func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestEmulatedMasked(t *testing.T) {
 		q.p.Layout = ep.LayoutMasked
 		t.Run(q.name(), func(t *testing.T) {
 			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchMasked(), combineMasked()))
+			q.checkCalls(q.prepare(t, dispatchMasked(), combineMaskedSlots()))
 		})
 	}
 }
@@ -154,11 +154,11 @@ func TestEmulatedMasked(t *testing.T) {
 func TestMaskedRace(t *testing.T) {
 	q := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,algo=dedup", 3}
 	q.p.Layout = ep.LayoutMasked
-	e := q.prepare(t, dispatchMasked(), combineMasked())
+	e := q.prepare(t, dispatchMasked(), combineMaskedSlots())
 	e.tools = need(t, raceTools)
 	q.checkCalls(e)
 	q.combine = "sms=2,threads=64,own=registers"
-	e = q.prepare(t, dispatchMasked(), combineMasked())
+	e = q.prepare(t, dispatchMasked(), combineMaskedSlots())
 	e.tools = need(t, raceTools)
 	q.checkCalls(e)
 }

@@ -16,6 +16,9 @@ func combineFinalPartial() Declaration {
 	return by(combineFinal(), defaultCombineFinalPartial)
 }
 
+// combineMaskedSlots declares combine_masked with own=slot as the default at every token count.
+func combineMaskedSlots() Declaration { return by(combineMasked(), slotCombineMasked) }
+
 func by(f Declaration, own func(ep.Machine, ep.Problem) ep.Config) Declaration {
 	f.Kernel.Default = own
 	return f

@@ -22,30 +22,34 @@ func TestPackOfAnObjective(t *testing.T) {
 }
 
 // TestHalves: a call in halves is a call whose sending and receiving are two launches. For such calls a
-// pack of layout masked answers with kernels that hold no SMs between the halves and use the memory of
-// its other calls. In other layouts such kernels would need separate memory, so their packs have no
+// pack of layouts masked and rank answers with kernels that hold no SMs between the halves and use the memory
+// of its other calls. In layout expert such kernels would need separate memory, so its packs have no
 // answer.
 func TestHalves(t *testing.T) {
 	with := func(l ep.Layout) *Pack {
 		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })
 	}
-	p := with(ep.LayoutMasked)
-	for _, c := range ep.Classes() {
-		for _, a := range p.Answers(ep.FP8, false, Halves, c) {
-			if !strings.HasPrefix(a.Dispatch, "dispatch_masked:count=sender,input=fp8,mode=split") || !strings.HasPrefix(a.Combine, "combine_masked:algo=direct,mode=split") {
-				t.Errorf("%s: %s, %s", c, a.Dispatch, a.Combine)
+	for l, want := range map[ep.Layout][2]string{
+		ep.LayoutMasked:     {"dispatch_masked:count=sender,input=fp8,mode=split", "combine_masked:algo=direct,mode=split"},
+		ep.LayoutRank:       {"dispatch_rank:copy=vector,input=fp8,mode=split", "combine_rank:copy=vector,mode=split"},
+		ep.LayoutRankPacked: {"dispatch_rank:copy=vector,input=fp8,mode=split", "combine_rank:copy=vector,mode=split"},
+	} {
+		p := with(l)
+		for _, c := range ep.Classes() {
+			for _, a := range p.Answers(ep.FP8, false, Halves, c) {
+				if !strings.HasPrefix(a.Dispatch, want[0]) || !strings.HasPrefix(a.Combine, want[1]) {
+					t.Errorf("%s, %s: %s, %s", l, c, a.Dispatch, a.Combine)
+				}
+			}
+			if len(p.Answers(ep.FP8, false, Halves, c)) == 0 {
+				t.Errorf("%s, %s: no answer", l, c)
 			}
 		}
-		if len(p.Answers(ep.FP8, false, Halves, c)) == 0 {
-			t.Errorf("%s: no answer", c)
+		if len(p.states) != 1 {
+			t.Errorf("%s: %d states, the halves must share one with the whole calls", l, len(p.states))
 		}
 	}
-	if len(p.states) != 1 {
-		t.Errorf("%d states, the halves must share one with the whole calls", len(p.states))
-	}
-	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutRank} {
-		if a := with(l).Answers(ep.FP8, false, Halves, ep.Even); len(a) > 0 {
-			t.Errorf("layout %s answers %s", l, a[0].Dispatch)
-		}
+	if a := with(ep.LayoutExpert).Answers(ep.FP8, false, Halves, ep.Even); len(a) > 0 {
+		t.Errorf("layout expert answers %s", a[0].Dispatch)
 	}
 }

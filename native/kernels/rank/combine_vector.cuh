@@ -7,6 +7,7 @@
  * last one, see ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
  * moves at a time.
  */
+#include "common/split.cuh"
 #include "rank/return.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
@@ -141,7 +142,7 @@ EP_DEVICE void rank_combine_wait(const EpArgs &a, const RankCall &c) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) combine_rank(const __grid_constant__ EpArgs a) {
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_rank)(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();
   pdl_launch();
@@ -149,9 +150,22 @@ EP_ENTRY(EP_THREADS, 1) combine_rank(const __grid_constant__ EpArgs a) {
   RankCall c = rank_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   ep_announce(a, c, 0);
-  if (rank_sends(c)) rank_combine_async(a, c);
+  if (!EP_FUSED || rank_sends(c)) rank_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
-  if (rank_receives(c)) rank_combine_wait(a, c);
+  if (EP_FUSED && rank_receives(c)) rank_combine_wait(a, c);
   ep_span_end(a);
 }
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_rank)(const __grid_constant__ EpArgs a) {
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  RankCall c = rank_call(a);
+  if (ep_warp_leaves(a, c.number)) return;
+  EP_NUMBER_DONE(a, c.number);
+  rank_combine_wait(a, c);
+  ep_span_end(a);
+}
+#endif

@@ -2,8 +2,9 @@
  * layout.cuh for the protocol.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED,
- * see layout.cuh; EP_RAW, see common/message.cuh.
+ * see layout.cuh; EP_RAW, see common/message.cuh; EP_SPLIT, see common/split.cuh.
  */
+#include "common/split.cuh"
 #include "rank/rows.cuh"
 #include "rank/tokens.cuh"
 
@@ -251,7 +252,13 @@ EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) dispatch_rank(const __grid_constant__ EpArgs a) {
+/* Initialises the shared words. The functions that read them begin with a barrier. */
+EP_DEVICE void rank_begin(RankShared &s) {
+  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+}
+
+EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_rank)(const __grid_constant__ EpArgs a) {
   __shared__ RankShared s;
   ep_span_begin(a);
   pdl_wait();
@@ -259,11 +266,25 @@ EP_ENTRY(EP_THREADS, 1) dispatch_rank(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   RankCall c = rank_call(a);
   if (ep_block_leaves(a)) return;
-  if (threadIdx.x == 0) s.failed = 0;
-  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
-  if (rank_sends(c)) rank_dispatch_async(a, c, s);
+  rank_begin(s);
+  if (!EP_FUSED || rank_sends(c)) rank_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
-  if (rank_receives(c)) rank_dispatch_wait(a, c, s);
+  if (EP_FUSED && rank_receives(c)) rank_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
+
+#ifdef EP_SPLIT
+EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_rank)(const __grid_constant__ EpArgs a) {
+  __shared__ RankShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
+  rank_begin(s);
+  EP_NUMBER_DONE(a, c.number);
+  rank_dispatch_wait(a, c, s);
+  ep_span_end(a);
+}
+#endif

@@ -198,11 +198,11 @@ func slotCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // registersCombineMasked returns the default among the configs with own=registers. Blocks of 768 threads spill
-// registers on 8 ranks.
+// registers on more than 2 ranks.
 func registersCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	c := slotCombineMasked(m, p).With("own", "registers").With("wait_sms", "0").With("unit", "512")
 	switch {
-	case p.Ranks > 4:
+	case p.Ranks > 2:
 		return c.With("threads", "512").With("receivers", "4")
 	case p.Tokens <= longTokens:
 		return c.With("threads", "768").With("receivers", "8")

@@ -1,11 +1,14 @@
 /* combine_rank_bulk does the work of combine_rank with bulk copies, for many tokens on few SMs. Some
  * warps of a block send while the others receive.
  *
- * A sender stores a row in the return slot of the token's rank, waits until it is written, and then
- * writes the row's flag. A receiver waits for the flags of a token, loads the rows into its ring,
- * adds them up from there, and empties the slots, because calls with other configs poll them. A rank
- * never sends the rows of its own tokens, so that the slot that a token has for them is free. It holds
- * the flags: one word for each sending rank, all ones as long as the row has not arrived.
+ * A sender copies a row to a return slot of the rank that has the token, waits until the copy is
+ * written, and then sets the flag of the row. A receiver waits for the flags of a token, loads the
+ * token's rows into its ring, and adds them up from there. It then fills the slots with ones,
+ * because calls with copy=vector poll them.
+ *
+ * A token has a return slot for each rank. The slot for the rank itself is free, because a rank does
+ * not send the rows of its own tokens. It holds the flags, one word for each sending rank. A flag is
+ * all ones until the row has arrived.
  *
  * Compile-time: EP_UNIT_BYTES and EP_STAGES, see ring.cuh; EP_PACKED, see layout.cuh.
  */
@@ -19,11 +22,11 @@ static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
 static const uint32_t RANK_EACH = 8;               /* lanes that wait for the flags of one token */
 static const uint32_t RANK_BATCH = 32 / RANK_EACH; /* tokens that a warp waits for together */
 
-/* The number of warps of a sending block that send. A receiver moves twice the bytes of a sender, so
- * that in a block that also receives two thirds of the warps do so. */
+/* Returns how many warps of a sending block send. If the block also receives, two thirds of its warps
+ * receive, because a receiver moves twice as many bytes as a sender. */
 EP_DEVICE uint32_t rank_sending_warps(const RankCall &c) { return c.receivers > 0 ? RANK_WARPS : (RANK_WARPS + 2) / 3; }
 
-/* Returns the flag of the row of a token that rank `from` sends. */
+/* Returns the address of the flag that rank `from` sets when it has sent its row of a token. */
 EP_DEVICE uint32_t *rank_flag(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t from) {
   return reinterpret_cast<uint32_t *>(rank_return(a, owner, call, token, owner)) + from;
 }
@@ -35,8 +38,9 @@ struct RankSent {
   uint32_t row, token, source;
 };
 
-/* Lists the rows of units unit + lane * step that exist, and returns their number. Unit u is row u / peers of the u % peers-th
- * other rank, so that consecutive units go to different ranks. */
+/* Lists the rows of 32 units, of which lane i has unit + i * step, and returns their number. Unit u is
+ * row u / RANK_PEERS of the ranks in turn, so that consecutive units go to different ranks. A unit
+ * without a row is left out. */
 EP_DEVICE uint32_t rank_list(const EpArgs &a, const RankCall &c, RankRows of, uint32_t unit, uint32_t step, RankSent (&list)[32]) {
   uint32_t mine = unit + c.lane * step, place = mine / RANK_PEERS;
   uint32_t source = (static_cast<uint32_t>(a.rank) + 1 + mine % RANK_PEERS) % EP_RANKS;
@@ -51,13 +55,14 @@ EP_DEVICE uint32_t rank_list(const EpArgs &a, const RankCall &c, RankRows of, ui
   return __popc(all);
 }
 
-/* Tells the receiver that a row is written. Only lane 0 calls it, after it has waited for the bulk stores. */
+/* Sets the flag of a row. Lane 0 calls it when its bulk stores of the row are written. */
 EP_DEVICE void rank_raise_flag(const EpArgs &a, const RankCall &c, RankSent sent) {
   fence_acq_rel_sys();
   st_relaxed_sys(rank_flag(a, sent.source, c.number, sent.token, a.rank), 1u);
 }
 
-/* Sends the rows of this warp. The flag of a row is written when the next row is on its way. */
+/* Sends the rows of this warp. The flag of a row is set after the copies of the next row have begun, so
+ * that the warp does not wait for each row alone. */
 EP_DEVICE void rank_bulk_send(const EpArgs &a, const RankCall &c, RankRing &ring, RankSent (&list)[32]) {
   uint32_t step = c.warps * c.senders;
   RankRows of = rank_rows(a, c.lane);
@@ -86,7 +91,7 @@ EP_DEVICE void rank_bulk_send(const EpArgs &a, const RankCall &c, RankRing &ring
 
 /* ---- receiving ---- */
 
-/* The tokens of a batch. Lanes b * RANK_EACH and on hold those of token b. */
+/* A batch of tokens that a warp receives together. The RANK_EACH lanes from b * RANK_EACH on hold token b. */
 struct RankTokens {
   uint32_t token;
   uint32_t used; /* bit r: rank r has a row of the token */
@@ -124,8 +129,9 @@ EP_DEVICE bool rank_wait_flags(const EpArgs &a, const RankCall &c, const RankTok
   return true;
 }
 
-/* One term of the sums of a batch: the piece at `column` of the row that the lowest rank of `left`
- * has of token b. For each column all ranks come one after the other. */
+/* A term of the sums: one piece of one rank's row of token b. The rank is the lowest in `left`, which
+ * has a bit for this rank and for each rank that follows. All ranks come for one piece, then all
+ * ranks for the next piece. */
 struct RankTerm {
   uint32_t b, piece, left;
 };
@@ -153,7 +159,7 @@ EP_DEVICE uint8_t *rank_term_at(const EpArgs &a, const RankCall &c, const RankTo
   return reinterpret_cast<uint8_t *>(const_cast<uint4 *>(rank_y(a, row, rank_piece_at(i.piece))));
 }
 
-/* Starts to load a term, if there is one. */
+/* Starts to load term i and advances i, if there is such a term. */
 EP_DEVICE void rank_fetch_term(const EpArgs &a, const RankCall &c, const RankTokens &t, RankRing &ring, RankTerm &i) {
   if (i.b == RANK_BATCH) return;
   const uint8_t *from = rank_term_at(a, c, t, i);

@@ -1,5 +1,5 @@
-/* Counts of rows for the dispatches of layout rank that wait for all ranks before they store
- * anything: how ranks exchange them, and where each rank's rows begin. */
+/* Exchanges counts of rows, and finds where the rows of each rank begin. The dispatches of layout rank
+ * that store rows directly in an output use it. */
 #ifndef EP_RANK_COUNTS_CUH
 #define EP_RANK_COUNTS_CUH
 
@@ -99,10 +99,10 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
 /* Returns the row of token `i` of the tile on a rank. */
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
 
-/* Counts the tokens before [begin, end), which this block sends, sends the counts, and waits until this rank may
- * store rows on all other ranks. The last sending block counts all tokens and sends the counts
- * first, because every rank waits for them. All threads of a sending block call it; ends with a
- * barrier. */
+/* Sets s.tile.base to the number of tokens before `begin` that go to each rank, and waits until this
+ * rank may store rows on all other ranks. The last sending block first counts all tokens and sends
+ * the counts, because every rank waits for them. All threads of a sending block call it; ends with
+ * a barrier. */
 EP_DEVICE void rank_home_prepare(const EpArgs &a, const RankCall &c, RankHomeShared &s, uint32_t begin) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   if (c.block == c.senders - 1) {

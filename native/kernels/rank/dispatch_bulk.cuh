@@ -1,14 +1,14 @@
 /* dispatch_rank_bulk does the work of dispatch_rank with bulk copies, for many tokens on few SMs.
  * Some warps of a block send while the others receive.
  *
- * A sender stores the elements of a row in the peer's slot, or with EP_HOME in the row of the peer's
- * output, and rows of its own rank directly in the output. When they are written it sends scales and
- * head (tails.cuh). A receiver waits for these, and copies the elements from the slot to the output
- * while other rows still arrive. Nobody polls elements; they may be any bits. The receiver empties the slot,
- * because calls with other configs poll it.
+ * A sender copies the elements of a token to a slot of each rank, or with EP_HOME to the row of that
+ * rank's output. On its own rank it copies them directly to the output. When the copies are written,
+ * it sends scales and head (tails.cuh). A receiver waits for these. Then it copies the elements
+ * from the slot to the output, and fills the slot with ones, because calls with copy=vector poll
+ * it. Meanwhile other rows arrive. No thread polls elements, so that they may be any bits.
  *
- * A token that has to be cast goes through registers to the ring. Other tokens are copied from global
- * memory to the ring.
+ * A token that has to be cast goes to the ring through registers. Other tokens go there by bulk
+ * copies.
  *
  * Compile-time: EP_UNIT_BYTES and EP_STAGES, see ring.cuh; EP_PACKED, see layout.cuh; EP_RAW, see
  * common/message.cuh; EP_HOME.
@@ -25,8 +25,8 @@ static const bool RANK_AT_HOME = false;
 static const bool RANK_CASTS = EP_DTYPE == EP_FP8 && !EP_RAW;
 static const uint32_t RANK_WARPS = EP_THREADS / 32;
 
-/* The number of warps of a sending block that send. In a block that also receives, half of the
- * warps copy what arrives; if rows arrive at home, a quarter is enough. */
+/* Returns how many warps of a sending block send. If the block also receives, half of its warps
+ * receive. With EP_HOME a quarter is enough, because they copy no elements. */
 EP_DEVICE uint32_t rank_sending_warps(const RankCall &c) {
   if (c.receivers > 0) return RANK_WARPS;
   return RANK_AT_HOME ? RANK_WARPS - (RANK_WARPS + 3) / 4 : RANK_WARPS / 2;
@@ -34,7 +34,7 @@ EP_DEVICE uint32_t rank_sending_warps(const RankCall &c) {
 
 /* ---- sending ---- */
 
-/* Stores a piece of token `i` of the tile in the token's rows. */
+/* Starts to copy piece k of token `i` of the tile from the ring to the token's rows. */
 EP_DEVICE void rank_bulk_store(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t i, uint32_t k, const uint8_t *data) {
   for (uint32_t j = 1; j <= EP_RANKS; j++) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + j) % EP_RANKS);
@@ -59,8 +59,9 @@ EP_DEVICE RankScales rank_given_scales(const EpArgs &a, const RankCall &c, uint3
   return kept;
 }
 
-/* Sends tokens [first, end), which are the tile; one warp sends one token. A token's scales and head are
- * sent when the elements of the next token are on their way. */
+/* Sends tokens [first, end), which are the tile; one warp sends one token. The scales and the head of a
+ * token are sent after the copies of the next token have begun, so that the warp does not wait for
+ * each token alone. */
 EP_DEVICE void rank_bulk_copy(const EpArgs &a, const RankCall &c, const RankHomeShared &s, RankRing &ring, uint32_t first, uint32_t end) {
   uint32_t mine = first + c.warp < end ? (end - first - c.warp + c.warps - 1) / c.warps : 0;
   const uint8_t *x = reinterpret_cast<const uint8_t *>(a.x);
@@ -84,7 +85,7 @@ EP_DEVICE void rank_bulk_copy(const EpArgs &a, const RankCall &c, const RankHome
   finish((mine - 1) * RANK_PIECES);
 }
 
-/* Casts a unit into the ring and stores it from there. While it does so, the warp loads the next unit. */
+/* Casts a unit, whose vectors are in registers, and writes it to the next stage of the ring. */
 EP_DEVICE void rank_cast_unit(const EpArgs &a, const RankCall &c, RankRing &ring, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint4 *stage = reinterpret_cast<uint4 *>(ring.at + ring.used % EP_STAGES * EP_UNIT_BYTES);
   ring.used++;
@@ -145,7 +146,7 @@ EP_DEVICE void rank_bulk_send(const EpArgs &a, const RankCall &c, RankHomeShared
 
 /* ---- receiving ---- */
 
-/* A row that lane 0 copies. */
+/* The slot and the row of a message that lane 0 copies. */
 struct RankCopy {
   uint8_t *slot, *row;
 };

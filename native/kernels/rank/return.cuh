@@ -12,8 +12,8 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
   return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
 }
 
-/* Lane r: the number of rows that came from rank r, and the number of the first of them. The dispatch may be older
- * than the loss of a rank, whose rows then go nowhere. */
+/* Lane r holds the number of rows that came from rank r, and the number of the first of them. If rank r
+ * was lost after the dispatch, its rows are not sent. */
 struct RankRows {
   uint32_t rows, first;
 };

@@ -1,6 +1,6 @@
-/* A ring of shared memory for each warp, through which the copy engine (TMA) moves rows from one
- * global memory to another. Copies need no registers, so that few SMs have enough bytes in flight:
- * at 400 GB/s and 2 us a call has 800 KB in flight, 33 KB on each of 24 SMs.
+/* Moves rows through shared memory with bulk copies (TMA). Each warp has a ring of pieces. Bulk copies need no
+ * registers, so that a few SMs can have enough bytes in flight. A link of 400 GB/s with a latency of
+ * 2 us needs 800 KB in flight, which are 33 KB on each of 24 SMs.
  *
  * Compile-time: EP_UNIT_BYTES, bytes of a piece of a row; EP_STAGES, pieces that a ring holds. The
  * launch has dynamic shared memory for one piece and then for the rings of all warps. The including
@@ -11,7 +11,7 @@
 
 #include "rank/layout.cuh"
 
-static const uint32_t RANK_AHEAD = EP_STAGES < 3 ? 1 : EP_STAGES * 2 / 3; /* pieces that are loaded ahead; the others are being stored */
+static const uint32_t RANK_AHEAD = EP_STAGES < 3 ? 1 : EP_STAGES * 2 / 3; /* pieces that are being loaded; meanwhile the others are stored */
 static const uint32_t RANK_PIECES = (RANK_MOVED + EP_UNIT_BYTES - 1) / EP_UNIT_BYTES; /* pieces of a row */
 
 EP_DEVICE uint32_t rank_piece_at(uint32_t k) { return k % RANK_PIECES * EP_UNIT_BYTES; }

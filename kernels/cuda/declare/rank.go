@@ -29,11 +29,10 @@ func dispatchRank() Declaration {
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
 			Params: []kernels.Param{
 				rowsParam(),
-				rankCopyParam(),
 				smsParam("8", "12", "16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "1", "2", "4", "8", "12", "16", "24", "32", "48", "64"),
 				threadsParam("512", "768", "1024"),
-				rankUnitParam(),
+				unitParam("message"),
 				inputParam(),
 				pdlParam("0"),
 				splitParam(), recvParam(),
@@ -49,19 +48,22 @@ func dispatchRank() Declaration {
 		State:  rankState,
 		defines: func(c ep.Config) []string {
 			d := append(definesRank(c), defineInput(c))
-			if storesHome(c) {
+			switch c.Str("rows") {
+			case "home":
 				d = append(d, Define("EP_HOME", 1))
+			case "staged":
+				d = append(d, Define("EP_STAGED", 1))
 			}
-			return append(append(d, definesRankBulk(c)...), definesSplit(c)...)
+			return append(d, definesSplit(c)...)
 		},
 		compare: inOrder,
 		places:  storesHome,
 		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			switch {
-			case isBulk(c):
-				return launchesRank("dispatch_rank_bulk", c)
-			case storesHome(c):
+			switch c.Str("rows") {
+			case "home":
 				return launchesRank("dispatch_rank_home", c)
+			case "staged":
+				return launchesRank("dispatch_rank_staged", c)
 			}
 			return launchesRank("dispatch_rank", c)
 		},
@@ -78,7 +80,6 @@ func combineRank() Declaration {
 			Work:    ep.Work{Library: "epbench", Layout: "rank", Sum: "plain", Inside: []string{"reduction"}},
 			Doc:     "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
 			Params: []kernels.Param{
-				rankCopyParam(),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "12", "16", "24", "32", "48", "64", "88"),
 				threadsParam("512", "768", "1024"),
@@ -86,26 +87,17 @@ func combineRank() Declaration {
 				pdlParam("0"),
 				splitParam(), recvParam(),
 			},
-			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
-				return cmp.Or(checkRank(m, p, c), checkRankCopy(m, p, c))
-			},
+			Check:      checkRank,
 			Default:    defaultCombineRank,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitMasked(defaultCombineRank(m, p)) },
 			Starts:     startsRank(defaultCombineRank),
 			Overlapped: overlappedLL,
 		},
-		source: "rank/combine.cuh",
-		State:  rankState,
-		defines: func(c ep.Config) []string {
-			return append(append(definesRank(c), definesRankBulk(c)...), definesSplit(c)...)
-		},
-		compare: func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			if isBulk(c) {
-				return launchesRank("combine_rank_bulk", c)
-			}
-			return launchesRank("combine_rank", c)
-		},
+		source:   "rank/combine.cuh",
+		State:    rankState,
+		defines:  func(c ep.Config) []string { return append(definesRank(c), definesSplit(c)...) },
+		compare:  func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("combine_rank", c) },
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchRank(m, p) },
 	}
 }
@@ -125,26 +117,16 @@ func launchesRank(entry string, c ep.Config) []Launch {
 	}
 	l := launchOf(entry, c)
 	l.Params.WaitSMs = c.Int("wait_sms")
-	if isBulk(c) {
-		l.Shared = (1 + c.Int("threads")/Warp*rankStages(c)) * c.Int("unit")
-	}
 	return []Launch{l}
 }
 
 func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if isSplit(c) && (isBulk(c) || storesHome(c)) {
-		return fmt.Errorf("mode: split has no kernels for copy=bulk and rows=home; use mode=fused, or copy=vector and rows=slot")
+	if rows := c.Str("rows"); isSplit(c) && (rows == "home" || rows == "staged") {
+		return fmt.Errorf("mode: split has no kernels for rows=%s; use mode=fused, or rows=slot", rows)
 	}
 	return cmp.Or(checkSplit(m, p, c, "wait_sms"), checkFast(m, p, c),
 		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // at least one block sends
-		checkUnit(c), checkSwitch(c, "pdl"))
-}
-
-func checkUnit(c ep.Config) error {
-	if isBulk(c) {
-		return kernels.CheckWord(c, "unit", "512", "1024", "2048", "4096", "8192")
-	}
-	return kernels.CheckWord(c, "unit", "512", "1024", "2048")
+		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
 }
 
 func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -186,7 +168,7 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 // the SMs received. In short BF16 calls on a limited number of SMs, two thirds of the SMs receive:
 // on 24 SMs of 2 H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us if no SM only received.
 func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot").With("copy", "vector"), fastSMs(m, p)
+	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot"), fastSMs(m, p)
 	switch {
 	case p.Tokens <= longTokens && p.Dispatch == ep.BF16 && limited(m, p):
 		return c.With("wait_sms", number(sms*2/3)).With("unit", "2048")
@@ -217,7 +199,7 @@ func widest(p ep.Problem, c ep.Config) ep.Config {
 // empties a slot. On a limited number of SMs it gives two thirds. With few SMs it also takes larger
 // blocks: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank("combine_rank", m, p, 2).With("copy", "vector"), fastSMs(m, p)
+	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
 	if !limited(m, p) {
 		return c
 	}

@@ -11,7 +11,7 @@ import (
 // ranks have begun the call; scales and heads follow through a slot, after a fence. That pays for many tokens
 // and on few SMs.
 func rowsParam() kernels.Param {
-	q := speedParam(kernels.Compile, "rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output", "", "slot", "slot", "home")
+	q := speedParam(kernels.Compile, "rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output; staged: in a slot, and rows of the own rank in its output, while other warps of a block receive", "", "slot", "slot", "home", "staged")
 	q.Before, q.Design = "slot", true
 	return q
 }
@@ -19,7 +19,7 @@ func rowsParam() kernels.Param {
 func storesHome(c ep.Config) bool { return c.Str("rows") == "home" }
 
 func checkDispatchRankRows(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkDispatchRank(m, p, c), checkRankCopy(m, p, c), kernels.CheckWord(c, "rows", "slot", "home"))
+	return cmp.Or(checkDispatchRank(m, p, c), kernels.CheckWord(c, "rows", "slot", "home", "staged"))
 }
 
 // defaultDispatchRankHome returns the default among the configs with rows=home. Every block sends and

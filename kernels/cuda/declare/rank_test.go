@@ -79,29 +79,27 @@ func TestEmulatedRankHome(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankBulk checks the same with copy=bulk, with rows in slots and at home. The cases include a warp of the block
-// that sends and one that receives, more tokens than the sending warps have threads, blocks that only receive, rows whose last
-// piece is short, and rings that are shorter than a row.
-func TestEmulatedRankBulk(t *testing.T) {
+// TestEmulatedRankStaged checks the same with rows=staged. The cases include blocks of a warp that sends and one that receives,
+// more tokens than the sending warps have threads, blocks that only receive, and rows whose last vectors are fewer than a warp
+// copies at a time.
+func TestEmulatedRankStaged(t *testing.T) {
 	for _, q := range []fastCase{
-		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "copy=bulk,sms=3,threads=64", "copy=bulk,sms=2,threads=64", 6},
-		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "copy=bulk,sms=2,threads=64", "copy=bulk,sms=2,threads=64,wait_sms=1", 3},
-		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "copy=bulk,sms=3,threads=96,unit=1024", "copy=bulk,sms=3,threads=96,unit=1024", 3},
-		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "copy=bulk,sms=4,threads=96,unit=2048", "copy=bulk,sms=4,threads=96,unit=2048", 3},
-		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "copy=bulk,sms=2,threads=64", "copy=bulk,sms=2,threads=64", 3},
-		{pairProblem(ep.BF16, 2, 7168, 8, 2, 80), []int{80, 64}, 0.2, 0.1, "copy=bulk,sms=3,threads=64,wait_sms=1,unit=4096", "copy=bulk,sms=3,threads=64,unit=512", 2},
-		{pairProblem(ep.FP8, 3, 4608, 12, 3, 90), []int{50, 90, 0}, 0, 0.2, "copy=bulk,sms=2,threads=64", "copy=bulk,sms=2,threads=96", 3},
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=96,unit=1024", "sms=3,threads=96,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
+		{pairProblem(ep.BF16, 2, 7168, 8, 2, 80), []int{80, 64}, 0.2, 0.1, "sms=3,threads=64,wait_sms=1,unit=2048", "sms=3,threads=64,unit=512", 2},
+		{pairProblem(ep.FP8, 3, 4608, 12, 3, 90), []int{50, 90, 0}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=96", 3},
 	} {
 		for _, layout := range byRank {
-			for _, rows := range []string{"slot", "home"} {
-				q := q
-				q.p.Layout = layout
-				q.dispatch += ",rows=" + rows
-				t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
-					t.Parallel()
-					q.checkCalls(q.prepare(t, dispatchRank(), combineRank()))
-				})
-			}
+			q := q
+			q.p.Layout = layout
+			q.dispatch += ",rows=staged"
+			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
+				t.Parallel()
+				q.checkCalls(q.prepare(t, dispatchRank(), combineRank()))
+			})
 		}
 	}
 }
@@ -114,10 +112,10 @@ func TestRankFollow(t *testing.T) {
 		q.p.Layout = layout
 		e := q.prepare(t, dispatchRankHome(), combineRank())
 		slots := e.call(dispatchRank(), overDefault(t, dispatchRank(), q.p, "sms=5,threads=64"))
-		bulk := e.call(dispatchRank(), overDefault(t, dispatchRank(), q.p, "copy=bulk,sms=3,threads=64"))
+		staged := e.call(dispatchRank(), overDefault(t, dispatchRank(), q.p, "rows=staged,sms=3,threads=64"))
 		e.late()
 		for range 2 {
-			for _, call := range [][]string{e.call(e.d, e.dc), slots, bulk, slots} {
+			for _, call := range [][]string{e.call(e.d, e.dc), slots, staged, slots} {
 				e.poison(PartOut, PartScales, PartRowOffsets, PartSrcInfo, PartExpertIDs)
 				e.run(2, call)
 				e.checkDispatch(ref.Compare{Ordered: true})

@@ -1,8 +1,6 @@
-/* The dispatch of layout rank. With EP_BULK rows are moved by bulk copies. With EP_HOME elements go
- * directly to the output of the peer, otherwise to a slot. */
-#if defined(EP_BULK)
-#include "rank/dispatch_bulk.cuh"
-#elif defined(EP_HOME)
+/* The dispatch of layout rank. Elements go to a slot; with EP_HOME directly to the output of the peer;
+ * with EP_STAGED to a slot that is emptied while others still arrive. */
+#if defined(EP_HOME) || defined(EP_STAGED)
 #include "rank/dispatch_home.cuh"
 #else
 #include "rank/dispatch_slots.cuh"

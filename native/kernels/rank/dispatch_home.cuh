@@ -10,10 +10,22 @@
  * scales and the head of a row to the slot. The receiver polls them; when they have arrived,
  * the elements have arrived too.
  *
+ * dispatch_rank_staged (EP_STAGED) writes outputs that peers cannot reach. A sender stores the elements
+ * of a peer's row in the slot, before scales and head. A receiver copies them to the output and
+ * fills the slot with ones, because calls with rows=slot poll it. In a block that sends and
+ * receives, half of the warps receive while the others send. It moves a third fewer bytes on an SM
+ * than dispatch_rank: rows of this rank itself do not pass through a slot.
+ *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
  * layout.cuh; EP_RAW, see common/message.cuh.
  */
 #include "rank/tails.cuh"
+
+#ifdef EP_STAGED
+static const bool RANK_STAGED = true;
+#else
+static const bool RANK_STAGED = false;
+#endif
 
 /* ---- sending ---- */
 
@@ -30,7 +42,12 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHom
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);
     if (!rank_goes(s.tile, i, to)) continue;
-    uint4 *data = reinterpret_cast<uint4 *>(ep_heap(a, to) + (a.out - ep_heap(a, a.rank)) + rank_row_on(s, i, to) * RANK_PAYLOAD);
+    uint4 *data;
+    if (RANK_STAGED && to != a.rank) {
+      data = reinterpret_cast<uint4 *>(rank_slot(a, to, c.number, a.rank, rank_place(s.tile, i, to)));
+    } else {
+      data = reinterpret_cast<uint4 *>(ep_heap(a, to) + (a.out - ep_heap(a, a.rank)) + rank_row_on(s, i, to) * RANK_PAYLOAD);
+    }
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++)
       if (rank_inside(first + 32 * v)) st_relaxed_sys(data + first + 32 * v, out[v].data);
@@ -54,6 +71,18 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHome
   }
 }
 
+/* Sends tokens [begin, end), which are this block's run, in tiles of one token for each thread of
+ * c.warps warps. These warps call it. `unit` is the first unit of the first token of this warp. */
+EP_DEVICE void rank_home_tiles(const EpArgs &a, const RankCall &c, RankHomeShared &s, uint32_t begin, uint32_t end, RankUnit unit) {
+  const uint32_t tile = RANK_STAGED ? c.warps * 32 : blockDim.x;
+  for (uint32_t first = begin; first < end; first += tile) {
+    uint32_t last = min(first + tile, end);
+    if (first != begin) unit = rank_load(a, first + c.warp, c.lane, first + c.warp < last);
+    rank_place_tile(a, c, s.tile, first, last);
+    rank_home_send(a, c, s, first, last, unit);
+  }
+}
+
 /* Sends this block's run of tokens; all threads of a sending block call it. */
 EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
@@ -62,15 +91,32 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShare
   rank_home_prepare(a, c, s, begin);
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
-  for (uint32_t first = begin; first < end; first += blockDim.x) {
-    uint32_t last = min(first + blockDim.x, end);
-    if (first != begin) unit = rank_load(a, first + c.warp, c.lane, first + c.warp < last);
-    rank_place_tile(a, c, s.tile, first, last);
-    rank_home_send(a, c, s, first, last, unit);
-  }
+  rank_home_tiles(a, c, s, begin, end, unit);
 }
 
 /* ---- receiving ---- */
+
+/* The number of vectors of a row that a lane copies at a time. 1,024 threads have registers for four. */
+static const uint32_t RANK_TAKEN = EP_THREADS > 768 ? 4 : 7;
+
+/* Copies the elements of a message from the slot to its row, and fills the slot with ones. */
+EP_DEVICE void rank_take_elements(const EpArgs &a, const RankCall &c, const RankHomeShared &s, const RankTailWords &m) {
+  uint4 *slot = reinterpret_cast<uint4 *>(rank_slot(a, a.rank, c.number, m.source, m.place));
+  uint4 *row = rank_out(a, s.first[m.source] + static_cast<uint64_t>(m.place));
+#pragma unroll 1
+  for (uint32_t first = c.lane; first < RANK_VECTORS; first += 32 * RANK_TAKEN) {
+    uint4 data[RANK_TAKEN];
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_TAKEN; v++)
+      if (first + 32 * v < RANK_VECTORS) data[v] = ld_relaxed_sys(slot + first + 32 * v);
+#pragma unroll
+    for (uint32_t v = 0; v < RANK_TAKEN; v++)
+      if (first + 32 * v < RANK_VECTORS) {
+        row[first + 32 * v] = data[v];
+        st_relaxed_sys(slot + first + 32 * v, ep_sentinels());
+      }
+  }
+}
 
 EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHomeShared &s) {
   uint32_t most = 0, step = rank_receiving_warps(c);
@@ -84,6 +130,12 @@ EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHome
     }
     if (!rank_wait_tails(a, c, m)) return;
     ep_span_stage(a, EP_STAGE_ARRIVED);
+    if (RANK_STAGED) {
+      fence_acq_rel_sys(); /* pairs with the senders' fences */
+#pragma unroll
+      for (uint32_t b = 0; b < RANK_TAILS; b++)
+        if (m[b].exists) rank_take_elements(a, c, s, m[b]);
+    }
 #pragma unroll
     for (uint32_t b = 0; b < RANK_TAILS; b++)
       if (m[b].exists) rank_take_tail(a, c, s, m[b]);
@@ -91,6 +143,7 @@ EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHome
   fence_acq_rel_sys(); /* pairs with the senders' fences, so that a reader of this call's output sees the stored elements */
 }
 
+#ifndef EP_STAGED
 EP_ENTRY(EP_THREADS, 1) dispatch_rank_home(const __grid_constant__ EpArgs a) {
   __shared__ RankHomeShared s;
   ep_span_begin(a);
@@ -110,3 +163,35 @@ EP_ENTRY(EP_THREADS, 1) dispatch_rank_home(const __grid_constant__ EpArgs a) {
   if (!s.failed && rank_receives(c) && EP_RANKS > 1) rank_home_wait(a, c, s);
   ep_span_end(a);
 }
+#else
+EP_ENTRY(EP_THREADS, 1) dispatch_rank_staged(const __grid_constant__ EpArgs a) {
+  __shared__ RankHomeShared s;
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
+  ep_drill_delay(a);
+  RankCall c = rank_call(a);
+  if (ep_block_leaves(a)) return;
+  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  rank_home_begin(a, c);
+  /* The first `senders` warps of the block send, and the others receive. */
+  uint32_t senders = !rank_sends(c) ? 0 : c.receivers > 0 ? c.warps : c.warps / 2;
+  bool sends = c.warp < senders;
+  RankCall role = c;
+  role.warps = sends ? senders : c.warps - senders;
+  role.warp = sends ? c.warp : c.warp - senders;
+  uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
+  uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);
+  RankUnit unit = rank_load(a, begin + role.warp, c.lane, sends && begin + role.warp < end);
+  if (rank_sends(c)) rank_home_prepare(a, c, s, begin);
+  if (rank_receives(c) && !(EP_PACKED && rank_sends(c))) rank_home_counts(a, c, s);
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_stage(a, EP_STAGE_READY);
+  if (!s.failed && c.block == gridDim.x - 1) rank_home_leave_counts(a, s);
+  if (!s.failed && sends) rank_home_tiles(a, role, s, begin, end, unit);
+  if (sends) ep_span_stage(a, EP_STAGE_SENT);
+  if (!s.failed && !sends && EP_RANKS > 1) rank_home_wait(a, role, s);
+  ep_span_end(a);
+}
+#endif

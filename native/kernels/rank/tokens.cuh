@@ -56,10 +56,10 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t be
   __syncthreads();
 }
 
-/* A barrier of the first c.warps warps, which find places together. With EP_BULK the other warps
+/* A barrier of the first c.warps warps, which find places together. With EP_STAGED the other warps
  * receive meanwhile. */
 EP_DEVICE void rank_meet(const RankCall &c) {
-#ifdef EP_BULK
+#ifdef EP_STAGED
   bar_sync(1, c.warps * 32);
 #else
   __syncthreads();

@@ -150,15 +150,18 @@ func limited(m ep.Machine, p ep.Problem) bool {
 	return p.Tokens > shortTokens && fastSMs(m, p) <= limitedSMs
 }
 
-// defaultDispatchRank returns the default of dispatch_rank. It is one with rows=home for long BF16 calls on a
-// limited number of SMs: on 24 and 64 SMs of 2 H100 a dispatch of 4,096 tokens took 229 and 187 us, and 431 and
-// 449 us with rows=slot.
+// defaultDispatchRank returns the default of dispatch_rank. It is one with rows=home for long calls on a limited
+// number of SMs. On 24 and 64 SMs of 2 H100 a dispatch of 4,096 BF16 tokens took 226 and 187 us, and 428 and 263 us
+// with the best config of rows=slot. With FP8 tokens that the caller cast it took 144 and 109 us, and 284 and 182 us.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := slotDispatchRank(m, p)
-	if p.Tokens <= longTokens || p.Dispatch != ep.BF16 || !limited(m, p) {
+	switch {
+	case p.Tokens <= longTokens || !limited(m, p):
 		return c
+	case p.Dispatch == ep.BF16:
+		return widest(p, homeOf(c))
 	}
-	return widest(p, homeOf(c))
+	return homeOf(c) // 1,024 threads spill registers, because they cast
 }
 
 // slotDispatchRank returns the default among the configs with rows=slot. In long calls, a third of

@@ -239,7 +239,7 @@ func TestMaxSMsOfRank(t *testing.T) {
 		if home := strings.Contains(a.Dispatch, "rows=home"); home != long {
 			t.Errorf("up to %d tokens: %s", a.Hi, a.Dispatch)
 		}
-		if long && !strings.Contains(a.Elsewhere, "rows=slot") {
+		if long && !strings.Contains(a.Elsewhere, "rows=staged") {
 			t.Errorf("up to %d tokens, elsewhere: %q", a.Hi, a.Elsewhere)
 		}
 	}

@@ -21,7 +21,7 @@ WEIGHTS = [(0.5, 0.25), (1.0, 0.125), (0.75, 0.5), (0.25, 0.0), (1.5, 0.5)]
 class EP:
     """epcomm.EP of one rank with two slots."""
 
-    info = types.SimpleNamespace(hidden=HIDDEN, experts=EXPERTS, topk=TOPK, ranks=1, max_tokens=CAPACITY, in_flight=2)
+    info = types.SimpleNamespace(hidden=HIDDEN, experts=EXPERTS, topk=TOPK, ranks=1, max_tokens=CAPACITY)
     max_tokens = CAPACITY
 
     def __init__(self):
@@ -52,7 +52,7 @@ class EP:
 
 
 def opened():
-    library = epcomm.Library("pack")
+    library = epcomm.Library("pack", "chunks")
     library.rank, library.device, library.streams, library.clock, library.ep, library.version = 0, torch.device("cpu"), None, "wall", EP(), "1"
     library.ranks = types.SimpleNamespace(rank=0, ranks=1, barrier=lambda: None, exchange=lambda x: [x])
     library.graphs = types.SimpleNamespace(forget=lambda: None)
@@ -86,5 +86,5 @@ for chunks in (1, 2, 4):
     assert session.verify(config, [])["wrong"] == 2, "expert 5 computed nothing"
 values = {k["name"]: [p["values"] for p in k["params"] if p["name"] == "chunks"] for k in session.library.kernels() if k["op"] == "layer"}
 assert values == {"epcomm": [[1, 2, 4]]}, values
-session.library.ep.info.in_flight = 1
+session.library.in_flight = 1
 assert [p["values"] for k in session.library.kernels() for p in k["params"] if p["name"] == "chunks"] == [[1]]

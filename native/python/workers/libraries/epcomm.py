@@ -3,8 +3,9 @@
 The layout is expert. The times include the cast, the counts and the weighted sums. PYTHONPATH must
 have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared library.
 
-A layer may run in chunks of its tokens (parameter chunks), if the pack has memory for two calls in flight. On a
-second stream the next chunk is dispatched, and the previous one combined, while products of a chunk run.
+In mode chunks a layer may run in chunks of its tokens (parameter chunks): on a second stream the next chunk is
+dispatched, and the previous one combined, while products of a chunk run. Two calls are then in flight, which takes
+twice the memory.
 """
 
 import contextlib
@@ -23,14 +24,14 @@ class Library(GPULibrary):
     name = "epcomm"
     written = ("y",)
 
-    def __init__(self, pack):
-        self.pack, self.layers = pack, Layers()
+    def __init__(self, pack, mode=""):
+        self.pack, self.in_flight, self.layers = pack, IN_FLIGHT if mode == "chunks" else 1, Layers()
 
     def start(self, ranks):
         super().start(ranks)
         import epcomm
 
-        self.ep = epcomm.EP(pack=self.pack, device=self.device)
+        self.ep = epcomm.EP(pack=self.pack, device=self.device, in_flight=self.in_flight)
         self.version = epcomm.__version__ if hasattr(epcomm, "__version__") else "1"
 
     def kernels(self):
@@ -40,7 +41,7 @@ class Library(GPULibrary):
         rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
         # DeepGEMM needs each expert's first row at a multiple of 128, which is layout expert:128
         by = param("products", "Library of the grouped products.", [by for by in products() if by != "deepgemm"], "torch")
-        chunks = param("chunks", "Parts of the tokens whose communication overlaps products.", CHUNKS if i.in_flight >= IN_FLIGHT else [1])
+        chunks = param("chunks", "Parts of the tokens whose communication overlaps products.", CHUNKS if self.in_flight == IN_FLIGHT else [1])
         return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
                 kernel(self, "epcomm", "combine", "epcomm_combine", (), rules, layout="expert", sum="gated", inside=["reduction"]),
                 kernel(self, "epcomm", "layer", "epcomm_dispatch, grouped products with SwiGLU, epcomm_combine", [by, chunks],

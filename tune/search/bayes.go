@@ -94,7 +94,11 @@ func newBayesSearch(s *State) *bayesSearch {
 		k := byKernel[kernel]
 		if k == nil {
 			axes := s.Space.axes(c.Kernel)
-			k = &kernelModel{kernel: kernel, axes: axes, surrogate: newSurrogate(len(axes), s.priors), coords: map[int][]float64{}}
+			var values []int
+			for _, a := range axes {
+				values = append(values, len(a.Values))
+			}
+			k = &kernelModel{kernel: kernel, axes: axes, surrogate: newSurrogate(values, s.priors), coords: map[int][]float64{}}
 			byKernel[kernel] = k
 			b.kernels = append(b.kernels, k)
 		}

@@ -56,7 +56,7 @@ const defaultTries = 200
 // counts as the default's value. So the first samples of all kernels are alike in grid and block size.
 // With random first samples a fast kernel that happened to be measured on few SMs seemed slow, and was
 // never measured again: on recorded spaces of 2 H100, searches of 25 points lost 1.8 % with random
-// samples, 1.4 % with the default's values of common parameters, and 1.1 % also with middle values of
+// samples, 1.4 % with the default's values of common parameters, and 1.2 % also with middle values of
 // the others. Another rule lost more: a second sample of each kernel with the values of the fastest
 // point of all kernels.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {

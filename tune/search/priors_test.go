@@ -24,18 +24,31 @@ func TestParsePriors(t *testing.T) {
 	}
 }
 
+// TestRoughnessOfSwitches: the most likely roughness depends on the number of values. An axis of two values
+// still gets a high roughness if it changes scores more than the other axis.
+func TestRoughnessOfSwitches(t *testing.T) {
+	p := newSurrogate([]int{2, 3}, usualPriors)
+	if p.roughness[0] != usualPriors.switches || p.roughness[1] != usualPriors.roughness || p.logPrior() != 0 {
+		t.Errorf("roughness %v, log prior %g", p.roughness, p.logPrior())
+	}
+	p.learn([][]float64{{0, 0}, {1, 0}, {0, 1}, {1, 1}}, []float64{0, 5, 0.01, 5.01})
+	if p.roughness[0] <= p.roughness[1] {
+		t.Errorf("roughness %v, although the first axis changes scores more", p.roughness)
+	}
+}
+
 // TestStrengthOfPriors: with strength 0 a surrogate predicts a kernel's only score everywhere, whatever
 // the scores of other kernels are.
 func TestStrengthOfPriors(t *testing.T) {
 	usual := usualPriors
 	usual.strength = 0
-	p := newSurrogate(1, usual)
+	p := newSurrogate([]int{3}, usual)
 	p.prior = prior{mean: 5, variance: 4}
 	p.learn([][]float64{{0}}, []float64{0.2})
 	if got := p.predict([]float64{1000}); got < 0.2-1e-9 || got > 0.2+1e-9 {
 		t.Errorf("predicted %g, want 0.2", got)
 	}
-	p = newSurrogate(1, usualPriors)
+	p = newSurrogate([]int{3}, usualPriors)
 	p.prior = prior{mean: 5, variance: 4}
 	p.learn([][]float64{{0}}, []float64{0.2})
 	if got := p.predict([]float64{1000}); got < 1 {

@@ -22,6 +22,7 @@ import (
 // alone, and 1.41 and 0.23 % with priors.
 type surrogate struct {
 	roughness   []float64          // by axis
+	likely      []float64          // by axis: the most likely roughness
 	nugget      float64            // variance of a score's error, divided by the variance of true scores
 	kernels     *kernelCorrelation // nil for a surrogate of one kernel
 	usual       priors
@@ -60,17 +61,23 @@ func priorOf(scores []float64) prior {
 	return prior{mean, variance}
 }
 
-func newSurrogate(axes int, usual priors) *surrogate {
-	p := &surrogate{roughness: make([]float64, axes), nugget: usual.nugget, usual: usual}
-	for i := range p.roughness {
-		p.roughness[i] = usual.roughness
+// newSurrogate makes a surrogate of one kernel. values holds the number of values of each axis.
+func newSurrogate(values []int, usual priors) *surrogate {
+	p := &surrogate{nugget: usual.nugget, usual: usual}
+	for _, n := range values {
+		likely := usual.roughness
+		if n <= 2 {
+			likely = usual.switches
+		}
+		p.likely = append(p.likely, likely)
 	}
+	p.roughness = slices.Clone(p.likely)
 	return p
 }
 
 // newCrossKernelSurrogate makes a surrogate over several kernels.
-func newCrossKernelSurrogate(axes int, usual priors) *surrogate {
-	p := newSurrogate(axes, usual)
+func newCrossKernelSurrogate(values []int, usual priors) *surrogate {
+	p := newSurrogate(values, usual)
 	p.kernels = &kernelCorrelation{usual.level, usual.params}
 	return p
 }
@@ -94,8 +101,8 @@ func (p *surrogate) correlation(x, y []float64) float64 {
 // logPrior returns the logarithm of the prior of roughness, nugget and kernels.
 func (p *surrogate) logPrior() float64 {
 	cost := stepsApart(nuggets, p.nugget, p.usual.nugget)
-	for _, r := range p.roughness {
-		cost += stepsApart(roughnesses, r, p.usual.roughness)
+	for a, r := range p.roughness {
+		cost += stepsApart(roughnesses, r, p.likely[a])
 	}
 	if p.kernels != nil {
 		cost += stepsApart(levels, p.kernels.level, p.usual.level) + stepsApart(paramCorrelations, p.kernels.params, p.usual.params)

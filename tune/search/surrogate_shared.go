@@ -38,10 +38,12 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedS
 		}
 	}
 	out.names = slices.DeleteFunc(out.names, func(name string) bool { return len(found[name]) < 2 })
+	var counts []int
 	for _, name := range out.names {
 		out.values[name] = sortedValues(found[name])
+		counts = append(counts, len(out.values[name]))
 	}
-	out.surrogate = newCrossKernelSurrogate(len(out.names), usual)
+	out.surrogate = newCrossKernelSurrogate(counts, usual)
 	return out
 }
 

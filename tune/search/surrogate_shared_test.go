@@ -52,10 +52,12 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestWeight: the shared surrogate has a large weight if blocks have the same effect in a and in b,
-// and a small weight if they have the opposite effect.
-func TestWeight(t *testing.T) {
-	weight := func(of func(blocks int) int) float64 {
+// TestInfluence: kernel a has a large influence on predictions for b if blocks have the same effect in a
+// and in b, and hardly any if they have the opposite effect. The influence is the weight of the shared
+// surrogate, multiplied by the correlation that it has learned for a parameter's effects in two kernels.
+// If that correlation is 0, the weight does not matter.
+func TestInfluence(t *testing.T) {
+	influence := func(of func(blocks int) int) float64 {
 		b := twoKernels(t, func(kernel string, blocks int) float64 {
 			if kernel == "b" {
 				blocks = of(blocks)
@@ -63,13 +65,13 @@ func TestWeight(t *testing.T) {
 			return 1 + float64(blocks)
 		}, 0, 3, 5, 8, 10, 13, 15, 16, 18)
 		b.next(1)
-		return b.shared.weight(b.kernels[1])
+		return b.shared.weight(b.kernels[1]) * b.shared.surrogate.kernels.params
 	}
-	if w := weight(func(blocks int) int { return blocks }); w < 0.7 {
-		t.Errorf("the same effect: a weight of %.2f", w)
+	if x := influence(func(blocks int) int { return blocks }); x < 0.7 {
+		t.Errorf("the same effect: an influence of %.2f", x)
 	}
-	if w := weight(func(blocks int) int { return 16 / blocks }); w > 0.3 {
-		t.Errorf("the opposite effect: a weight of %.2f", w)
+	if x := influence(func(blocks int) int { return 16 / blocks }); x > 0.1 {
+		t.Errorf("the opposite effect: an influence of %.2f", x)
 	}
 }
 
@@ -81,7 +83,7 @@ func TestSharedCoordinates(t *testing.T) {
 	if !slices.Equal(b.shared.names, []string{"blocks", "threads", "pdl"}) || !slices.Equal(a, []float64{0, 0, 0.5, 0}) || !slices.Equal(other, []float64{0, 0, 0, 1}) {
 		t.Errorf("%v: %v and %v", b.shared.names, a, other)
 	}
-	p := newCrossKernelSurrogate(1, usualPriors)
+	p := newCrossKernelSurrogate([]int{3}, usualPriors)
 	same, apart, far := p.correlation([]float64{1, 0}, []float64{1, 0}), p.correlation([]float64{1, 0}, []float64{1, 1}), p.correlation([]float64{1, 0}, []float64{99, 0})
 	if same != 1 || math.Abs(apart-(1-usualPriors.level)*usualPriors.params) > 1e-9 || math.Abs(far-usualPriors.level) > 1e-3 {
 		t.Errorf("correlation %v with itself, %v with another kernel, %v within the kernel", same, apart, far)
@@ -91,7 +93,7 @@ func TestSharedCoordinates(t *testing.T) {
 // TestLeaveOneOut: a score that differs from the scores around it has the least density. If there
 // are two points, the density of each is computed from the other.
 func TestLeaveOneOut(t *testing.T) {
-	p := newSurrogate(1, usualPriors)
+	p := newSurrogate([]int{3}, usualPriors)
 	p.fit([][]float64{{0}, {1}, {2}, {3}, {4}}, []float64{0, 0.1, 2, 0.3, 0.4})
 	if l := p.leaveOneOut(); slices.Index(l, slices.Min(l)) != 2 {
 		t.Errorf("the third must have the least density: %v", l)
@@ -103,7 +105,7 @@ func TestLeaveOneOut(t *testing.T) {
 	if got, want := p.leaveOneOut()[1], -0.5*(math.Log(variance)+off*off/variance); math.Abs(got-want) > 1e-9 {
 		t.Errorf("log density %v, want %v", got, want)
 	}
-	if l := newSurrogate(1, usualPriors).leaveOneOut(); len(l) != 0 {
+	if l := newSurrogate([]int{3}, usualPriors).leaveOneOut(); len(l) != 0 {
 		t.Errorf("densities without points: %v", l)
 	}
 }

@@ -23,7 +23,7 @@ func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 			}
 		}
 	}
-	p := newSurrogate(2, usualPriors)
+	p := newSurrogate([]int{3, 3}, usualPriors)
 	for range 3 {
 		p.learn(at, y)
 	}
@@ -50,7 +50,7 @@ func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 func TestSurrogateOfFewPoints(t *testing.T) {
 	scores := []float64{-1, 0, 1, 2}
 	for _, y := range [][]float64{{0.2}, {0.2, 0.2}} {
-		p := newSurrogate(1, usualPriors)
+		p := newSurrogate([]int{3}, usualPriors)
 		p.prior = priorOf(scores)
 		p.learn([][]float64{{0}, {1}}[:len(y)], y)
 		far := []float64{1000}

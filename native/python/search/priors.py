@@ -16,7 +16,7 @@ import statistics
 import subprocess
 
 USUAL, NONE = "strength=1", "strength=0"
-SETTINGS = [USUAL, NONE, "strength=0.5", "strength=2", "roughness=0.03", "roughness=0.3", "nugget=0.1", "level=0.2", "level=0.8", "params=0.25", "params=0.75"]
+SETTINGS = [USUAL, NONE, "strength=0.5", "strength=2", "roughness=0.03", "roughness=0.3", "switches=0.1", "switches=0.3", "nugget=0.1", "level=0.2", "level=0.8", "params=0.25", "params=0.75"]
 BUDGETS = (25, 50)
 SEED = 59
 

@@ -68,7 +68,7 @@ func TestErrorsAreWrapped(t *testing.T) {
 func TestExportToATerminal(t *testing.T) {
 	out, read := openTerminal(t, 80)
 	var errors bytes.Buffer
-	args := []string{"table", "export", "--format", "aiconfigurator", "--table", filepath.Join("..", "..", "testdata", "runs", "h200x2-libraries", "deepep")}
+	args := []string{"table", "export", "--format", "aiconfigurator", "--table", filepath.Join("..", "..", "testdata", "peers", "h100x2", "deepep")}
 	code := run(t.Context(), args, out, &errors)
 	if text := read(); code != exitUsage || text != "" || !strings.Contains(errors.String(), "-o FILE is required: aiconfigurator is not text") {
 		t.Errorf("exit code %d, %q on the terminal, %s", code, text, errors.String())

@@ -87,7 +87,7 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 			return nil, nil, fmt.Errorf("%s_latency_ms: p50 %g, p99 %g", half.op, half.t.P50, half.t.P99)
 		}
 		out = append(out, Figure{Kernel: "mooncake-" + doc.Backend, Problem: g.problem(half.op, dtype), Routing: routing, Seconds: half.t.P50 * 1e-3, Clock: "event",
-			Note: "median over iterations of the slowest rank; the call from the host, eager"})
+			Note: "median over iterations of the slowest rank; the host launches each call (eager)"})
 	}
 	f.warn("end_to_end_latency_ms left out: it holds the benchmark's stand-in for the experts")
 	return out, f.warnings, nil

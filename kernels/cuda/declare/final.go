@@ -102,7 +102,7 @@ func combineFinal() Declaration {
 }
 
 func waitParam(does string, sweep ...ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "wait_sms", "number of the sms blocks that send nothing: each "+does+"; 0: every block first sends, then does that",
+	return speedParam(kernels.Launch, "wait_sms", "how many of the blocks (sms) send nothing: each of them "+does+". 0: every block first sends, and then does that too",
 		"SMs", sweep[0], sweep...)
 }
 

@@ -10,7 +10,7 @@ import (
 
 // teamParam declares the warps that send one token together with algo=home.
 func teamParam() kernels.Param {
-	q := speedParam(kernels.Compile, "team", "with algo=home, warps that send one token together, so that tokens arrive one after the other; 1: each sends its own",
+	q := speedParam(kernels.Compile, "team", "with algo=home, number of warps that send a token together, so that the tokens of a block arrive one after the other; 1: each warp sends tokens of its own",
 		"warps", "1", "1", "4", "8")
 	q.Before = "1"
 	return q
@@ -21,7 +21,7 @@ func teamParam() kernels.Param {
 func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
 func scalesParam() kernels.Param {
-	return speedParam(kernels.Compile, "scales", "when FP8 scales go to the output: row (with their row) or tile (32 rows together, once all are here)",
+	return speedParam(kernels.Compile, "scales", "when FP8 scales are written to the output: row, with their row; tile, for 32 rows together after these rows have arrived",
 		"", "row", "row", "tile")
 }
 

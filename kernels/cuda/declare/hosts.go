@@ -193,7 +193,7 @@ func hostParams() []kernels.Param {
 	return []kernels.Param{
 		threadsParam("128", "256", "512"),
 		smsParam("32", "64", "132"),
-		speedParam(kernels.Launch, "mode", "fused: send and receive in one kernel; split: in two", "", "fused", "fused", "split"),
+		speedParam(kernels.Launch, "mode", "fused: one kernel sends and receives; split: one kernel sends and another receives", "", "fused", "fused", "split"),
 		pdlParam("1"),
 	}
 }

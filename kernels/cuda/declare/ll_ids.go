@@ -10,7 +10,7 @@ import (
 // countParam declares which rank counts the rows of each expert. If the receivers count, ids and data are
 // sent at once: each receiving block counts the ids that arrive.
 func countParam() kernels.Param {
-	q := speedParam(kernels.Compile, "count", "rank that counts the rows of each expert: sender, before it sends; receiver: each of its blocks counts the ids that arrive", "", "sender", "sender", "receiver")
+	q := speedParam(kernels.Compile, "count", "which rank counts the rows of each expert: sender, before it sends them; receiver, each of whose blocks counts the ids that arrive", "", "sender", "sender", "receiver")
 	q.Before, q.Design = "sender", true
 	return q
 }

@@ -11,7 +11,7 @@ import (
 // ownParam declares how a rank adds the rows of its own tokens. With own=registers every rank sends
 // sums and no single rows. With algo=direct these sums are in f32.
 func ownParam() kernels.Param {
-	q := speedParam(kernels.Compile, "own", "rows of a rank's own tokens: slot: written to a slot like those of other ranks; registers: summed in registers, and each rank sends one sum for each token, in f32 with algo=direct",
+	q := speedParam(kernels.Compile, "own", "what happens to the rows of a rank's own tokens: slot, they are written to a slot like the rows that are sent; registers, they are summed in registers, and every rank sends one sum for each token of another rank, in f32 with algo=direct",
 		"", "slot", "slot", "registers")
 	q.Before, q.Design = "slot", true
 	return q

@@ -24,7 +24,7 @@ func designParam(name, doc string, def ep.Value, sweep ...ep.Value) kernels.Para
 }
 
 func smsParam(sweep ...ep.Value) kernels.Param {
-	q := speedParam(kernels.Launch, "sms", "blocks, one on each SM", "SMs", sweep[len(sweep)-1], sweep...)
+	q := speedParam(kernels.Launch, "sms", "number of blocks, each on an SM of its own", "SMs", sweep[len(sweep)-1], sweep...)
 	q.Cost = kernels.SMCost
 	return q
 }
@@ -36,7 +36,7 @@ func threadsParam(sweep ...ep.Value) kernels.Param {
 }
 
 func pdlParam(def ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "pdl", "1: start while the kernel before drains (programmatic dependent launch)", "", def, "0", "1")
+	return speedParam(kernels.Launch, "pdl", "1: the kernel may start while the last blocks of the kernel before it still run (programmatic dependent launch)", "", def, "0", "1")
 }
 
 // algoParam declares algo of a combine. Its class is Precision, because dedup rounds partial sums.

@@ -28,7 +28,7 @@ func regionsPolled(p ep.Problem) []Region {
 // afterParam declares the dispatch whose rows a combine_ll returns. With 4,096 tokens on 2 ranks, pairs of
 // dispatch_final and a combine_ll are a fifth faster than pairs of two ll kernels or of two final kernels.
 func afterParam() kernels.Param {
-	q := speedParam(kernels.Compile, "after", "dispatch whose rows return: ll, those of dispatch_ll; final, those of dispatch_final, which takes twice the memory for slots", "", "ll", "ll", "final")
+	q := speedParam(kernels.Compile, "after", "which dispatch this combine follows: ll, dispatch_ll; final, dispatch_final, for which slots take twice the memory", "", "ll", "ll", "final")
 	q.Before, q.Design = "ll", true
 	return q
 }

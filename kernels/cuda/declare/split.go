@@ -11,7 +11,7 @@ import (
 // the two has its own grid, because few SMs should send and many should receive. Between them the call
 // occupies no SM.
 func splitParam() kernels.Param {
-	q := speedParam(kernels.Compile, kernels.ModeParam, "fused: send and receive in one kernel; split: in two", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
+	q := speedParam(kernels.Compile, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
 	q.Before = kernels.ModeFused
 	return q
 }

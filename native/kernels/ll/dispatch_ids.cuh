@@ -9,9 +9,9 @@
  *
  * Why memory may be used again. Call n uses set n % 3 of counts and headers, and set n & 1
  * of slots.
- * - A rank ends call n only when its last block has the token count of every rank, and
- *   a rank sends that count after its call n - 1 has ended. So while a rank is in call
- *   n, the others are in n - 1 (still receiving), n or n + 1.
+ * - A rank ends call n only when its last block has the token counts that all ranks send
+ *   for call n. Every rank sends its count for call n after it has ended call n - 1. So
+ *   while a rank is in call n, the others are in n - 1 (still receiving), n or n + 1.
  * - Headers: a fast rank in call n + 1 writes set (n + 1) % 3, which call n - 2 used. The
  *   receiver cleared that set in its call n - 1, which has ended. In call n the receiver
  *   reads set n % 3 and clears set (n - 1) % 3.
@@ -23,8 +23,8 @@
  *   emptied it before call n - 1 ended.
  * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass
  *   their barrier, and count there. Other warps read rows and marks after they have seen
- *   `ready`. It is released after the last change, and cleared before the block's only
- *   __syncthreads.
+ *   that `ready` is not 0. `ready` is set to 0 before the block's only __syncthreads. It is
+ *   stored with release order after the last change to rows and marks.
  */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
@@ -158,8 +158,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
 }
 
 /* Waits for the first headers and all counts. Returns the largest number of tokens of a rank,
- * or LL_LOST. A block that has parts to copy only because another rank has more tokens than
- * this one first waits only for counts, and then also for headers. */
+ * or LL_LOST. If another rank has more tokens than this rank, a block may have parts to copy
+ * only because of these tokens. Such a block waits for the counts first, and then a second
+ * time, for the headers too. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -258,8 +259,9 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* Receives. A gathering warp first reads and counts headers. Another warp already polls the data
- * of its first part while headers arrive, if this rank has a token with the part's token number. */
+/* Receives. A gathering warp first reads and counts headers. Each other warp already polls the
+ * data of its first part while headers arrive, if the part's token number is below the number
+ * of this rank's tokens: it is likely then that the part's source has the token too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);

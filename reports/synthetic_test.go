@@ -192,7 +192,7 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
 	if challenger.Key() != c.defaultConfig.Key() {
 		rounds = g.block(c, challenger, block{role: record.Candidate, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
-		gain = stat.Ratio(stat.Part{A: logs(defaultConfig), B: logs(rounds)})
+		gain = stat.Ratio(stat.Part{A: stat.Logs(defaultConfig), B: stat.Logs(rounds)})
 	}
 	g.furtherSessions(c, challenger)
 	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain,
@@ -238,7 +238,7 @@ func (g *maker) cross(p ep.Problem) {
 		for _, cfg := range configs {
 			if _, seen := c.effects[cfg.Key()]; !seen {
 				rounds := g.block(c, cfg, block{role: record.Candidate, stage: record.StageCross, round0: 50, rounds: g.Confirm})
-				c.effects[cfg.Key()] = math.Log(stat.PairedRatio(logs(rounds), logs(defaultConfig)).Mid)
+				c.effects[cfg.Key()] = math.Log(stat.PairedRatio(stat.Logs(rounds), stat.Logs(defaultConfig)).Mid)
 			}
 		}
 		under = append(under, c.effects)
@@ -250,14 +250,6 @@ func (g *maker) cross(p ep.Problem) {
 
 func timesOf(rounds []float64) record.Times {
 	return record.Times{Median: stat.Median(rounds), P10: stat.Quantile(rounds, 0.1), P90: stat.Quantile(rounds, 0.9)}
-}
-
-func logs(xs []float64) []float64 {
-	out := make([]float64, len(xs))
-	for i, x := range xs {
-		out[i] = math.Log(x)
-	}
-	return out
 }
 
 func config(p ep.Problem, sms, threads, chunk int) ep.Config {

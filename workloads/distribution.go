@@ -22,3 +22,12 @@ func New(d Distribution, p ep.Problem, seed uint64) (*Workload, error) {
 	}
 	return w, nil
 }
+
+// Draw parses a spec and draws a workload from it.
+func Draw(spec string, p ep.Problem, seed uint64) (*Workload, error) {
+	d, err := Parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	return New(d, p, seed)
+}

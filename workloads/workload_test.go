@@ -25,7 +25,7 @@ func mustParse(t testing.TB, spec string) Distribution {
 
 func mustNew(t testing.TB, spec string, p ep.Problem, seed uint64) *Workload {
 	t.Helper()
-	w, err := New(mustParse(t, spec), p, seed)
+	w, err := Draw(spec, p, seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,11 +135,7 @@ func TestSteady(t *testing.T) {
 	}
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
 		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
-	d, err := workloads.Parse("uniform")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, p, 1)
+	w, err := workloads.Draw("uniform", p, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,10 +82,6 @@ func TestNothingIsLeftOut(t *testing.T) {
 // there are 32 more experts, which are the replicas.
 func drawn(t *testing.T, spec string) *workloads.Workload {
 	t.Helper()
-	d, err := workloads.Parse(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
 	preset, err := workloads.FindPreset("deepseek-v3")
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +91,7 @@ func drawn(t *testing.T, spec string) *workloads.Workload {
 	if strings.Contains(spec, "eplb") {
 		p.Experts += 32
 	}
-	w, err := workloads.New(d, p, 1)
+	w, err := workloads.Draw(spec, p, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,9 +120,5 @@ func feasible(c Case) bool {
 
 // Workload draws the case's workload.
 func (c Case) Workload() (*workloads.Workload, error) {
-	d, err := workloads.Parse(c.Routing)
-	if err != nil {
-		return nil, err
-	}
-	return workloads.New(d, c.Problem, c.Seed)
+	return workloads.Draw(c.Routing, c.Problem, c.Seed)
 }

@@ -21,11 +21,7 @@ func problem(op ep.Op) ep.Problem {
 
 func draw(t testing.TB, p ep.Problem, routing string) *workloads.Workload {
 	t.Helper()
-	d, err := workloads.Parse(routing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, p, 1)
+	w, err := workloads.Draw(routing, p, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

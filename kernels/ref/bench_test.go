@@ -10,11 +10,7 @@ import (
 // prefill returns a workload of DeepSeek-V3's shape on four ranks, with 512 tokens on each.
 func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	b.Helper()
-	d, err := workloads.Parse("uniform")
-	if err != nil {
-		b.Fatal(err)
-	}
-	w, err := workloads.New(d, ep.Problem{
+	w, err := workloads.Draw("uniform", ep.Problem{
 		Op: op, Mode: ep.Graph, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 512, MaxTokens: 512, Dispatch: ep.FP8, Combine: ep.BF16,
 	}, 1)

@@ -11,11 +11,7 @@ import (
 
 func layerWorkload(t *testing.T, dtype ep.DType) *workloads.Workload {
 	t.Helper()
-	d, err := workloads.Parse("zipf:1.0+masked:0.2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, ep.Problem{Op: ep.Layer, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 512, Intermediate: 256, Experts: 8, TopK: 4,
+	w, err := workloads.Draw("zipf:1.0+masked:0.2", ep.Problem{Op: ep.Layer, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 512, Intermediate: 256, Experts: 8, TopK: 4,
 		Tokens: 6, MaxTokens: 6, Dispatch: dtype, Combine: ep.BF16}, 5)
 	if err != nil {
 		t.Fatal(err)

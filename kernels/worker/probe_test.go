@@ -94,11 +94,7 @@ var middle = struct{ rank, token, column int }{1, 83, 6487}
 // fp8Pairs returns a workload of pairs with FP8 dispatch.
 func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
 	t.Helper()
-	d, err := workloads.Parse("uniform")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, ep.Problem{Op: ep.Pair, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: topK,
+	w, err := workloads.Draw("uniform", ep.Problem{Op: ep.Pair, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: topK,
 		Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16, Layout: ep.LayoutMasked}, 1)
 	if err != nil {
 		t.Fatal(err)

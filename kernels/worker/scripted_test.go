@@ -241,11 +241,7 @@ func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) 
 // drawn returns a problem's workload under a routing.
 func drawn(t *testing.T, p ep.Problem, routing string) *workloads.Workload {
 	t.Helper()
-	d, err := workloads.Parse(routing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, p, 7)
+	w, err := workloads.Draw(routing, p, 7)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,9 +205,5 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 
 // redraw draws a case's workload again from its routing and seed.
 func redraw(c *reports.Case) (*workloads.Workload, error) {
-	d, err := workloads.Parse(c.Routing)
-	if err != nil {
-		return nil, err
-	}
-	return workloads.New(d, c.Problem, c.Seed)
+	return workloads.Draw(c.Routing, c.Problem, c.Seed)
 }

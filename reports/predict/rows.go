@@ -118,12 +118,8 @@ func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Tra
 	if t, ok := r.counted[key]; ok {
 		return t, nil
 	}
-	d, err := workloads.Parse(routing)
-	if err != nil {
-		return nil, err
-	}
 	p.Op, p.Precision = ep.Dispatch, ep.Full
-	w, err := workloads.New(d, p, seed)
+	w, err := workloads.Draw(routing, p, seed)
 	if err != nil {
 		return nil, err
 	}

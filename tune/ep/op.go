@@ -19,10 +19,10 @@ const (
 	// an output row, and Problem.Dispatch is the dtype of an output row.
 	Activation Op = "activation"
 
-	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between
-	// them, and combine, timed as one call. epbench has no kernels for it; workers, separate programs that call a library,
-	// declare them. How rows lie between the steps is the library's own affair, so Problem.Layout
-	// stays LayoutExpert.
+	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between them, and
+	// combine, timed as one call. epbench has no kernels for a layer. Workers declare such kernels; a worker
+	// is a separate program that calls a library. The library decides how rows lie between the steps, so
+	// Problem.Layout stays LayoutExpert.
 	Layer Op = "layer"
 )
 

@@ -20,7 +20,7 @@ func Beside(t *ep.BesideRounds) record.Beside {
 
 // Slowdown returns the median over rounds of `with` / `alone` with its 95 % interval. Both are
 // times of the matrix product in the same rounds: `with` while calls run, `alone` without calls.
-func Slowdown(with, alone []float64) record.Interval { return PairedRatio(logs(with), logs(alone)) }
+func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
 // Saved returns how many seconds a round of calls and matrix product saves with the config instead
 // of the default: the median over rounds with its 95 % interval. It returns nil if the numbers of

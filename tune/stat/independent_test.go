@@ -73,7 +73,7 @@ func TestIndependentRatioHasNoUnit(t *testing.T) {
 		return out
 	}
 	of := func(a, b []float64) Estimate {
-		return IndependentRatio([][]float64{logs(a)}, [][]float64{logs(b)}, 0)
+		return IndependentRatio([][]float64{Logs(a)}, [][]float64{Logs(b)}, 0)
 	}
 	x, y := of(a, b), of(scaled(a), scaled(b))
 	for name, d := range map[string]float64{"mid": x.Mid / y.Mid, "low": x.Low / y.Low, "high": x.High / y.High} {

@@ -64,7 +64,8 @@ func Midmean(xs []float64) float64 {
 	return sum / float64(len(sorted)-2*cut)
 }
 
-func logs(xs []float64) []float64 {
+// Logs returns the natural logarithms of xs.
+func Logs(xs []float64) []float64 {
 	out := make([]float64, len(xs))
 	for i, x := range xs {
 		out[i] = math.Log(x)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -181,7 +180,7 @@ func (a *activeSide) decide() record.Search {
 	dflt, cfg := a.seconds[a.comparison.points[0]], a.seconds[a.comparison.points[1]]
 	m.Gain = stat.Exactly(len(cfg))
 	if a.comparison.points[0] != a.comparison.points[1] {
-		m.Gain = stat.Ratio(stat.Part{A: logs(dflt), B: logs(cfg)})
+		m.Gain = stat.Ratio(stat.Part{A: stat.Logs(dflt), B: stat.Logs(cfg)})
 	}
 	out.Decision = stat.Compare(m)
 	out.Clock, out.Times, out.DefaultTimes = r.Clock(), timesOf(cfg), timesOf(dflt)
@@ -195,14 +194,6 @@ func (a *activeSide) add(result record.Search) {
 	if a.workload != nil {
 		run.Workloads = append(run.Workloads, a.record())
 	}
-}
-
-func logs(xs []float64) []float64 {
-	out := make([]float64, len(xs))
-	for i, x := range xs {
-		out[i] = math.Log(x)
-	}
-	return out
 }
 
 func timesOf(xs []float64) record.Times {

@@ -47,11 +47,7 @@ type activated struct {
 // newActivated draws a problem and its inputs. Some experts get no row.
 func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
 	t.Helper()
-	d, err := workloads.Parse("zipf:1.5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, p, 3)
+	w, err := workloads.Draw("zipf:1.5", p, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,11 +32,7 @@ func drillProblem(op ep.Op, mode ep.Mode, ranks int) ep.Problem {
 
 func drillWorkload(t *testing.T, p ep.Problem) *workloads.Workload {
 	t.Helper()
-	d, err := workloads.Parse("uniform")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := workloads.New(d, p, 7)
+	w, err := workloads.Draw("uniform", p, 7)
 	if err != nil {
 		t.Fatal(err)
 	}

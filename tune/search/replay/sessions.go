@@ -171,7 +171,7 @@ func gainsBySession(results []record.Result) []sessionGains {
 
 // add adds the rounds of the config and of the default in one block.
 func (g *sessionGains) add(r, base *record.Result) {
-	mine, theirs := logsOf(r.Rounds()), logsOf(base.Rounds())
+	mine, theirs := stat.Logs(r.Rounds()), stat.Logs(base.Rounds())
 	n := min(len(mine), len(theirs))
 	p := stat.Part{Session: r.SessionID(), A: theirs[:n], B: mine[:n]}
 	last := len(g.sessions) - 1
@@ -185,12 +185,4 @@ func (g *sessionGains) add(r, base *record.Result) {
 	default:
 		g.sessions, g.times = append(g.sessions, p), append(g.times, mine)
 	}
-}
-
-func logsOf(xs []float64) []float64 {
-	out := make([]float64, len(xs))
-	for i, x := range xs {
-		out[i] = math.Log(x)
-	}
-	return out
 }

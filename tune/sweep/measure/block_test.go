@@ -35,12 +35,8 @@ func (k *kept) Append(block []record.Result, wall float64) error {
 // runner returns a Runner for five configs of a fake backend. The default is point 2.
 func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 	t.Helper()
-	d, err := workloads.Parse(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 64, Experts: 16, TopK: 2, Tokens: 16, MaxTokens: 16, Dispatch: ep.BF16, Combine: ep.BF16}
-	w, err := workloads.New(d, p, seed)
+	w, err := workloads.Draw(spec, p, seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func dispatchMasked() Declaration {
 			Formerly:   formerly("dispatch_masked_split", kernels.ModeParam+"=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
 			Check:      checkDispatchMasked,
 			Default:    defaultDispatchMasked,
-			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitMasked(defaultDispatchMasked(m, p)) },
+			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(defaultDispatchMasked(m, p)) },
 			Starts:     startsDispatchMasked,
 			Overlapped: overlappedLL,
 		},
@@ -220,8 +220,8 @@ func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(out, slotCombineMasked(m, p), own, own.With("threads", "512").With("receivers", "0"))
 }
 
-// splitMasked returns the config with split phases. Its sender starts early.
-func splitMasked(c ep.Config) ep.Config { return split(c, "wait_sms").With("pdl", "1") }
+// splitEarly returns the config with split phases. The sending kernel may start while the kernel before it still runs.
+func splitEarly(c ep.Config) ep.Config { return split(c, "wait_sms").With("pdl", "1") }
 
 // splitCombineMasked sends one sum for each token and rank if the problem accepts reduced
 // precision. To make the sums, a rank waits for the weights of other ranks and holds its SMs until
@@ -233,7 +233,7 @@ func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Precision == ep.Reduced {
 		algo = "dedup"
 	}
-	return splitMasked(slotCombineMasked(m, p).With("algo", algo))
+	return splitEarly(slotCombineMasked(m, p).With("algo", algo))
 }
 
 // regionsMasked lists RankRegion of rank/layout.cuh, then MaskedRegion of masked/layout.cuh.

@@ -16,7 +16,8 @@ func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep .
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
-// designParam declares a compile-bound parameter whose values are as different as kernels are.
+// designParam declares a compile-bound parameter each of whose values is a design of its own: a search treats them
+// like different kernels.
 func designParam(name, doc string, def ep.Value, sweep ...ep.Value) kernels.Param {
 	q := speedParam(kernels.Compile, name, doc, "", def, sweep...)
 	q.Design = true

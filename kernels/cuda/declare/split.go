@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// splitParam declares the mode of a kernel that can send in one launch and receive in another. Each of
-// the two has its own grid, because few SMs should send and many should receive. Between them the call
+// splitParam declares whether a call is one launch, or two of which the first sends and the second receives. The two
+// launches have grids of their own, because few SMs should send and many should receive. Between them the call
 // occupies no SM.
 func splitParam() kernels.Param {
 	q := speedParam(kernels.Compile, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
@@ -48,7 +48,7 @@ func split(c ep.Config, unused ...string) ep.Config {
 	return c
 }
 
-// splitLaunches returns entry_send and entry_recv, each on a grid of its own. The receiver
+// splitLaunches returns the launches of entry_send and entry_recv, each on a grid of its own. The receiver
 // never starts early, because it would take SMs that the sender still needs.
 func splitLaunches(entry string, c ep.Config) []Launch {
 	send := launchOf(entry+"_send", c)

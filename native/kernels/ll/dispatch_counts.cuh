@@ -23,7 +23,7 @@ static const uint32_t LL_COUNT_WARPS = 8; /* warps that count */
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
 
 struct LlShared {
-  uint32_t selected[EP_EXPERTS];      /* only in the counting block: number of own tokens for each expert */
+  uint32_t selected[EP_EXPERTS]; /* number of this rank's tokens for each expert; only the block that counts uses it */
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; ll_offsets replaces it by the first row of each segment */
   uint32_t tokens[EP_RANKS];
   uint32_t failed; /* 1: a count never arrived */
@@ -278,8 +278,8 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Polls header, count and data of a part together, because polling them one after the other
- * would cost three latencies. Returns false if the token does not exist, has no expert on
+/* Polls header, count and data of a part together. To poll one after the other would take three
+ * round trips to memory. Returns false if the token does not exist, has no expert on
  * this rank, or never arrived. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   if (!ep_alive(a, p.source)) return false;

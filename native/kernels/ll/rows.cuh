@@ -25,9 +25,9 @@ EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t end, cons
   if (lane == 31) a.row_offsets[EP_LOCAL_EXPERTS] = end;
 }
 
-/* The address of the first scale of a row; the next scale is ll_scale_step words further. The
- * row belongs to the top-k position in the last argument; the lane of that number has the
- * row's place in the third argument. */
+/* Returns the address of the first scale of a row. Each next scale is ll_scale_step words further. Arguments: the
+ * row, each lane's place (see LL_PLACE_BITS), and the top-k position of the row, which is also the number of the lane
+ * that has the row's place. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t, int) {
   return reinterpret_cast<uint32_t *>(a.out_scales) + row;
 }
@@ -38,8 +38,8 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
   ll_route(a, source, token)[k] = head >> 32 << 32 | row;
 }
 
-/* Clears words that another kernel wrote in the same memory. In layout expert there are
- * none; masked/dispatch_ids.cuh has some. */
+/* Clears the headers that another kernel may have written in the previous call. In layout expert no other kernel
+ * uses this memory. In layout masked dispatch_masked with count=sender does. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}
 
 #endif

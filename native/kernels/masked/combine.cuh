@@ -45,9 +45,10 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 EP_DEVICE uint32_t ll_token_of(const LlRoute &r, uint32_t) { return r.token; }
 
-/* Finds the route of one of this rank's tokens. Tokens ascend with the place, so that a token's place is near its
- * share of all messages. 32 places are read at a time; if the token is not among them, the search goes on beside
- * them. After dispatch_masked with count=receiver the place is the token's number. */
+/* Finds the route of one of this rank's tokens. The routes are in the order of tokens. So if this rank has T tokens
+ * and M of them have a route, the route of token t is near place t * M / T. The function reads 32 places around it at
+ * a time; if the token is not among them, it reads the 32 places before or after. After dispatch_masked with
+ * count=receiver the place of a token is its number. */
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) {
   const uint32_t messages = ll_places(a, a.rank), tokens = static_cast<uint32_t>(a.tokens);
   const uint32_t guess = static_cast<uint32_t>(static_cast<uint64_t>(token) * messages / tokens);

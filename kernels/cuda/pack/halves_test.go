@@ -31,8 +31,8 @@ func TestHalves(t *testing.T) {
 	}
 	for l, want := range map[ep.Layout][2]string{
 		ep.LayoutMasked:     {"dispatch_masked:count=sender,input=fp8,mode=split", "combine_masked:algo=direct,mode=split"},
-		ep.LayoutRank:       {"dispatch_rank:copy=vector,input=fp8,mode=split", "combine_rank:copy=vector,mode=split"},
-		ep.LayoutRankPacked: {"dispatch_rank:copy=vector,input=fp8,mode=split", "combine_rank:copy=vector,mode=split"},
+		ep.LayoutRank:       {"dispatch_rank:input=fp8,mode=split", "combine_rank:mode=split"},
+		ep.LayoutRankPacked: {"dispatch_rank:input=fp8,mode=split", "combine_rank:mode=split"},
 	} {
 		p := with(l)
 		for _, c := range ep.Classes() {

@@ -168,8 +168,10 @@ func TestRankRace(t *testing.T) {
 		q.p.Layout = layout
 		t.Run(layout.String(), func(t *testing.T) {
 			t.Parallel()
-			for _, dispatch := range []func() Declaration{dispatchRank, dispatchRankHome} {
-				e := q.prepare(t, dispatch(), combineRank())
+			for _, rows := range []string{"slot", "home", "staged"} {
+				q := q
+				q.dispatch += ",rows=" + rows
+				e := q.prepare(t, dispatchRank(), combineRank())
 				e.tools = need(t, raceTools)
 				q.checkCalls(e)
 			}

@@ -43,7 +43,7 @@ static const struct {
 
 void driver_describe(const Driver *d, DrvResult result, char text[DRIVER_WORDS]) {
   const char *name = NULL, *words = NULL;
-  if (result == DRV_NOT_INITIALIZED) { /* cuInit came first, so the driver means a fork */
+  if (result == DRV_NOT_INITIALIZED) { /* the driver returns it in a forked process, also from cuInit */
     snprintf(text, DRIVER_WORDS, "%s", forked);
     return;
   }

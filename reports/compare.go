@@ -112,9 +112,9 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 // otherTraces lists the traces that have the same file name in both runs but different content.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
-	for _, ca := range a.Cases {
-		for _, cb := range b.Cases {
-			x, y := ca.Routing, cb.Routing
+	theirs := routingsOf(b.Cases)
+	for _, x := range routingsOf(a.Cases) {
+		for _, y := range theirs {
 			if ep.RoutingLabel(x) != ep.RoutingLabel(y) || ep.RoutingContent(x) == ep.RoutingContent(y) {
 				continue
 			}
@@ -127,28 +127,6 @@ func otherTraces(a, b *Loaded) (out []string) {
 	return out
 }
 
-// match returns the case of cases with c's problem and routing, if possible with c's seed; nil
-// if there is none. If anyMode is true, the mode may differ.
-func match(c *Case, cases []*Case, anyMode bool) *Case {
-	var found *Case
-	for _, x := range cases {
-		p := x.Problem
-		if anyMode {
-			p.Mode = c.Problem.Mode
-		}
-		if p != c.Problem || ep.RoutingContent(x.Routing) != ep.RoutingContent(c.Routing) {
-			continue
-		}
-		if x.Seed == c.Seed {
-			return x
-		}
-		if found == nil {
-			found = x
-		}
-	}
-	return found
-}
-
 // otherSeeds returns the warning for two runs with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are drawn differently, so tokens go to other experts; a part of a difference may come from this", a, seedA, b, seedB)
@@ -156,8 +134,9 @@ func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 
 // pair pairs the entries of both runs and computes their ratios. judge gives the verdicts.
 func (c *Comparison) pair(o CompareOptions) {
+	inA, inB := indexCases(c.A.Cases, o.Allow["mode"]), indexCases(c.B.Cases, o.Allow["mode"])
 	for _, ca := range c.A.Cases {
-		cb := match(ca, c.B.Cases, o.Allow["mode"])
+		cb := inB.match(ca)
 		if cb == nil {
 			x := Compared{Case: ca, Verdict: record.Undecided, Reason: "not measured in " + c.B.Name()}
 			x.noRatio()
@@ -175,7 +154,7 @@ func (c *Comparison) pair(o CompareOptions) {
 		}
 	}
 	for _, cb := range c.B.Cases {
-		if match(cb, c.A.Cases, o.Allow["mode"]) == nil {
+		if inA.match(cb) == nil {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s: only in %s", cb.Title(), c.B.Name()))
 		}
 	}

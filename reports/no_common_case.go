@@ -12,8 +12,9 @@ import (
 // differs, it names the two modes. Otherwise it names each field of which the runs share no
 // value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
+	inB := indexCases(b.Cases, true)
 	for _, x := range a.Cases {
-		if y := match(x, b.Cases, true); y != nil && !o.Allow["mode"] {
+		if y := inB.match(x); y != nil && !o.Allow["mode"] {
 			return fmt.Sprintf("; mode: %s against %s (--allow mode compares them anyway)", x.Problem.Mode, y.Problem.Mode)
 		}
 	}

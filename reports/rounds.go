@@ -74,7 +74,9 @@ func (e *Entry) pickDecidingRounds() {
 		searched = searched || b.Stage != record.StageAA
 	}
 	e.Fresh = last < len(deciding)
-	for _, r := range e.AllRounds() {
+	all := e.AllRounds()
+	e.Times, e.rounds = make([]float64, 0, len(all)), make([]Timed, 0, len(all))
+	for _, r := range all {
 		if e.Fresh && r.stage != deciding[last] || searched && r.stage == record.StageAA {
 			continue
 		}
@@ -158,7 +160,11 @@ func (e *Entry) Ratios(other *Entry) []float64 {
 
 // AllRounds lists every round of the entry, of all stages.
 func (e *Entry) AllRounds() []Timed {
-	var out []Timed
+	n := 0
+	for _, b := range e.Blocks {
+		n += len(b.Seconds)
+	}
+	out := make([]Timed, 0, n)
 	for _, b := range e.Blocks {
 		for i, t := range b.Rounds() {
 			out = append(out, Timed{roundID{b.Stage, b.Round0 + i}, t, b.SessionID(), b.Block})

@@ -112,6 +112,9 @@ const (
 	sweepSpace  = "sweep --backend cpu --space FILE --dry-run"
 	benchModel  = "bench --backend model:FILE"
 	reportRun   = "report FILE --no-html"
+	reportLog   = "report FILE --no-html --width 100"
+	watchLog    = "watch FILE"
+	compareLog  = "compare FILE FILE"
 )
 
 var hostileInputs = []hostileInput{
@@ -186,6 +189,40 @@ var hostileInputs = []hostileInput{
 	{name: "wide.yaml", command: sweepSpace, make: times(30*mega, "- ")},
 	{name: "model.yaml", command: benchModel, make: times(30*mega, "- ")},
 	{name: "run", command: reportRun, make: times(60*mega, "{")},
+	{name: "cases", command: reportLog, make: logOfCases(100_000)},
+	{name: "cases-watched", command: watchLog, make: logOfCases(100_000)},
+	{name: "cases-compared", command: compareLog, make: logOfCases(19_000), fine: true},
+	{name: "failures-watched", command: watchLog, make: func(w io.Writer) {
+		for i := range 100_000 {
+			fmt.Fprintf(w, logLine+"\n", i == 99_999, 8, fmt.Sprintf(`,"config":{"kernel":"k%d","values":{}},"status":"crash"`, i))
+		}
+	}, fine: true},
+	{name: "rounds", command: reportLog, make: logOfList("seconds", "[0]", 1_900_000)},
+	{name: "rounds-watched", command: watchLog, make: logOfList("seconds", "[0]", 1_900_000)},
+	{name: "stages", command: reportLog, make: logOfList("layer_stages", "{}", 2_500_000)},
+	{name: "warnings", command: reportLog, make: logOfList("warnings", `""`, 2_500_000)},
+}
+
+// logLine is one line of a log. It has places for whether it ends a block, for the number of tokens, and for further
+// fields.
+const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
+
+// logOfCases writes a log in which every line is another problem.
+func logOfCases(n int) func(io.Writer) {
+	return func(w io.Writer) {
+		for i := range n {
+			fmt.Fprintf(w, logLine+"\n", true, 1+i, `,"status":"ok"`)
+		}
+	}
+}
+
+// logOfList writes a log of eight lines that each have a list of n equal elements.
+func logOfList(field, element string, n int) func(io.Writer) {
+	return func(w io.Writer) {
+		for range 8 {
+			fmt.Fprintf(w, logLine+"\n", true, 8, fmt.Sprintf(`,"status":"ok","%s":[%s%s]`, field, element, strings.Repeat(","+element, n-1)))
+		}
+	}
 }
 
 // Limits of a command on a hostile file. Its peak memory may be leastPeak bytes, or peakTimes
@@ -226,17 +263,31 @@ func TestHostileInputs(t *testing.T) {
 	}
 }
 
-// makeHostile writes the file. For the command report it makes a run directory whose run.json
-// is the file.
+// hostileRun is the run.json of a hostile log.
+const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
+
+// hostileFiles returns the names in a run directory of the hostile file and of a harmless one, with the content of the
+// latter. The names are "" if the command does not read a run directory.
+func hostileFiles(command string) (hostile, harmless, content string) {
+	switch command {
+	case reportRun:
+		return "run.json", "trials.jsonl", ""
+	case reportLog, watchLog, compareLog:
+		return "trials.jsonl", "run.json", hostileRun
+	}
+	return "", "", ""
+}
+
+// makeHostile writes the file, and the run directory in which a command expects it.
 func makeHostile(path string, x hostileInput) error {
-	if x.command == reportRun {
+	if hostile, harmless, content := hostileFiles(x.command); hostile != "" {
 		if err := os.Mkdir(path, 0o777); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(path, "trials.jsonl"), nil, 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(path, harmless), []byte(content), 0o666); err != nil {
 			return err
 		}
-		path = filepath.Join(path, "run.json")
+		path = filepath.Join(path, hostile)
 	}
 	f, err := os.Create(path)
 	if err != nil {
@@ -273,7 +324,8 @@ func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, too
 	}
 	bytes = info.Size()
 	if info.IsDir() {
-		info, _ = os.Stat(filepath.Join(path, "run.json"))
+		hostile, _, _ := hostileFiles(x.command)
+		info, _ = os.Stat(filepath.Join(path, hostile))
 		bytes = info.Size()
 	}
 	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)

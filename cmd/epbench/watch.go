@@ -110,7 +110,11 @@ func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 // it would leave old lines above it.
 func fittingPage(f *live.Follower, width, height int) (string, error) {
 	now := time.Now()
-	for most := len(f.Searches); ; most-- {
+	most := len(f.Searches)
+	if height > 0 {
+		most = min(most, height) // a row has at least one line
+	}
+	for ; ; most-- {
 		var b bytes.Buffer
 		if lead := f.Run.Rehearsal(); lead != "" {
 			fmt.Fprintln(&b, lead)

@@ -11,14 +11,16 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 )
 
 // A Follower holds what a run directory has shown so far.
 type Follower struct {
 	Run      *record.Run
-	Searches []*Search // in the order in which they began
-	Rounds   int       // rounds of all configs
+	Searches []*Search            // in the order in which they began
+	Rounds   int                  // rounds of all configs
+	byCase   map[searchID]*Search // Searches by problem and routing
 	path     string
 	offset   int64           // bytes of the log that were read
 	block    []record.Result // lines of a block whose last line is not written yet
@@ -27,8 +29,14 @@ type Follower struct {
 	saved    time.Time       // when run.json was written
 }
 
+// searchID identifies a search.
+type searchID struct {
+	problem ep.Problem
+	routing string
+}
+
 // Follow begins to follow a run directory.
-func Follow(path string) *Follower { return &Follower{path: path} }
+func Follow(path string) *Follower { return &Follower{path: path, byCase: map[searchID]*Search{}} }
 
 // Update reads run.json and the new whole lines of the log. If the directory has a run.json but no log
 // yet, that is no error.
@@ -62,7 +70,9 @@ func (f *Follower) readLog(now time.Time) error {
 		return err
 	}
 	if info.Size() < f.offset { // sweep --resume cut the last block, or began anew
-		*f = Follower{path: f.path, Run: f.Run, saved: f.saved}
+		run, saved := f.Run, f.saved
+		*f = *Follow(f.path)
+		f.Run, f.saved = run, saved
 	}
 	if _, err := log.Seek(f.offset, io.SeekStart); err != nil {
 		return err
@@ -102,15 +112,15 @@ func (f *Follower) addBlock(block []record.Result) {
 // session, keeps its place. Crossings also measure and compare at token counts without a search; for
 // these it returns nil.
 func (f *Follower) search(r *record.Result) *Search {
-	for _, s := range f.Searches {
-		if s.Problem == r.Problem && s.Routing == r.Routing {
-			return s
-		}
+	id := searchID{r.Problem, r.Routing}
+	if s := f.byCase[id]; s != nil {
+		return s
 	}
 	if r.Stage == record.StageCross || r.Stage == record.StageRecheck {
 		return nil
 	}
 	s := newSearch(r.Problem, r.Routing)
+	f.byCase[id] = s
 	f.Searches = append(f.Searches, s)
 	return s
 }
@@ -118,10 +128,9 @@ func (f *Follower) search(r *record.Result) *Search {
 // addDecisions copies the decisions of run.json to the searches.
 func (f *Follower) addDecisions() {
 	for i := range f.Run.Searches {
-		for _, s := range f.Searches {
-			if done := &f.Run.Searches[i]; s.Problem == done.Problem && s.Routing == done.Routing {
-				s.Decided = done
-			}
+		done := &f.Run.Searches[i]
+		if s := f.byCase[searchID{done.Problem, done.Routing}]; s != nil {
+			s.Decided = done
 		}
 	}
 }

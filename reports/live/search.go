@@ -19,6 +19,7 @@ type Search struct {
 	Failed  []Failure // first failure of each config, in time order
 	Decided *record.Search
 
+	failed  map[string]bool // configs of Failed, by key
 	ended   time.Time
 	tried   map[string]bool // configs, by key
 	kernels map[string]bool // kernels that were measured
@@ -41,7 +42,7 @@ type gain struct {
 }
 
 func newSearch(p ep.Problem, routing string) *Search {
-	return &Search{Problem: p, Routing: routing, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
+	return &Search{Problem: p, Routing: routing, failed: map[string]bool{}, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
 // rankOf returns the rank of a stage. A Search takes gains only from rounds of the highest rank. Stages whose rounds
@@ -94,7 +95,8 @@ func (s *Search) add(block []record.Result) {
 func (s *Search) addFailures(block []record.Result) {
 	for i := range block {
 		r := &block[i]
-		if r.Status != ep.OK && !slices.ContainsFunc(s.Failed, func(f Failure) bool { return f.Config.Key() == r.Config.Key() }) {
+		if key := r.Config.Key(); r.Status != ep.OK && !s.failed[key] {
+			s.failed[key] = true
 			s.Failed = append(s.Failed, Failure{r.Config, r.Status, r.Reason})
 		}
 	}

@@ -285,6 +285,12 @@ func (s *scanner) number() (float64, error) {
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
+// The largest numbers of stages and of warnings of a line.
+const (
+	maxStages   = 64
+	maxWarnings = 100
+)
+
 // check refuses a result that epbench cannot have written.
 func (r *Result) check() error {
 	switch {
@@ -298,6 +304,8 @@ func (r *Result) check() error {
 		return fmt.Errorf("role: unknown %.20q", r.Role)
 	case r.Seq < 0 || r.Block < 0 || r.Round0 < 0 || r.Fold < 0 || r.Checked < 0 || r.MaxErr < 0 || r.Wall < 0:
 		return errors.New("seq, block, round0, fold, checked, max_err or wall: below 0")
+	case len(r.MHz) > ep.MaxRanks || len(r.LayerStages) > maxStages || len(r.Warnings) > maxWarnings:
+		return fmt.Errorf("mhz, layer_stages or warnings: more than %d, %d or %d entries", ep.MaxRanks, maxStages, maxWarnings)
 	case r.Beside != nil && len(r.Seconds) == 0:
 		return errors.New("beside: a trial without seconds must not have this field")
 	case r.Beside != nil:

@@ -9,11 +9,21 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // maxLine bounds a line of trials.jsonl: a block of 10,000 rounds of 8 ranks
 // takes a fifth of it.
 const maxLine = 8 << 20
+
+// Bounds of a log. No sweep comes near them, and readers of a log take memory and time for each case and each
+// round. A round of two ranks has about 27 bytes in a log.
+const (
+	maxCases       = 20_000
+	fewRounds      = 1 << 19
+	leastRoundSize = 20 // bytes of a log for each round beyond fewRounds, at least
+)
 
 // AppendJSON appends r to b as one line of trials.jsonl, newline included. It writes the
 // JSON of encoding/json, with shorter numbers.
@@ -72,11 +82,21 @@ type Reader struct {
 	line  int    // number of the line read last, from 1
 	bytes int64  // number of bytes in the whole lines read so far
 	torn  int    // number of bytes after the last newline
+
+	cases  map[caseID]struct{} // the cases so far
+	rounds int64               // number of rounds so far
+}
+
+// caseID identifies what a line measured.
+type caseID struct {
+	problem ep.Problem
+	routing string
+	seed    uint64
 }
 
 // NewReader returns a Reader of in.
 func NewReader(in io.Reader) *Reader {
-	return &Reader{in: bufio.NewReaderSize(in, 256<<10), dec: newDecoder()}
+	return &Reader{in: bufio.NewReaderSize(in, 256<<10), dec: newDecoder(), cases: map[caseID]struct{}{}}
 }
 
 // Read fills r with the next line and returns io.EOF at the end. Equal problems and configs
@@ -90,6 +110,19 @@ func (d *Reader) Read(r *Result) error {
 	d.bytes += int64(len(line))
 	if err := d.dec.decode(line[:len(line)-1], r); err != nil {
 		return fmt.Errorf("%s: line %d: %w; keep the lines before it (head -n %d) and sweep --resume measures the rest again", TrialsFile, d.line, err, d.line-1)
+	}
+	return d.count(r)
+}
+
+// count adds a line to the numbers of cases and rounds, and returns an error if a log of this size cannot have
+// so many.
+func (d *Reader) count(r *Result) error {
+	d.cases[caseID{r.Problem, r.Routing, r.Seed}] = struct{}{}
+	if len(d.cases) > maxCases {
+		return fmt.Errorf("%s: line %d: more than %d problems and routings", TrialsFile, d.line, maxCases)
+	}
+	if d.rounds += int64(len(r.Seconds)); d.rounds > max(fewRounds, d.bytes/leastRoundSize) {
+		return fmt.Errorf("%s: line %d: %d rounds in %d bytes; a round has at least %d bytes in a long log", TrialsFile, d.line, d.rounds, d.bytes, leastRoundSize)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,47 @@ func (digits) Read(p []byte) (int, error) {
 		p[i] = '0'
 	}
 	return len(p), nil
+}
+
+// TestLogBounds: a log may not have more cases, rounds or entries of a list than its readers have time and memory for.
+// Just as many are accepted.
+func TestLogBounds(t *testing.T) {
+	cases := func(n int) (log []byte) {
+		for i := range n {
+			r := sample(i, 0)
+			r.Routing = fmt.Sprint("r", i)
+			log, _ = r.AppendJSON(log)
+		}
+		return log
+	}
+	rounds := func(n int) []byte {
+		r := sample(0, 0)
+		r.Seconds = slices.Repeat([][]float64{{0}}, n)
+		log, _ := r.AppendJSON(nil)
+		return log
+	}
+	list := func(set func(r *Result)) []byte {
+		r := sample(0, 0)
+		set(&r)
+		log, _ := r.AppendJSON(nil)
+		return log
+	}
+	for name, c := range map[string]struct {
+		log  []byte
+		want string
+	}{
+		"most cases":  {cases(maxCases), ""},
+		"cases":       {cases(maxCases + 1), "line 20001: more than 20000 problems and routings"},
+		"most rounds": {rounds(fewRounds), ""},
+		"rounds":      {rounds(fewRounds + 1), "524289 rounds in"},
+		"stages":      {list(func(r *Result) { r.LayerStages = make([]ep.StageTime, maxStages+1) }), "mhz, layer_stages or warnings: more than"},
+		"warnings":    {list(func(r *Result) { r.Warnings = make([]string, maxWarnings+1) }), "mhz, layer_stages or warnings: more than"},
+		"mhz":         {list(func(r *Result) { r.MHz = make([]float64, ep.MaxRanks+1) }), "mhz, layer_stages or warnings: more than"},
+	} {
+		if _, _, err := ReadAll(bytes.NewReader(c.log)); err == nil != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
 }
 
 func FuzzReader(f *testing.F) {

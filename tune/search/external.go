@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -30,8 +31,9 @@ const (
 	externalEnding = time.Second // for the program to exit after its last line
 )
 
-// externalWait is how long an external strategy may take for its next line. Tests shorten it.
-var externalWait = time.Minute
+// externalWait is how long an external strategy may take for its next line, and externalRead how long to read a
+// line. Tests shorten them.
+var externalWait, externalRead = time.Minute, time.Minute
 
 // externalSpace is the first line that an external strategy reads.
 type externalSpace struct {
@@ -98,7 +100,7 @@ func external(command string) (Strategy, error) {
 // externalProgram is a running external strategy.
 type externalProgram struct {
 	cmd   *exec.Cmd
-	in    io.WriteCloser
+	in    *os.File
 	lines chan []byte // closed at the end of its output
 	said  bytes.Buffer
 	cut   error // why scan ended early, valid once lines is closed
@@ -112,10 +114,16 @@ func startExternal(argv []string) (*externalProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
+	// A pipe of our own, and not that of StdinPipe, because its writes can have a deadline.
+	theirs, ours, err := os.Pipe()
+	if err != nil {
 		return nil, err
 	}
+	defer theirs.Close()
+	p.cmd.Stdin, p.in = theirs, ours
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
+		ours.Close()
 		return nil, err
 	}
 	go p.scan(out)
@@ -152,14 +160,21 @@ func (p *externalProgram) lastWords() string {
 	return ""
 }
 
-// end closes the program's input, and kills the program if it does not exit by itself.
+// end closes the program's input, and kills the program with its children if it does not exit by itself. A child
+// that is left may hold the output open, so end waits for the program, and Wait then closes the output.
 func (p *externalProgram) end() error {
 	p.in.Close()
-	kill := time.AfterFunc(externalEnding, func() { p.cmd.Process.Kill() })
+	kill := time.AfterFunc(externalEnding, func() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
 	defer kill.Stop()
-	for range p.lines { // drains the channel, so that scan can end
-	}
-	return p.cmd.Wait()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		for range p.lines { // scan can end only if its lines are taken
+		}
+	}()
+	err := p.cmd.Wait()
+	<-drained
+	return err
 }
 
 // errSilent says that the program's output ended.
@@ -170,7 +185,7 @@ func (p *externalProgram) run(ctx context.Context, s *State) error {
 	if err := s.Measure(ctx, record.StageScreen, s.Required, s.screenRounds()); err != nil {
 		return err
 	}
-	if err := p.send(s.describe()); err != nil {
+	if err := p.send(ctx, s.describe()); err != nil {
 		return err
 	}
 	for idle := 0; ; {
@@ -189,19 +204,29 @@ func (p *externalProgram) run(ctx context.Context, s *State) error {
 		if idle == maxIdleAsks {
 			return fmt.Errorf("%d lines in a row named no new legal config (the last line named %d configs); a program that is done writes {\"done\": true}", maxIdleAsks, len(ask.Ask))
 		}
-		if err := p.send(tell); err != nil {
+		if err := p.send(ctx, tell); err != nil {
 			return err
 		}
 	}
 }
 
-// send writes one line.
-func (p *externalProgram) send(v any) error {
+// send writes one line. A program that does not read holds it up for at most externalRead.
+func (p *externalProgram) send(ctx context.Context, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	if _, err := p.in.Write(append(line, '\n')); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := p.in.SetWriteDeadline(time.Now().Add(externalRead)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { p.in.SetWriteDeadline(time.Now()) })
+	defer stop()
+	switch _, err := p.in.Write(append(line, '\n')); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("it did not read a line of %d bytes for %v", len(line), externalRead)
+	case err != nil:
 		return errSilent // the program closed its input or died; its exit status says which
 	}
 	return nil

@@ -72,7 +72,7 @@ func TestExternalStrategy(t *testing.T) {
 
 // TestStrangeExternalStrategies: a program that misbehaves ends the search with a reason.
 func TestStrangeExternalStrategies(t *testing.T) {
-	defer func(was time.Duration) { externalWait = was }(externalWait)
+	defer func(wait, read time.Duration) { externalWait, externalRead = wait, read }(externalWait, externalRead)
 	for how, want := range map[string]string{
 		"die":      `exit status 3; it said: "no luck today"`,
 		"nonsense": `its line "hello" is not`,
@@ -80,10 +80,16 @@ func TestStrangeExternalStrategies(t *testing.T) {
 		"illegal":  "100 lines in a row",
 		"long":     "token too long",
 		"hang":     "it wrote no line for",
+		"child":    "it wrote no line for", // its child holds its output open
+		"orphan":   "it wrote no line for", // so does this child, whose parent has ended
+		"deaf":     "it did not read a line of",
 	} {
-		externalWait = time.Minute
-		if how == "hang" {
+		externalWait, externalRead = time.Minute, time.Minute
+		switch how {
+		case "hang", "child", "orphan":
 			externalWait = 10 * time.Millisecond
+		case "deaf":
+			externalRead = 10 * time.Millisecond
 		}
 		_, err := tryExternal(t, "python3 testdata/strange.py "+how)
 		if err == nil || !strings.Contains(err.Error(), want) {

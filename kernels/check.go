@@ -114,6 +114,13 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
+// Bounds of what comes with the times of a call. A run records all of it.
+const (
+	maxStages = 64
+	maxNotes  = 100
+	maxNote   = 4096 // bytes
+)
+
 // Implausible returns why r cannot be the result of measuring spec on `ranks` ranks, "" if it
 // can. If `idle` is true the workload has no token, and a clock may read a little below zero.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
@@ -133,8 +140,16 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 			}
 		}
 	}
+	if len(r.MHz) > ranks || len(r.Stages) > maxStages || len(r.Notes) > maxNotes {
+		return fmt.Sprintf("%d clock rates of %d ranks, %d stages or %d notes; at most one rate for each rank, %d stages and %d notes", len(r.MHz), ranks, len(r.Stages), len(r.Notes), maxStages, maxNotes)
+	}
+	for _, n := range r.Notes {
+		if len(n) > maxNote {
+			return fmt.Sprintf("a note of %d bytes, more than %d", len(n), maxNote)
+		}
+	}
 	for _, s := range r.Stages {
-		if s.Name == "" || !(s.Seconds >= 0) || math.IsInf(s.Seconds, 0) {
+		if s.Name == "" || len(s.Name) > maxNote || !(s.Seconds >= 0) || math.IsInf(s.Seconds, 0) {
 			return fmt.Sprintf("stage %q took %v s", s.Name, s.Seconds)
 		}
 	}

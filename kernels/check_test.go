@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -31,6 +33,10 @@ func TestImplausible(t *testing.T) {
 		"a round less":          {r: one(good, good), want: true},
 		"a clock without name":  {r: Rounds{Fold: 1, Seconds: one(good, good, good).Seconds}, want: true},
 		"a stage below zero":    {r: Rounds{Clock: "chain", Fold: 1, Seconds: one(good, good, good).Seconds, Stages: []ep.StageTime{{Name: "first", Seconds: -1}}}, want: true},
+		"too many clock rates":  {r: Rounds{Clock: "chain", Fold: 1, Seconds: one(good, good, good).Seconds, MHz: make([]float64, 3)}, want: true},
+		"too many stages":       {r: Rounds{Clock: "chain", Fold: 1, Seconds: one(good, good, good).Seconds, Stages: slices.Repeat([]ep.StageTime{{Name: "s"}}, maxStages+1)}, want: true},
+		"too many notes":        {r: Rounds{Clock: "chain", Fold: 1, Seconds: one(good, good, good).Seconds, Notes: make([]string, maxNotes+1)}, want: true},
+		"a long note":           {r: Rounds{Clock: "chain", Fold: 1, Seconds: one(good, good, good).Seconds, Notes: []string{strings.Repeat("x", maxNote+1)}}, want: true},
 		"times of another fold": {r: Rounds{Clock: "chain", Fold: 2, Seconds: one(good, good, good).Seconds}, want: true},
 	} {
 		if why := c.r.Implausible(RunSpec{Rounds: 3, Fold: 1}, 2, c.idle); (why != "") != c.want {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/epbench/epbench/tune/ep"
 )
 
 // Exit codes of every command.
@@ -57,13 +59,7 @@ const maxComplaint = 16 << 10
 
 // shortened cuts the middle out of a text longer than maxComplaint. The beginning says what
 // went wrong; the end may have the last output of a program that died.
-func shortened(text string) string {
-	if len(text) <= maxComplaint {
-		return text
-	}
-	head, tail := text[:maxComplaint/2], text[len(text)-maxComplaint/2:]
-	return strings.ToValidUTF8(fmt.Sprintf("%s ... (%d bytes left out) ... %s", head, len(text)-maxComplaint, tail), "")
-}
+func shortened(text string) string { return ep.Shorten(text, maxComplaint) }
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

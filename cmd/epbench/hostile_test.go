@@ -193,8 +193,8 @@ var hostileInputs = []hostileInput{
 	{name: "cases-watched", command: watchLog, make: logOfCases(100_000)},
 	{name: "cases-compared", command: compareLog, make: logOfCases(19_000), fine: true},
 	{name: "failures-watched", command: watchLog, make: func(w io.Writer) {
-		for i := range 100_000 {
-			fmt.Fprintf(w, logLine+"\n", i == 99_999, 8, fmt.Sprintf(`,"config":{"kernel":"k%d","values":{}},"status":"crash"`, i))
+		for i := range 50_000 {
+			fmt.Fprintf(w, logLine+"\n", i == 49_999, 8, fmt.Sprintf(`,"config":{"kernel":"k%d","values":{}},"status":"crash"`, i))
 		}
 	}, fine: true},
 	{name: "rounds", command: reportLog, make: logOfList("seconds", "[0]", 1_900_000)},
@@ -315,7 +315,7 @@ func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, too
 		t.Errorf("%s: hangs", x.name)
 	}
 	said := out.String()
-	if (err == nil) != x.fine || strings.Contains(said, "panic") || strings.Contains(said, "goroutine ") || len(said) > 2*maxComplaint {
+	if (err == nil) != x.fine || strings.Contains(said, "panic") || strings.Contains(said, "goroutine ") || err != nil && len(said) > 2*maxComplaint {
 		t.Errorf("%s: %v, %d bytes: %.300s", x.name, err, len(said), said)
 	}
 	info, err := os.Stat(path)

@@ -35,7 +35,7 @@ func serveReport(cmd *cobra.Command, path string, every time.Duration) error {
 		return err
 	}
 	page := &livePage{path: path, every: max(every, leastRefresh)}
-	server := &http.Server{Handler: page, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: page, ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)

@@ -26,7 +26,7 @@ const (
 )
 
 // AppendJSON appends r to b as one line of trials.jsonl, newline included. It writes the
-// JSON of encoding/json, with shorter numbers.
+// JSON of encoding/json, with shorter numbers. It refuses a line that a Reader would refuse as too long.
 func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 	line := *r
 	line.Schema = Schema
@@ -40,6 +40,7 @@ func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 	if err != nil {
 		return b, fmt.Errorf("%s: %w", TrialsFile, err)
 	}
+	start := len(b)
 	b = append(b, head...)
 	if len(seconds) > 0 {
 		b = append(b[:len(b)-1], `,"seconds":`...)
@@ -47,6 +48,9 @@ func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 			return b, err
 		}
 		b = append(b, '}')
+	}
+	if n := len(b) - start; n > maxLine {
+		return b[:start], fmt.Errorf("%s: a line of %d bytes, and at most %d can be read again; measure fewer rounds in a block", TrialsFile, n, maxLine)
 	}
 	return append(b, '\n'), nil
 }

@@ -186,6 +186,15 @@ func TestLogBounds(t *testing.T) {
 	}
 }
 
+// TestLongLinesAreRefused: what a Reader refuses as too long is not written.
+func TestLongLinesAreRefused(t *testing.T) {
+	r := sample(0, 1)
+	r.Reason = strings.Repeat("x", maxLine)
+	if b, err := r.AppendJSON([]byte("kept")); err == nil || string(b) != "kept" || !strings.Contains(err.Error(), "at most 8388608 can be read again") {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
 func FuzzReader(f *testing.F) {
 	f.Add(encode(f, sample(0, 2), sample(1, 0)))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -150,13 +150,16 @@ func (r *Runner) Warm(ctx context.Context) {
 	}
 }
 
+// maxReason is the largest number of bytes of a reason in the log. A worker may give a longer one.
+const maxReason = 8 << 10
+
 // attributeFailure writes a candidate's failure to its line. It returns any other error.
 func attributeFailure(err error, line *record.Result) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {
 		return err
 	}
-	line.Status, line.Reason, line.Seconds, line.Beside = f.Status, f.Reason, nil, nil
+	line.Status, line.Reason, line.Seconds, line.Beside = f.Status, ep.Shorten(f.Reason, maxReason), nil, nil
 	return nil
 }
 

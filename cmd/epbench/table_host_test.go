@@ -36,11 +36,11 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 }
 
 // TestAnswersAreSpelledForThisBuild: a row of an earlier build answers with a config that this build's
-// kernels take, also if --machine is the table's machine. Parameter mode is newer than the row.
+// kernels take, also if --machine is the table's machine. Parameters input and mode are newer than the row.
 func TestAnswersAreSpelledForThisBuild(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")
-	if code := run(t.Context(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "dispatch_ll:count=sender,early=1,mode=fused,") {
+	if code := run(t.Context(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "dispatch_ll:count=sender,early=1,input=bf16,mode=fused,") {
 		t.Errorf("exit %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 }

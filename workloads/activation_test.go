@@ -35,6 +35,17 @@ func TestActivationBytes(t *testing.T) {
 	}
 }
 
+// TestReceivedByHand: a rank receives the selections of its own experts, from every source, and not the masked ones.
+func TestReceivedByHand(t *testing.T) {
+	w := &Workload{Problem: ep.Problem{Ranks: 2, Nodes: 1, Experts: 4, TopK: 2}, Ranks: []Routing{
+		{Tokens: 2, Experts: []int32{0, 1, 1, 3}, Weights: make([]float32, 4)},
+		{Tokens: 1, Experts: []int32{0, -1}, Weights: make([]float32, 2)},
+	}}
+	if a, b := w.Received(0), w.Received(1); a != 4 || b != 1 {
+		t.Errorf("%d and %d rows, want 4 and 1", a, b)
+	}
+}
+
 // TestGatesOfActivation: the gates contain values that an activation can compute wrongly, namely
 // values whose exponentials overflow and values beyond every clamp. Different rows and ranks have
 // different gates.
@@ -45,16 +56,22 @@ func TestGatesOfActivation(t *testing.T) {
 	w.Gates(0, 1, b)
 	w.Gates(1, 0, c)
 	var most float64
-	least, same := math.Inf(1), 0
+	least, same, large := math.Inf(1), 0, 0
 	for i, bits := range a {
 		v := math.Abs(float64(math.Float32frombits(uint32(bits) << 16)))
 		most, least = max(most, v), min(least, v)
+		if v >= 32 {
+			large++
+		}
 		if bits == b[i] || bits == c[i] {
 			same++
 		}
 	}
 	if most < 128 || most >= 256 || least < 0.125 {
 		t.Errorf("magnitudes from %g to %g", least, most)
+	}
+	if large < 32 || large > 96 { // 64 are expected; none is between 32 and 128
+		t.Errorf("%d of %d values are 32 or more, want about one in 1,024", large, len(a))
 	}
 	if same > len(a)/100 {
 		t.Errorf("%d of %d values are those of another row or rank", same, len(a))

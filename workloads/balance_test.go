@@ -280,3 +280,16 @@ func TestRemoteHosts(t *testing.T) {
 		t.Errorf("%d copies, busiest host %g times the mean; want 3 and %g", l.Remote, l.MaxMeanHost(2), 4.0/3.5)
 	}
 }
+
+// TestRankOfSlots: the ranks hold the slots in equal blocks, in order.
+func TestRankOfSlots(t *testing.T) {
+	p := &Placement{Ranks: 2, Slots: [][]int32{{0, 5}, {1}, {2, 3}, {4}}}
+	if n := p.SlotCount(); n != 6 {
+		t.Errorf("%d slots, want 6", n)
+	}
+	for slot, want := range []int{0, 0, 0, 1, 1, 1} {
+		if got := p.Rank(int32(slot)); got != want {
+			t.Errorf("slot %d lies on rank %d, want %d", slot, got, want)
+		}
+	}
+}

@@ -134,7 +134,7 @@ func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 
 func checkSessions(n int) error {
 	if n != sweep.DefaultSessions && n != 0 && n != 1 && (n < minSessions || n > maxSessions) {
-		return usagef("--sessions: %d is neither 1 nor %d to %d; two sessions cannot tell how sessions differ", n, minSessions, maxSessions)
+		return usagef("--sessions: %d is neither 1 nor %d to %d; give 1 or %[2]d, because two sessions cannot tell how sessions differ", n, minSessions, maxSessions)
 	}
 	return nil
 }

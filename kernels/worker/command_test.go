@@ -11,6 +11,7 @@ func TestSplit(t *testing.T) {
 		`python3 'my worker.py' --name "x y" $EPBENCH_TEST_DIR/z`:                                                       "python3|my worker.py|--name|x y|/a|b/z",
 		`a ~ ~/x ~root/x {1,2} [x] *.go {"k":1} x#y`:                                                                    `a|~|~/x|~root/x|{1,2}|[x]|*.go|{k:1}|x#y`,
 		`a "x\"y" z\ w '\n' \~ \# "" b$EPBENCH_TEST_NONE "$EPBENCH_TEST_DIR" "${EPBENCH_TEST_DIR}z" $EPBENCH_TEST_NONE`: `a|x"y|z w|\n|~|#||b|/a b|/a bz`,
+		`a \`: `a|\`, // nothing follows the backslash, so it stays
 	} {
 		if got, err := Split(line); err != nil || strings.Join(got, "|") != want {
 			t.Errorf("%s: %q, %v, want %s", line, got, err, want)
@@ -22,7 +23,9 @@ func TestSplit(t *testing.T) {
 			t.Errorf("%q is accepted as %q", bad, got)
 		}
 	}
-	if _, err := Split(`a | b`); err == nil || !strings.Contains(err.Error(), "sh -c") {
-		t.Errorf("%v does not mention sh -c", err)
+	for line, why := range map[string]string{`a | b`: "sh -c", `# c`: "sh -c", "": "no worker command given", "  ": "no worker command given"} {
+		if _, err := Split(line); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want an error with %q", line, err, why)
+		}
 	}
 }

@@ -18,7 +18,7 @@ func TestHead(t *testing.T) {
 		arch         string
 		major, minor uint32
 		exact        bool
-	}{{"sm_80", 8, 0, false}, {"sm_90", 9, 0, true}, {"sm_100", 10, 0, true}} {
+	}{{"sm_80", 8, 0, false}, {"sm_86", 8, 6, false}, {"sm_90", 9, 0, true}, {"sm_100", 10, 0, true}} {
 		p := build(t, func(r *Request) { r.Machine.Arch, r.Problem.MaxTokens = c.arch, 10 })
 		if p.head.Major != c.major || p.head.Minor != c.minor || p.head.Flags&flagExact != 0 != c.exact || strings.HasSuffix(p.Arch, "a") != c.exact {
 			t.Errorf("%s: capability %d.%d, flags %b, binaries for %s", c.arch, p.head.Major, p.head.Minor, p.head.Flags, p.Arch)
@@ -37,6 +37,13 @@ func TestHead(t *testing.T) {
 	if p.dtypes[0].DType == p.dtypes[1].DType || ep.DTypes()[p.dtypes[1].DType-1] != ep.FP8 {
 		t.Errorf("dtypes %d and %d", p.dtypes[0].DType, p.dtypes[1].DType)
 	}
+	own := map[uint32]bool{}
+	for _, state := range p.states {
+		own[state.DType] = true
+	}
+	if len(own) != 2 {
+		t.Errorf("%d of 2 dtypes have memory of their own", len(own))
+	}
 	for i, m := range p.modules {
 		if m.Offset%16 != 0 {
 			t.Errorf("binary %d begins at %d, no multiple of 16", i, m.Offset)
@@ -45,6 +52,27 @@ func TestHead(t *testing.T) {
 	for i, s := range p.head.Sections {
 		if s.Offset%16 != 0 {
 			t.Errorf("section %d begins at %d, no multiple of 16", i, s.Offset)
+		}
+	}
+}
+
+// TestFlags: each flag says one thing, and nothing else sets it.
+func TestFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Request)
+		want   uint32
+	}{
+		"nothing":   {func(*Request) {}, 0},
+		"raw":       {func(r *Request) { r.Raw = true }, flagRaw},
+		"reduced":   {func(r *Request) { r.Reduced = true }, flagReduced},
+		"survivors": {func(r *Request) { r.Survivors = true }, flagSurvivors},
+	} {
+		p := build(t, func(r *Request) {
+			r.Problem.Layout, r.DTypes = ep.LayoutMasked, []ep.DType{ep.FP8}
+			c.change(r)
+		})
+		if got := p.head.Flags &^ flagExact; got != c.want {
+			t.Errorf("%s: flags %b, want %b", name, got, c.want)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func TestDocsNameMakeTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	// make test-all runs the tests of make test too.
-	if !bytes.Contains(readme, []byte("$ make test\n")) || !regexp.MustCompile(`(?m)^(begin .* )?make test-all$`).Match(ci) {
+	if !bytes.Contains(readme, []byte("$ make test\n")) || !bytes.Contains(ci, []byte("\nmake test-all\n")) {
 		t.Error("README must name make test, and .ci/run must run make test-all")
 	}
 }

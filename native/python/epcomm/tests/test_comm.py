@@ -21,6 +21,7 @@ import epcomm  # noqa: E402
 
 PACK = os.environ["EPCOMM_PACK"]
 NODES_PACK = os.environ.get("EPCOMM_NODES_PACK")  # a pack for 4 ranks on 2 nodes
+SPAWN = multiprocessing.get_context("spawn")  # CUDA does not work in a forked process
 
 
 def pack_bytes():
@@ -154,9 +155,9 @@ class TestNodes(unittest.TestCase):
     @unittest.skipUnless(NODES_PACK, "EPCOMM_NODES_PACK names no pack")
     def test_four_processes_on_two_nodes(self):
         self.assertEqual(epcomm.comm.nodes_of(NODES_PACK, 4), 2)
-        ends, results = [multiprocessing.Pipe() for _ in range(3)], multiprocessing.Queue()
-        ranks = [multiprocessing.Process(target=one_of_nodes, args=(0, [None] + [here for here, _ in ends], results))]
-        ranks += [multiprocessing.Process(target=one_of_nodes, args=(r + 1, [None] * (r + 1) + [there], results))
+        ends, results = [SPAWN.Pipe() for _ in range(3)], SPAWN.Queue()
+        ranks = [SPAWN.Process(target=one_of_nodes, args=(0, [None] + [here for here, _ in ends], results))]
+        ranks += [SPAWN.Process(target=one_of_nodes, args=(r + 1, [None] * (r + 1) + [there], results))
                   for r, (_, there) in enumerate(ends)]
         for r in ranks:
             r.start()
@@ -168,10 +169,10 @@ class TestNodes(unittest.TestCase):
 
 class TestComm(unittest.TestCase):
     def test_two_processes(self):
-        here, there = multiprocessing.Pipe()
-        results = multiprocessing.Queue()
-        ranks = [multiprocessing.Process(target=one_rank, args=(0, [None, here], results)),
-                 multiprocessing.Process(target=one_rank, args=(1, [None, there], results))]
+        here, there = SPAWN.Pipe()
+        results = SPAWN.Queue()
+        ranks = [SPAWN.Process(target=one_rank, args=(0, [None, here], results)),
+                 SPAWN.Process(target=one_rank, args=(1, [None, there], results))]
         for r in ranks:
             r.start()
         errors = dict(results.get(timeout=120) for _ in ranks)

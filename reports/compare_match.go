@@ -2,7 +2,8 @@ package reports
 
 import "github.com/epbench/epbench/tune/ep"
 
-// caseKey holds what two cases must have in common to be compared. routing is the routing's content.
+// caseKey holds what two cases must have in common to be compared. routing is what
+// ep.RoutingContent returns for the case's routing.
 type caseKey struct {
 	problem ep.Problem
 	routing string

@@ -31,7 +31,7 @@ func (c *Comparison) markOneRecording() {
 	if c.same = c.isOneRecording(); !c.same {
 		return
 	}
-	c.note(oneRecording + ": each time of one is in the other, so the comparison says nothing about this machine; give two runs")
+	c.note(oneRecording + ": all measured times of A are also times of B, so the comparison says nothing about this machine; give two different runs")
 	for i := range c.Cases {
 		if x := &c.Cases[i]; x.Verdict == record.Undecided && x.A != nil && x.B != nil && len(x.A.Times) > 0 {
 			x.Reason = oneRecording

@@ -40,7 +40,7 @@ func RegretTable(run *record.Run) Table {
 		}
 	}
 	t.Note(p.Shared, "Per cent that a call takes longer than with the best config under the column's routing (that config may be unconfirmed). -: the config was not measured under this routing, or failed.",
-		"all: the minimax config, which loses least in the worst case. The table's rows for all routings have it.")
+		"all: the minimax config, which loses least in the worst case. The launch table holds this config in its rows for all routings.")
 	t.Note(defaults(run)...)
 	return t
 }

@@ -12,7 +12,7 @@ const (
 	streamHot     = iota + 1 // which experts are popular, and how popular
 	streamIDs                // experts of a chunk
 	streamWeights            // weights of a chunk
-	streamDeal               // shuffles of balanced
+	streamDeal               // shuffles of the routing balanced
 	streamSizes              // tokens of ragged ranks
 	streamMask               // masked entries of a rank
 	streamDrift              // experts that exchange their popularity

@@ -73,8 +73,8 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare wraps the help text of a command and of its subcommands, and gives errors about their
-// arguments exit code 2.
+// prepare wraps the help text of a command and of its subcommands. After it, an error about their arguments ends
+// epbench with exit code 2.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -101,7 +101,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			hint = "; did you mean --" + near + "?"
 		}
 		if name == "format" && cmd.Flags().Lookup("dtype") != nil {
-			hint = "; use --dtype for what a token travels as"
+			hint = "; use --dtype for the data type in which tokens are sent"
 		}
 		return usagef("unknown flag --%s%s", name, hint)
 	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "percentage":
@@ -115,7 +115,7 @@ func flagError(cmd *cobra.Command, err error) error {
 // kindOf returns the name of the kind of values that a flag takes, for errors.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
-		"bool": "yes or no (true or false)", "intSlice": "list of whole numbers"}
+		"bool": "truth value (true or false)", "intSlice": "list of whole numbers"}
 	if kind, ok := kinds[f.Value.Type()]; ok {
 		return kind
 	}

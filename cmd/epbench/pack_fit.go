@@ -15,8 +15,8 @@ import (
 // call, two micro-batches, and twice that.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints, for each layout and number of calls in flight, the largest number of tokens of
-// a rank whose memory fits into --fit. With --max-tokens it also prints how many calls of that
+// runFit prints, for each layout and number of calls in flight, the largest number of tokens that a
+// rank may have so that its buffers fit into --fit. With --max-tokens it also prints how many calls of that
 // many tokens fit.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
@@ -34,7 +34,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("layout") {
 		layouts = []ep.Layout{r.Problem.Layout}
 	}
-	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Tokens of a rank whose memory fits into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
+	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Most tokens of a rank for which its buffers fit into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
 		Columns: []reports.Column{reports.Words("layout"), reports.Numbers("calls in flight", ""), reports.Numbers("tokens", ""), reports.Numbers("memory", "MiB")}}
 	for _, layout := range layouts {
 		r.Problem.Layout = layout
@@ -47,7 +47,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if len(t.Rows) == 0 {
 		return badInput(fmt.Errorf("no pack can be made: %s", t.Notes))
 	}
-	t.Note("tokens: rounded down to a quarter of a power of two", "memory: of the buffers of epcomm on each rank, for all dtypes of --dtype; weights, activations and the device binaries come on top")
+	t.Note("tokens: rounded down to 4, 5, 6 or 7 quarters of a power of two", "memory: of the buffers of epcomm on each rank, for all dtypes of --dtype; weights, activations and the device binaries come on top")
 	return f.tables.print(cmd, t)
 }
 

@@ -18,7 +18,7 @@ var terms = []struct{ word, meaning string }{
 	{"activation", "SwiGLU between the two matrix products of the experts, on the rows that dispatch brought; ranks do not communicate in it"},
 	{"rank", "one GPU's share of the experts and tokens"},
 	{"token count", "tokens of the fullest rank in one call; --tokens"},
-	{"dtype", "what a token travels as: bf16, fp8, mxfp4, nvfp4; --dtype"},
+	{"dtype", "the data type in which tokens are sent: bf16, fp8, mxfp4, nvfp4; --dtype"},
 	{"layout", "how received rows lie in memory: expert, masked, rank; --layout"},
 	{"slot", "memory of one call in flight"},
 	{"routing", "which experts each token selects, drawn or recorded; --routing"},

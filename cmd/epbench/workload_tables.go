@@ -28,7 +28,7 @@ func newRoutingTables(link float64) routingTables {
 			n("selections", "").Dropped(9), reports.Words("class"),
 		},
 		Notes: []string{
-			"tokens: of the fullest rank; expert, rank, pair: the largest load of an expert, a rank, an (expert, source rank), over the mean",
+			"tokens: number of tokens of the fullest rank; expert, rank, pair: the largest load divided by the mean load, of experts, of ranks, and of pairs of an expert and a source rank",
 			"ranks: distinct ranks that a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
 			"class: the routing class, a part of the key of a table's rows; it is computed from many tokens, whatever --tokens says",
 		},

@@ -86,7 +86,7 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty times rounds of a kernel that does nothing, on two ranks. What remains is the time of aligning the
+// Empty measures rounds of a kernel that does nothing, on two ranks. What remains is the time of aligning the
 // ranks and of starting and ending a kernel.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)

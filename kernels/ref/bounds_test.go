@@ -43,7 +43,7 @@ func TestSumBounds(t *testing.T) {
 }
 
 // TestKeptSums: an oracle that has cached the bounds of its sums gives the same results as a new
-// oracle, for every kind of comparison. It also finds a fault in another output.
+// oracle, for every kind of comparison. Both find the fault in an output in which one column is wrong.
 func TestKeptSums(t *testing.T) {
 	w := tiny(nil)
 	kept := New(w, 1)

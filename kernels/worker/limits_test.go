@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// timedSession returns a session of two ranks without a worker. All rows of its problem have 64 MiB.
+// timedSession returns a session of two ranks without a worker. The rows of its problem take 64 MiB together.
 func timedSession() *session {
 	p := ep.Problem{Op: ep.Dispatch, Ranks: 2, Tokens: 1024, TopK: 8, Hidden: 2048, Experts: 8}
 	return &session{
@@ -19,8 +19,9 @@ func timedSession() *session {
 	}
 }
 
-// TestRequestLimits compares deadlines with values worked out by hand: 15 s for each 100 calls or
-// part of them, and 15 s plus 64 MiB at 4 MiB/s for a verification.
+// TestRequestLimits compares deadlines with values worked out by hand. Calls have 15 s, and 15 s more for each full
+// 100 calls. A verification has 15 s and the time of 64 MiB at 4 MiB/s. After a successful one it has 15 s and ten
+// times the longest. It has at most 300 s.
 func TestRequestLimits(t *testing.T) {
 	s := timedSession()
 	for calls, want := range map[int]time.Duration{1: 15, 99: 15, 100: 30, 1000: 165} {
@@ -39,8 +40,8 @@ func TestRequestLimits(t *testing.T) {
 	}
 }
 
-// TestTimesNeedTheirTime: the sum of the slowest ranks' times, once for each call of a round, cannot be more than the
-// time until the answer came.
+// TestTimesNeedTheirTime: a round takes the slowest rank's time multiplied by the calls of a round. All rounds together
+// cannot take longer than the answer did.
 func TestTimesNeedTheirTime(t *testing.T) {
 	s := timedSession()
 	r := kernels.Rounds{Fold: 2, Clock: "c", Seconds: [][]float64{{0.25, 0.5}, {0.25, 0.125}}} // 2*0.5 + 2*0.25 s

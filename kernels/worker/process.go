@@ -49,7 +49,7 @@ type process struct {
 	timeout  timeout
 	rows     string       // file for probed rows, "" if the worker may be on another host
 	requests atomic.Int64 // number of requests sent so far, which is the number of the last request
-	busy     atomic.Bool  // whether the worker may still work on a request for whose answer call no longer waits
+	busy     atomic.Bool  // whether the worker may still work on a request that the function call has given up
 	leaving  atomic.Bool  // whether stop has ended the connection
 
 	mu    sync.Mutex
@@ -268,7 +268,7 @@ func (p *process) ending(err error) error {
 }
 
 // lost reports whether the process can serve no more requests: its connection has ended, or it may still
-// work on a request for whose answer call no longer waits.
+// work on a request that the function call has given up.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
 // howItEnded waits for the process to end. It returns the cause, and the last output of the process.

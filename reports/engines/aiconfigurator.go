@@ -77,7 +77,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 	}
 	notes := []string{fmt.Sprintf("%d rows", len(t.rows))}
 	if t.cases > 0 {
-		notes = append(notes, fmt.Sprintf("%d cases left out: pairs, and routings, for which the table has no column", t.cases))
+		notes = append(notes, fmt.Sprintf("%d cases left out: the table has no column for pairs or for routings", t.cases))
 	}
 	if t.bf16 > 0 {
 		notes = append(notes, fmt.Sprintf("%d configs left out%s", t.bf16, t.whyLeftOut()))

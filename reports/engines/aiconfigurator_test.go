@@ -97,7 +97,7 @@ func TestSkewedRowsStayOut(t *testing.T) {
 	if err != nil || len(rows) != 4 || slices.ContainsFunc(rows, func(r a2aRow) bool { return r.Tokens != 128 }) {
 		t.Errorf("%d rows %+v, %v; want the 4 of 128 tokens", len(rows), rows, err)
 	}
-	if notes := strings.Join(out.Notes, "; "); !strings.Contains(notes, "2 cases left out: pairs, and routings, for which the table has no column") {
+	if notes := strings.Join(out.Notes, "; "); !strings.Contains(notes, "2 cases left out: the table has no column for pairs or for routings") {
 		t.Errorf("notes %q", notes)
 	}
 }

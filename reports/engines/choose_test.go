@@ -245,7 +245,7 @@ func TestAIConfiguratorRows(t *testing.T) {
 		skewed.Results[i].Routing = "zipf:1"
 	}
 	skewed.Cases = append(reports.Cases(skewed.Run, skewed.Results), distinct("deepep-ll").Cases...)
-	if out, err = writeAIConfigurator(Input{Run: skewed}); err != nil || !slices.Equal(out.Notes, []string{"2 rows", "2 cases left out: pairs, and routings, for which the table has no column"}) {
+	if out, err = writeAIConfigurator(Input{Run: skewed}); err != nil || !slices.Equal(out.Notes, []string{"2 rows", "2 cases left out: the table has no column for pairs or for routings"}) {
 		t.Errorf("notes %q, %v", out.Notes, err)
 	}
 	plain := distinct("deepep-ll")

@@ -12,8 +12,8 @@ import (
 // NVIDIA/nccl-tests, commit a0b82b2: jsonOutputInit, writeDeviceReport,
 // writeBenchmarkLinePreamble and writeBenchmarkLineBody. Versions 1 to 3 of the format have the
 // same fields as far as they are read here. The list devices has one entry for each process,
-// not for each GPU, because parseRankInfo reads only the first line of a process. So the number
-// of ranks is devices x nthreads x ngpus.
+// not for each GPU, because parseRankInfo of nccl-tests reads only the first line that a process
+// prints about its GPUs. So the number of ranks is devices x nthreads x ngpus.
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",

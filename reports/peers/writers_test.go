@@ -23,7 +23,7 @@ type ncclRun struct {
 	prefix        string // a launcher's prefix of each line
 	typeName      string
 	typeSize      int64
-	wrong         map[int]float64 // wrong elements by index of tokens
+	wrong         map[int]float64 // number of wrong elements; the key is an index into the field tokens
 	reduction     string
 	withoutReport bool // leaves out the lines about devices
 }

@@ -25,7 +25,7 @@ func TestNamesAreReadAndRefused(t *testing.T) {
 	check("precision", func(s string) error { _, err := ParsePrecision(s); return err }, "full", "reduced")
 }
 
-// TestClassIndex: Index returns the position in Classes, which no caller can change.
+// TestClassIndex: Index returns the position in Classes. Classes returns a new list, so no caller can change it.
 func TestClassIndex(t *testing.T) {
 	for i, c := range Classes() {
 		if c.Index() != i {

@@ -77,9 +77,8 @@ func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// If the rounds of one session have a correlation above trustedCorrelation, and Worth is below
-// leastWorth, the interval cannot be believed, because the spread of the rounds is underestimated
-// too.
+// If the rounds of one session have a correlation above trustedCorrelation, and Worth is below leastWorth, the
+// interval cannot be believed: so few independent rounds also show less spread than there is.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10
@@ -92,5 +91,5 @@ func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""
 	}
-	return fmt.Sprintf("neighbouring rounds are so similar (correlation %.2f) that %d rounds are worth %.1f: measure more rounds, or use --sessions 3", e.Correlation, e.Rounds, math.Max(e.Worth(), 1))
+	return fmt.Sprintf("neighbouring rounds are so similar (correlation %.2f) that %d rounds are worth only %.1f independent rounds: measure more rounds, or use --sessions 3", e.Correlation, e.Rounds, math.Max(e.Worth(), 1))
 }

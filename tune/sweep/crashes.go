@@ -11,12 +11,13 @@ import (
 // of them starts the worker again, and a launcher of ranks takes many seconds for each start.
 const mostCrashes = 3
 
-// ErrDefaultsCrash says that no default of a sweep ran. The worker is at fault, not a single problem.
+// ErrDefaultsCrash says that no default of a sweep ran. The fault is in the worker, and not in one
+// particular problem.
 var ErrDefaultsCrash = errors.New("mend the worker, or leave these cases out of the sweep")
 
 // A crashCount counts the searches of a sweep whose default crashed or hung.
 type crashCount struct {
-	similar map[ep.Problem]int // by problem without tokens: searches since the last one whose default ran
+	similar map[ep.Problem]int // how many defaults have crashed or hung since one last ran, by problem without tokens
 	all     int
 	ran     bool // a default ran
 	words   string
@@ -41,8 +42,8 @@ func (n *crashCount) add(c *activeSearch) error {
 	return fmt.Errorf("%s: %s; the defaults of all %d searches so far crashed or hung: %w", c.title(), n.words, n.all, ErrDefaultsCrash)
 }
 
-// whySkip returns why a search is not worth a start of the worker, "" if it is: the defaults of mostCrashes
-// searches that differ from it only in tokens or routing crashed or hung.
+// whySkip returns the reason to skip a search, or "". A search is skipped if the defaults of mostCrashes searches
+// that differ from it only in tokens or routing crashed or hung.
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

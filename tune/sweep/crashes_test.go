@@ -21,8 +21,8 @@ func crashAbove(tokens int) *scripted {
 	}}
 }
 
-// TestDefaultsCrash: a sweep without a time budget ends after the third default that crashes, with the worker's
-// words, if no default ran. Its log keeps the crashes.
+// TestDefaultsCrash: if no default has run, a sweep without a time budget ends after the third default that crashes.
+// Its error quotes the worker, and its log keeps the crashes.
 func TestDefaultsCrash(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(0)

@@ -65,7 +65,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	if band := math.Ceil(100*1.25*largest) / 100; band <= widestBand {
 		ways = append(ways, fmt.Sprintf("sweep again with --band %.0f%%, so that a smaller difference counts as none", 100*band))
 	}
-	return fmt.Sprintf("no table: in %d of %d searches the default against itself varies by more than the band of %.0f %%, at most by %.1f %%; %s",
+	return fmt.Sprintf("no table: in %d of %d searches two measurements of the default differ by more than the band of %.0f %%, and the largest difference is %.1f %%; %s",
 		len(noisy), len(s.searches), 100*policy.Band, 100*largest, strings.Join(append(ways, "quiet the machine"), ", or "))
 }
 

@@ -1,5 +1,5 @@
-"""Checks layers of the worker epcomm in chunks over a stand-in for epcomm on one rank: outputs, the order of the calls, and
-that no call overwrites rows that a later call reads. Needs PyTorch."""
+"""Tests how the worker epcomm computes layers in chunks. A stand-in with one rank replaces the library epcomm. The test
+checks the outputs, the order of the calls, and that no call overwrites rows that a later call reads. Needs PyTorch."""
 
 import base64
 import pathlib
@@ -83,7 +83,7 @@ for chunks in (1, 2, 4):
     want = ["dispatch 0"] + [c for n in range(chunks) for c in (["dispatch %d" % ((n + 1) % 2)] if n + 1 < chunks else []) + ["combine %d" % (n % 2)]]
     assert ep.calls[:2 * chunks] == want and not ep.slots, ep.calls
     session.library.layers.experts(session.work, session.library.device).w2[5] = 0
-    assert session.verify(config, [])["wrong"] == 2, "expert 5 computed nothing"
+    assert session.verify(config, [])["wrong"] == 2, "the weights of expert 5 were 0, but verify did not find its 2 tokens wrong"
 values = {k["name"]: [p["values"] for p in k["params"] if p["name"] == "chunks"] for k in session.library.kernels() if k["op"] == "layer"}
 assert values == {"epcomm": [[1, 2, 4]]}, values
 session.library.in_flight = 1

@@ -16,8 +16,8 @@ extern "C" {
  * announce. Make the calls on one stream, or on streams that wait for each other. The member size of
  * each struct must be exactly the size in this header. */
 
-/* Call path. Computes to which ranks and experts the tokens go. Any pack can be used for
- * any shape. */
+/* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens,
+ * experts and ranks of this call need not be those of the pack. */
 typedef struct EpcommLayoutOf {
   size_t size;
   const void *topk_ids; /* [tokens, topk] of ids_bits; ids that are not the number of an expert are not counted */
@@ -52,7 +52,7 @@ typedef struct EpcommTold {
   size_t size;
   int ready;
   int rows;                   /* number of rows that this rank receives */
-  int fullest;                /* number of tokens of the fullest rank, for EpcommCall.fullest */
+  int fullest;                /* largest number of tokens that a rank sends; give it as EpcommCall.fullest */
   const uint32_t *per_expert; /* [local experts] rows of each expert; valid until the next announce */
 } EpcommTold;
 EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
@@ -85,7 +85,8 @@ typedef struct EpcommReturn {
 } EpcommReturn;
 EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
 
-/* Call path. Adds n counts of rows, such as row_offsets of layout masked, to the n numbers at `to`. */
+/* Call path. Adds the n counts at `counts` to the n numbers at `to`. The counts are numbers of rows, for example
+ * row_offsets, which holds counts in layout masked. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
 /* ---- expanded rows of DeepEP V2 ----

@@ -105,7 +105,7 @@ EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k) {
   if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
     return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
   if (op == COMBINE && c->nodes > 1 && (uint64_t)(uintptr_t)call->y - (uint64_t)(uintptr_t)comm_heap(c) >= c->at.bytes)
-    return comm_say(c, EPCOMM_INVALID, "y: over nodes the network reads it from the library's memory; use y of epcomm_outputs, or "
-                    "epcomm_extra");
+    return comm_say(c, EPCOMM_INVALID, "y: it is not in the library's memory, from which the network reads it over several nodes; use y of "
+                    "epcomm_outputs, or memory of epcomm_extra");
   return check_tensors(c, call);
 }

@@ -74,6 +74,6 @@ int ranks_is_last(const Member *member);
 int ranks_joint_result(Member *member, int bad);
 
 Test settings_find(const char *name); /* settings.c */
-Test faults_find(const char *name, int *victims); /* stores in victims how many of the last ranks the test kills */
+Test faults_find(const char *name, int *victims); /* stores in victims the number of ranks that the test kills, the last ones */
 
 #endif

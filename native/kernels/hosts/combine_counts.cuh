@@ -10,8 +10,8 @@
 #define EP_THREADS 512
 #endif
 
-/* Block 0 tells every rank how many rows it gets back from this rank. It also does so if
- * there are none, because every rank waits for this word, so that no rank is a call ahead. */
+/* Block 0 tells every rank how many rows it gets back from this rank. It also sends
+ * a count of 0. Every rank waits for the count of every other rank, and so no rank can be a call ahead. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;

@@ -21,8 +21,8 @@ struct RankScales {
 };
 
 /* Passes each scale to the lane that stores it. In a step each lane has one vector, and every
- * eighth lane has a scale. So all scales of a message are stored together, instead of four in
- * each step. */
+ * eighth lane has a scale. The function keeps the scales of all steps, so that they are stored
+ * together. Otherwise each step would store four. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -31,8 +31,8 @@ EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, Ra
 }
 
 /* Ends a token whose elements are stored: it writes scales and head to the token's rows on
- * this rank and to the slots of other ranks. A barrier of the warp and then a fence order
- * the warp's stores of elements before these writes. */
+ * this rank and to the slots of other ranks. Before these writes there are a barrier of
+ * the warp and then a fence, so that the warp's stores of elements come first. */
 EP_DEVICE void rank_home_end(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t token, uint32_t i, const RankScales &kept) {
   __syncwarp();
   fence_acq_rel_sys();
@@ -68,7 +68,7 @@ struct RankTailWords {
   uint32_t word[RANK_TAIL_LANE];
 };
 
-/* The message of job number `job`, in the order in which senders send their tokens. */
+/* Returns the message of job `job`. Jobs are numbered in the order in which senders send their tokens. */
 EP_DEVICE RankTailWords rank_tail(const RankCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;

@@ -22,7 +22,7 @@ int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   return n;
 }
 
-/* Returns the most SMs of a call: those of its Config, or of the Buffer if it has none. */
+/* Returns the largest number of SMs that a call may use: its Config's limit, or the Buffer's if the call has no Config. */
 int64_t most_sms(PyObject *buffer, PyObject *config, bool *fine) {
   PyObject *bound = absent(config) ? PyObject_GetAttr(buffer, own_bound_name) : PyObject_GetAttr(config, bound_name);
   PyErr_Clear();
@@ -52,15 +52,16 @@ PyObject *received(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens,
   return tuple_of({out, or_none(made.ids), or_none(made.weights), counts_of(*k.native), handle_of(c, k, in_rank, tokens, made), kept(c->event)});
 }
 
-/* Returns the link and the key for a dispatch, or null if the ranks have not compared these arguments. */
+/* Returns the link and the key for a dispatch. It returns null if the ranks have not yet compared these arguments, which
+ * the Python code does in the first call with them. */
 const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk, int64_t sms, bool fp8) {
   for (const Normal &k : *c->normal)
     if (k.hidden == hidden && k.experts == experts && k.topk == topk && k.sms == sms && k.fp8 == fp8) return &k;
   return nullptr;
 }
 
-/* Calls f(stream) with the current stream while other threads of Python may run. If f threw, it returns false, and raises the
- * reason unless the call must go the long way. */
+/* Calls f(stream) with the current stream while other threads of Python may run. If f threw, it returns false. It also
+ * raises a Python error, except if the reason is MISREAD: then the caller repeats the call in the Python code. */
 template <class F>
 bool called(const Link &l, PyObject *link, int32_t device, F f) {
   std::string text;

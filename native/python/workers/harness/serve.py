@@ -88,8 +88,8 @@ class Worker:
         return {"session": self.number}
 
     def default(self, op, other):
-        """Returns the Half of `op`, with default values, that fits `other`, a kernel of the other op. It runs
-        before or after that kernel when that kernel is measured alone."""
+        """Returns the Half of `op`, with default values, that fits `other`, a kernel of the other op. When
+        only `other` is measured, this half supplies the dispatch before it or the combine after it, which is not measured."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], other) if op == "dispatch" else fits(other, k["name"])))

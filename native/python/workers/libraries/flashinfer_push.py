@@ -38,7 +38,7 @@ class Library(GPULibrary):
                     ("compact", "combine_prereduced", "combine_tail", "combine_tail_prereduced", "dispatch"))]
         specs = [make() for make in makers] + [cake_jit.gen_sm90_cake_bf16_grouped_gemm_module(product) for product in PRODUCTS]
         if self.rank == 0:
-            ranks.line.doing = "compiling FlashInfer's kernels, once for this host"  # part of the message if the deadline of hello passes
+            ranks.line.doing = "compiling FlashInfer's kernels, once for this host"  # shown in the error if the worker does not answer hello in time
             with concurrent.futures.ThreadPoolExecutor(len(specs)) as pool:
                 list(pool.map(lambda spec: spec.build_and_load(), specs))
         ranks.barrier()

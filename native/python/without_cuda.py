@@ -5,7 +5,7 @@
 PyPI's PyTorch for x86-64 needs 13 libraries of CUDA, 3 GB, before it can be imported. Tests on the emulated driver
 compute on the CPU and call none of them. So this program writes libraries of the same names into FOLDER (default:
 torch/lib of this Python's PyTorch), where PyTorch looks first. Each of their functions returns cudaErrorNoDevice.
-It refuses to replace libraries that are there. It needs cc, nm and readelf."""
+It refuses to replace libraries that already exist. It needs cc, nm and readelf."""
 
 import glob
 import importlib.util
@@ -27,7 +27,7 @@ def output(*command):
 
 
 def needed(libraries):
-    """Returns the names of CUDA's libraries that the files need, and the functions that they lack, by version."""
+    """Returns the names of CUDA's libraries that the files need, and the functions that the files call in them, by version."""
     names, functions = set(), {}
     for path in libraries:
         names.update(CUDA.findall(output("readelf", "-dW", path)))

@@ -10,7 +10,7 @@ may use as much wall time as epbench takes at the recorded pace, with A/A test, 
 other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and
 Optuna's TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
 from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower the
-tuner's choice is than the best config of the space. Both times are the true ones of the space.
+tuner's choice is than the best config of the space, by their fitted times.
 
 Kernel Tuner does not know several kernels, so the kernel is one of its parameters. The values of the
 other parameters are given by their index, with a restriction to configs that exist.

@@ -29,7 +29,7 @@ import sys
 CONFIGS_PER_ASK = 8
 # Seconds of processor time that the strategy of a search may take. Some strategies never end when few configs are left.
 LONGEST_SEARCH = 40
-# Number of evaluations, all of known configs, after which a search ends.
+# A search ends after this many evaluations in a row of configs that have already been measured.
 MOST_REPEATS = 5000
 # The ratio of a config that failed.
 FAILED = float("inf")
@@ -72,7 +72,7 @@ def flat(configs):
 
 
 class Part:
-    """A Part is what one run of a strategy searches: one kernel, or all kernels of a space."""
+    """A Part holds the configs that one run of a strategy searches: those of one kernel, or of all kernels of a space."""
 
     def __init__(self, configs, kernels):
         from kernel_tuner.searchspace import Searchspace
@@ -105,7 +105,7 @@ class Epbench:
             self.known[c["kernel"], tuple(c["values"][name] for name in self.texts[c["kernel"]])] = result.get("ratio", FAILED)
 
     def ratios(self, part, points):
-        """Returns the ratio of each point, FAILED for a point that failed, None for one that came too late."""
+        """Returns the ratio of each point, FAILED for a point that failed, None for a point after the end of the budget."""
         keys = [self._key(part, p) for p in points]
         fresh = [k for k in dict.fromkeys(keys) if k not in self.known]
         self.repeats = 0 if fresh else self.repeats + len(points)
@@ -136,7 +136,7 @@ def runner_of(epbench, part):
     from kernel_tuner.util import RuntimeFailedConfig
 
     class EpbenchRunner(Runner):
-        """Measures configs by asking epbench. Kernel Tuner's own runner for files counts a config once, too."""
+        """Measures configs by asking epbench. It counts each config once, as Kernel Tuner's own runner for files does."""
 
         def __init__(self):
             super().__init__()

@@ -4,9 +4,9 @@
     python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-26.csv -o testdata/archive/priors-2026-11-26-summary.csv
 
 `measure` searches every space with `bayes` under several settings of its priors, and writes the mean loss of each
-space, setting and budget. `summary` compares three choices: the usual priors, which were chosen on these spaces;
-leave one space out, that is for each space the setting with the least mean loss on all other spaces; and no
-priors at all.
+space, setting and budget. `summary` compares three choices of priors. The "usual priors" were chosen on these spaces.
+"leave one space out" takes, for each space, the setting with the least mean loss on all other spaces. "no priors"
+uses none.
 """
 
 import argparse

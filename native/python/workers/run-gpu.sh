@@ -12,7 +12,7 @@
 # You may give several words, for example run-gpu.sh sweep turns. OUT keeps the runs, tables and pictures. With
 # the OUT of an earlier call on the same GPUs, interrupted sweeps are resumed. LIBRARIES names the libraries;
 # epbench and epbench-LAYOUT are epbench's own kernels, and NAME@SMS bounds the SMs. MODELS, TOKENS,
-# LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: uniform routing alone), TURNS,
+# LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: only uniform routing), TURNS,
 # COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts the ranks; the default is torchrun, and
 # "examples/workers/ranks.sh 2 python3" starts some seconds faster.
 cd "$(dirname "$0")/../../.." || exit 1

@@ -66,7 +66,7 @@ struct Known {
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* the list link.begun: for each op the half that is under way, or None */
+  PyObject *begun; /* the list link.begun: for each op the Hook of a call that was sent and not yet received, or None */
   PyObject *wide;  /* hidden as Python's int */
   PyObject *sent;  /* the last Sent, which calls with the same number of tokens share */
   int64_t tokens;  /* number of tokens of `sent` */
@@ -93,12 +93,12 @@ struct Calls {
   std::deque<Known> *known; /* a deque never moves its elements; a call uses one while other threads run */
   std::deque<Normal> *normal;
   Slab *slab;
-  Link *counter; /* get_dispatch_layout uses its kernel; null until there is a link */
+  Link *counter; /* the link whose kernel get_dispatch_layout uses; null until there is a link */
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
   PyObject *event; /* an EventOverlap without an event, which every call returns */
-  bool paused;     /* true: all calls go the long way, so that Python first applies the changes of ranks that it noted */
+  bool paused;     /* true: all calls go the long way, because Python must first apply the ranks that left or came back */
 };
 
 inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }

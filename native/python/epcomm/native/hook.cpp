@@ -59,7 +59,7 @@ PyObject *hook_finish(PyObject *self, PyObject *) {
   std::string text;
   EpcommStream stream = nullptr;
   if (h->lost) {
-    PyErr_SetString(PyExc_RuntimeError, "hook: ranks left or came back after its call, which is lost; make the call again");
+    PyErr_SetString(PyExc_RuntimeError, "hook: ranks left or came back after the call was sent, so the call is lost; make it again");
     return nullptr;
   }
   if (!h->pending) Py_RETURN_NONE;

@@ -1,8 +1,9 @@
 /* The methods of Buffer that the extension serves: the normal calls and the low-latency calls. A Buffer's Calls hold
- * a link for each kind of arguments. The methods look up the link for their arguments, make the call and return
- * DeepEP's tuple. If the call only sends, its Hook receives later. If no link is known for the arguments, if an
- * option is on that this file lacks, or if a tensor must be copied, they call the methods that serve() replaced,
- * before anything is sent. That is the long way. */
+ * a link for each kind of arguments. A method looks up the link for its arguments, makes the call and returns
+ * DeepEP's tuple. If the call only sends, its Hook receives later. This is the short way.
+ *
+ * A method goes the long way if no link is known for the arguments, if an option is on that this file does not
+ * support, or if a tensor must be copied: before anything is sent, it calls the Python method that serve() replaced. */
 #include "calls.h"
 
 namespace native {
@@ -13,7 +14,7 @@ PyObject *calls_name, *next_name, *size_name; /* attributes of a Buffer: "_calls
 /* A method that the extension serves, with its parameters and the Python function for the long way. */
 struct Method {
   const char *names[MOST_PARAMETERS];
-  int positional; /* the first so many parameters may be given by position */
+  int positional; /* number of leading parameters that may be given by position */
   PyObject *interned[MOST_PARAMETERS], *longer;
   std::string doc;
   PyMethodDef def;
@@ -27,7 +28,7 @@ bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names,
   for (Py_ssize_t k = 0, count = names != nullptr ? PyTuple_Size(names) : 0; k < count; k++) {
     PyObject *name = PyTuple_GetItem(names, k);
     int i = 0;
-    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* names in a program's text are interned */
+    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* Python interns the names in source code, so equal names are one object */
     if (i == MOST_PARAMETERS || out[i] != nullptr) return false;
     out[i] = args[n + k];
   }
@@ -138,7 +139,7 @@ const struct {
               {"dispatch", &send_method, slot(dispatch_rows)},
               {"combine", &add_method, slot(combine_rows)}};
 
-/* Replaces one method of a class. Returns whether Python raised nothing. */
+/* Replaces one method of a class. Returns false if Python raised. */
 bool replace(PyObject *type, const char *name, Method &m, void *function, const char *doc) {
   m.doc = doc;
   m.def = {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, m.doc.c_str()};

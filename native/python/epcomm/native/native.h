@@ -124,7 +124,7 @@ struct Behind {
   bool any, recorded;
 };
 
-/* A Lane orders the calls of the Buffers that a thread makes on a GPU. Calls of one Buffer must not overlap,
+/* A Lane orders the calls of all Buffers that one thread has made for one GPU. Calls of one Buffer must not overlap,
  * because they share memory. Calls of two Buffers must not overlap, because they may need more SMs together
  * than there are. Calls in a graph and calls outside it cannot wait for each other. A program with one stream
  * needs no events. After a change of stream, an event is recorded after each of the next calls. */
@@ -160,7 +160,9 @@ struct Link {
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* for dispatch and combine: the call that was sent and not yet received */
   uint64_t sent_in[2]; /* for dispatch and combine: number of the capture in which this call was sent */
-  int64_t combine_key[2]; /* keys of combines; 0 until the ranks have compared them. Layout masked: whole, in halves; rank:packed: without weights, with */
+  /* Keys of combines, 0 until the ranks have compared them. Layout masked: [0] whole combines, [1] combines in halves.
+   * Layout rank:packed: [0] without weights, [1] with weights. */
+  int64_t combine_key[2];
   int32_t said[3]; /* Python reads these after a call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };
@@ -175,7 +177,7 @@ enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws an exception with the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
-/* Fails with an error that says that a tensor does not fit. */
+/* Throws if fine is false: a kernel would misread a tensor. */
 void fits(Link &l, bool fine);
 /* Returns whether a tensor is contiguous and has the dtype and the sizes; -1 allows any size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);

@@ -233,7 +233,7 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   return {std::move(made.per_rank), std::move(made.per_expert), std::move(made.in_rank)};
 }
 
-/* Returns the tensor, or the other one if there is none. */
+/* Returns the tensor in `made`, or `other` if `made` holds none. */
 static Tensor either(Owned made, const Tensor &other) { return made.get() != nullptr ? Tensor(std::move(made)) : other; }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(

@@ -11,7 +11,7 @@ PyObject *or_none(const Owned &t) { return t.get() != nullptr ? wrap(t.get()) : 
 bool is_tensor_or_absent(PyObject *o) { return absent(o) || is_tensor(o); }
 Ref tensor_or_none(PyObject *o) { return absent(o) ? Ref() : tensor_in(o); }
 
-/* Returns an argument that is a number, or `otherwise` if there is no argument. If it is no number, *fine becomes false. */
+/* Returns the number in an argument, or `otherwise` if the argument is missing. If it holds no number, *fine becomes false. */
 int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   if (o == nullptr) return otherwise;
   int64_t n = PyLong_AsLongLong(o);
@@ -52,8 +52,8 @@ PyObject *received(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens,
   return tuple_of({out, or_none(made.ids), or_none(made.weights), counts_of(*k.native), handle_of(c, k, in_rank, tokens, made), kept(c->event)});
 }
 
-/* Returns the link and the key for a dispatch. It returns null if the ranks have not yet compared these arguments, which
- * the Python code does in the first call with them. */
+/* Returns the link and the key for a dispatch, or null if the ranks have not yet compared these arguments. The Python code
+ * compares them in the first call. */
 const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk, int64_t sms, bool fp8) {
   for (const Normal &k : *c->normal)
     if (k.hidden == hidden && k.experts == experts && k.topk == topk && k.sms == sms && k.fp8 == fp8) return &k;

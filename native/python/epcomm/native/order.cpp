@@ -105,7 +105,7 @@ extern "C" {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Returns the number by which native.py checks that both are of one build. */
+/* Returns the version of these functions. native.py refuses an extension of another version. */
 EXPORT int64_t epcomm_native_version() { return 4; }
 
 /* Makes a lane. addresses: the six functions of native::Driver. context: null on a GPU. Events are never

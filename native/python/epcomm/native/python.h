@@ -26,7 +26,8 @@ struct Released {
   ~Released() { PyEval_RestoreThread(state); }
 };
 
-/* Returns the list of each local expert's rows in the last dispatch, empty if the host did not wait for them. */
+/* Returns the number of rows of each local expert in the last dispatch. The list is empty if the host did not wait for
+ * the counts. */
 PyObject *counts_of(const Link &l);
 
 /* Adds the types of calls.cpp to the module. Returns false if Python raised. */

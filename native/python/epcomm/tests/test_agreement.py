@@ -96,7 +96,7 @@ class TestAgreement(unittest.TestCase):
         for (name, first, took), (_, second, took_too), (_, _, want) in zip(raised[0], raised[1], SITUATIONS):
             with self.subTest(name):
                 self.assertEqual(first, second)
-                self.assertEqual(first, f"disagree: the ranks differ in what they call: {want}; give all ranks the same")
+                self.assertEqual(first, f"disagree: the ranks differ in what they call: {want}; all ranks must make the same calls")
                 self.assertLess(max(took, took_too), 20)  # a second on an idle host; the deadline is 40
         self.assertEqual(len(raised[0]), len(SITUATIONS), raised)
 

@@ -358,7 +358,7 @@ class Agreements(unittest.TestCase):
         ended = []
         a.end_waits = b.end_waits = lambda: ended.append(1)
         errors = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "dispatch", "hidden": 256}))
-        want = "disagree: the ranks differ in what they call: hidden is 512 on rank 0, 256 on rank 1; give all ranks the same"
+        want = "disagree: the ranks differ in what they call: hidden is 512 on rank 0, 256 on rank 1; all ranks must make the same calls"
         self.assertEqual(errors, [want, want])
         self.assertTrue(ended)
         with self.assertRaisesRegex(epcomm.EpcommError, "hidden is 512"):
@@ -367,7 +367,7 @@ class Agreements(unittest.TestCase):
     def test_the_call_differs(self):
         a, b = self.ranks
         errors = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "combine", "hidden": 256}))
-        self.assertIn("the call is dispatch on rank 0, combine on rank 1; give", errors[0])
+        self.assertIn("the call is dispatch on rank 0, combine on rank 1; all ranks", errors[0])
         self.assertEqual(errors[0], errors[1])
 
     def test_an_earlier_call_differs(self):

@@ -80,7 +80,7 @@ def check_normal(buffer, rank, seed):
             if topk:
                 assert torch.equal(worst_ids[:n], got_ids) and (worst_ids[n:] == -1).all()
             again, *_ = buffer.dispatch(source, handle=handle, num_worst_tokens=RANKS * TOKENS)
-            assert (again[0] if isinstance(again, tuple) else again).shape[0] == n, "a handle knows its rows"
+            assert (again[0] if isinstance(again, tuple) else again).shape[0] == n, "the number of rows is not the handle's"
             assert torch.equal((again[0] if isinstance(again, tuple) else again).view(torch.uint8), first[:n].view(torch.uint8))
             y = widened(*got) if isinstance(got, tuple) else got
             bias = torch.ones((x.shape[0], HIDDEN), dtype=torch.bfloat16)
@@ -155,8 +155,8 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def known_calls(buffer, rank):
-    """Checks that the extension makes normal calls whose arguments are known without Buffer's Python methods, with
-    the same results, and that other arguments still reach these methods."""
+    """Checks that the extension makes repeated normal calls itself, without Buffer's Python methods and with the same
+    results. Calls with other arguments must still reach these methods."""
     x, ids, weights = draw(rank, 4)
 
     def calls(source, config, named):
@@ -257,8 +257,8 @@ def copies_on_the_stream_of_the_call(buffer, rank):
 
 
 def full_precision(buffer, rank):
-    """Checks that with EPCOMM_PRECISION=full a low-latency combine rounds once: large terms that cancel each other leave
-    no error of their own size."""
+    """Checks that with EPCOMM_PRECISION=full a low-latency combine rounds to bfloat16 only once: the error stays small
+    even if large terms cancel each other."""
     refused(ValueError, "EPCOMM_PRECISION", lambda: with_precision("half"))
     fresh = with_precision("full", device=buffer.device)
     x, ids, weights = draw(rank, 13)

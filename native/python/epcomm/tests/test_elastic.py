@@ -1,6 +1,5 @@
-"""Compares ElasticBuffer with plain PyTorch on two ranks. It runs on the emulated driver, with small shapes because a
-CPU computes. With EPCOMM_TEST_DEVICE=cuda it runs on two GPUs. test_deepep.py explains EPCOMM_TEST_SHAPE and
-EPBENCH_PROGRAM."""
+"""Compares ElasticBuffer with plain PyTorch on two ranks. It runs on the emulated driver with small shapes. With
+EPCOMM_TEST_DEVICE=cuda it runs on two GPUs. test_deepep.py explains EPCOMM_TEST_SHAPE and EPBENCH_PROGRAM."""
 
 import unittest
 import warnings
@@ -26,7 +25,8 @@ def drawn(rank, seed):
 
 
 def expected(rank, everyone, x_of):
-    """Returns the rows that this rank must receive: global tokens, rows, local ids and weights."""
+    """Returns what this rank must receive, one entry for each row: source rank * MOST + token, the row, its local ids and
+    its weights."""
     parts = []
     for r, (x, ids, weights) in enumerate(everyone):
         here = (ids // LOCAL == rank) & (ids >= 0)
@@ -100,7 +100,7 @@ def check_expanded(buffer, rank, seed, fp8, sync, alignment):
 
 
 def idle(buffer, rank):
-    """Rank 1 has no tokens. Calls with and without do_cpu_sync, packed and expanded."""
+    """Makes calls in which rank 1 has no tokens: with and without do_cpu_sync, packed and expanded."""
     x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
     for sync in (True, False):
         for spread in (False, True):
@@ -157,8 +157,8 @@ class TestElastic(unittest.TestCase):
         run_ranks(self, one_rank)
 
     def test_theoretical_sms(self):
-        """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 on 8. If no compute kernels need SMs at
-        the same time, it takes 64."""
+        """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 SMs on 8 H100. If no compute kernels need
+        SMs at the same time, it takes 64 SMs."""
         buffer = elastic.ElasticBuffer.__new__(elastic.ElasticBuffer)
         buffer._sms, buffer._device_sms = {}, lambda: 132
         gbs = 18 * 26.562 * elastic.LINK_EFFICIENCY

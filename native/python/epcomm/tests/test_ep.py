@@ -75,7 +75,7 @@ class TestEP(unittest.TestCase):
         self.assertEqual(used, [("empty", other), ("copy", other)] * 2)
 
     def test_outputs_are_views_of_the_heap(self):
-        """Rows, scales ([hidden / 128, rows]), offsets and sources lie in the library's memory in this order of elements."""
+        """Checks the dtype, the shape and the order of elements of each view."""
         ep = make(hidden=256)
         out, scales = torch.arange(3 * 256).to(torch.uint8), torch.arange(2 * 3, dtype=torch.float32)
         offsets, experts, sources = (torch.arange(n, dtype=torch.int32) for n in (2, 1, 6))
@@ -117,7 +117,7 @@ class TestEP(unittest.TestCase):
         y = torch.zeros((4, 8), dtype=torch.bfloat16)
         with mock.patch.object(module, "lib"):
             sent = ep.combine(y, ids, weights, half="_send")
-            with self.assertRaisesRegex(ValueError, "^out: another tensor than its send had"):
+            with self.assertRaisesRegex(ValueError, "^out: not the tensor that the send had"):
                 ep.combine(y, ids, weights, half="_recv", out=torch.zeros_like(y))
             self.assertIs(ep.combine(y, ids, weights, half="_recv"), sent)
             self.assertEqual(ep._begun, [None])

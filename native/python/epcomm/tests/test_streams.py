@@ -228,7 +228,7 @@ class TestGraphs(Streams):
         hook = self.send()
         with streams.graph(streams.Stream()):
             for late in (hook, self.send):
-                self.assertRaisesRegex(RuntimeError, "^hook: .* before that capture begins", late)
+                self.assertRaisesRegex(RuntimeError, "^hook: .* in the same capture", late)
         hook()
         with streams.graph(streams.Stream()):
             hook = self.send()

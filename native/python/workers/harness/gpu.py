@@ -272,8 +272,8 @@ class GPULibrary(GPUBeside):
         own = median(m[0].elapsed_time(m[1]) for m in marks)
         return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
-    # A method that runs after each call if dispatch or combine is measured alone, for a library that
-    # cannot run the same one twice in a row. Its time is measured and subtracted.
+    # A method that runs after each call if dispatch or combine is measured alone, for a library that cannot
+    # make the same call twice in a row. The method's time is measured and subtracted.
     between = None
 
     def before_round(self):

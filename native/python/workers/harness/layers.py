@@ -136,8 +136,8 @@ class RankLayer:
         self.products = Products(by, experts, capacity, expected)
 
     def stages(self, rows, ids, weights, out):
-        """rows() returns the received rows, ids() and weights() [rows, topk] with -1 for an expert of another rank.
-        The sums are written to out."""
+        """Returns the stages as (name, function); they write the sums to out. rows() returns the received rows. ids() and
+        weights() return [rows, topk], with id -1 for an expert of another rank."""
         def arrange():
             self.order.place(ids())
             if isinstance(self.rows, tuple):
@@ -152,7 +152,7 @@ class RankLayer:
 
 class MaskedLayer:
     """The part of a layer between dispatch and combine in layout masked. PyTorch's product needs rows without gaps,
-    so for it they are packed and unpacked."""
+    so the rows are packed before it and unpacked after it."""
 
     def __init__(self, by, experts, room, expected):
         local, hidden = experts.w2.shape[:2]
@@ -165,8 +165,9 @@ class MaskedLayer:
         self.y = self.products.y
 
     def stages(self, rows, counts):
-        """rows() returns the received rows [local experts, room, hidden], counts() their numbers. The outputs are in
-        y, in the same form. If rows were packed, y is the memory of the received rows."""
+        """Returns the stages as (name, function). rows() returns the received rows [local experts, room, hidden], and
+        counts() the number of rows of each expert. The stages leave the outputs in y, in the same form. If rows were
+        packed, y is the memory of the received rows."""
         if not self.packs:
             return self.products.stages(rows, counts)
 

@@ -134,8 +134,8 @@ def programs(device):
 
 
 class Order:
-    """Says where the rows of a token that has several experts lie after sorting by expert. ids is [n, k], the local
-    expert of each selection or -1. slots is [n, k], the place of each selection's row, or -1. ends is
+    """Holds the places of rows that are sorted by expert; a token with several experts has a row for each. ids is [n, k],
+    the local expert of each selection or -1. slots is [n, k], the place of each selection's row, or -1. ends is
     [local experts], the end of each expert's rows. The first row of each expert is at a multiple of `alignment`. owners is
     [capacity], the expert of each row or -1; it is None unless `owned` is set."""
 

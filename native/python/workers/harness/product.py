@@ -9,8 +9,8 @@ from .beside import HELD, share_of, spelled
 
 COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes that one launch copies, and number of launches of a pass
 
-# (mask of random bits, bits that are always set): values between 1/2 and 1 with either sign. They
-# matter because the power of a product, and with it the clock, depend on its values.
+# (mask of random bits, bits that are always set). The values are between 1/2 and 1 with either sign. They
+# are the same as in kernels/cuda/drive, because the GPU's power, and so its clock, depends on the values.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 

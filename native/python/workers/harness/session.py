@@ -163,7 +163,7 @@ class Session:
 
     def size(self):
         """Decides how much of the product runs beside one call, by timing calls of the problem's default
-        config. The first candidate is not used for that, because all costs would then depend on it."""
+        config. If it timed the first candidate, all costs would depend on which candidate came first."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),

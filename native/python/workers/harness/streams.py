@@ -6,7 +6,7 @@ streams on which its kernels were captured.
 """
 
 MARKS = 4  # number of times that a product's progress is read
-STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; during the others, the experts
+STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; the experts run during the others
 
 
 class Streams:

@@ -138,8 +138,8 @@ class Library(GPULibrary):
 
 
 class Aside:
-    """A second stream beside the current one. It begins after the work that is queued now. Without a GPU everything runs
-    in the order of the calls."""
+    """A second stream. Its work begins after the work that is already queued on the current stream. Without a GPU
+    everything runs in the order of the calls."""
 
     def __init__(self, device):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None

@@ -40,7 +40,7 @@ class Library(GPULibrary):
         self.version, self.a2a, self.ffi = flashinfer.__version__, trtllm_moe_alltoall, tvm_ffi
         spec = gen_moe_alltoall_module("legacy")
         if self.rank == 0:  # compiles the kernel, unless this host has compiled it before
-            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # part of the message if the deadline of hello passes
+            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # shown in the error if the worker does not answer hello in time
             spec.build_and_load()
         ranks.barrier()
         spec.build_and_load()

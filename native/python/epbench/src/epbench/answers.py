@@ -62,7 +62,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns the regret of search strategies on recorded runs: by how much the configs that they choose are slower than the
-    best ones. Each strategy may measure `budget` distinct configs. Needs no GPU."""
+    """Returns the regret of search strategies on recorded runs: how much slower the chosen configs are than the best ones.
+    Each strategy may measure `budget` distinct configs. Needs no GPU."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

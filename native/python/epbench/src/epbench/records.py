@@ -30,8 +30,8 @@ class Row:
 class Winner(Row):
     """The config that a sweep chose for one op, routing and token count, and its gain.
 
-    `gain_x` is the default's time divided by the config's time, and [`low_x`, `high_x`] is its 95 % interval. They are None
-    if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the slowest rank, in us.
+    `gain_x` is the default's time divided by the config's time, and [`low_x`, `high_x`] is its 95 % interval. All three are
+    None if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the slowest rank, in us.
     `id` is a short name of `config`.
     """
 

@@ -4,7 +4,7 @@ A pack (a file made by ``epbench pack``) holds the kernels, and determines which
 
 ``EP`` is the class for PyTorch. It takes and returns tensors without copies, and has custom operators; CUDA
 graphs can capture its calls. ``Comm`` gives the functions of the C library, with addresses as integers; it
-needs no package. Errors are ``EpcommError`` with the library's error text.
+needs no other package. Errors are ``EpcommError`` with the library's error text.
 """
 
 from .comm import Call, Comm, EpcommError, Explanation, Fault, Info, Machine, Outputs, check_pack, classify, machine

@@ -34,8 +34,7 @@ def main(a):
 
 
 def _apart(a):
-    """Returns the arguments for each dtype and token count that the pack has. Only the first ones make the
-    checks of results."""
+    """Returns the arguments for each dtype and token count that the pack has. Only the first case also checks results."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
     cases = [

@@ -84,7 +84,7 @@ class EP:
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
         if pack is None:
-            raise ValueError("pack: which file? make one with epbench pack")
+            raise ValueError("pack: give the path of a pack; `epbench pack` makes one")
         if all_gather is None and ranks != 1:
             import torch.distributed as dist
 
@@ -244,7 +244,7 @@ class EP:
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
-            raise ValueError("out: another tensor than its send had; leave it out of the recv")
+            raise ValueError("out: not the tensor that the send had; give out only to the send")
         if self.device.type == "cuda":
             begun.record_stream(stream or torch.cuda.current_stream(self.device))  # the send may have allocated it on another stream
         return begun
@@ -352,8 +352,8 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. The operator takes src_info, so that torch.compile does not move it
-    before its dispatch."""
+    """Calls EP.combine as a custom operator. The operator takes src_info, which dispatch writes, so that torch.compile
+    keeps the combine behind its dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

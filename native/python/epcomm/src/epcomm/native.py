@@ -36,7 +36,7 @@ def _paths():
 
 
 def _open():
-    reason = "there is none"
+    reason = "no such file"
     for path in _paths():
         try:
             lib = ctypes.CDLL(path)  # loading it registers its operators
@@ -95,8 +95,8 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, which hold what a Buffer's methods need. They return handles of these types and
-    this event. Returns None if there is no extension, or its functions cannot be plain."""
+    """Returns the extension's Calls, which hold what a Buffer's methods need. The methods return handles of these types,
+    and this event. Returns None if _plain cannot import the extension."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
@@ -138,9 +138,9 @@ PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
 
 
 def profile(on):
-    """Begins or ends a profile of the host's time. Returns the ns of each part since the profile began, and the number
-    of calls: ordering calls, allocating, launching, waiting for counts, and whole calls. The time of whole calls
-    includes all other parts and what PyTorch's operators take."""
+    """Begins or ends a profile of the host's time. Returns the number of calls since the profile began, and the ns of
+    each part: ordering calls, allocating, launching, waiting for counts, and whole calls. The time of whole calls
+    includes the other parts and the time of PyTorch's operators."""
     out = (c_int64 * len(PARTS))()
     load().epcomm_native_profile(int(on), out)
     return dict(zip(PARTS, out))

@@ -21,7 +21,7 @@ _RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last o
 _FACTS, _FACT = 64, 512    # number of facts that a rank keeps, and bytes of each: key, length, JSON
 _TEXT = 1024               # bytes of an error text: length, text
 _DISAGREE = 5
-_LATE = 1.0                # seconds: a rank that finds a difference waits so long for ranks that have not reached the call
+_LATE = 1.0                # seconds that a rank, which has found a difference, waits for ranks that have not reached the call
 
 
 def _folder():
@@ -29,7 +29,7 @@ def _folder():
 
 
 class Agreement:
-    """One rank's view of the shared calls. address() returns its address for native code."""
+    """One rank's view of the shared calls. verdict_at and records_at are addresses for native code."""
 
     def __init__(self, memory, rank, ranks, deadline):
         self._memory, self.rank, self.ranks, self._deadline = memory, rank, ranks, deadline
@@ -87,7 +87,7 @@ class Agreement:
         if "the call" in names:
             names = ["the call"]  # the other differences follow from this one
         parts = [f"{n} is " + ", ".join(f"{f.get(n)} on rank {r}" for r, f in sorted(facts.items())) for n in names]
-        return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; give all ranks the same"
+        return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; all ranks must make the same calls"
 
     def difference(self):
         """Returns the error text that says in what the ranks differ. The first rank that finds a difference
@@ -126,7 +126,7 @@ class Agreement:
 
     def first(self, key, facts):
         """Notes a call whose key is new to this rank, waits until all ranks have reached this call, and
-        compares the calls. Collective. If a rank does not come, the others stop waiting at the deadline."""
+        compares the calls. Collective. If a rank never makes the call, the others stop waiting at the deadline."""
         self._note(key, facts)
         self.step(key)
         n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
@@ -135,7 +135,7 @@ class Agreement:
                 self.refuse()
             if time.monotonic() > end:
                 late = [str(r) for r, rec in enumerate(self._records) if rec[0] < n]
-                raise EpcommError(8, f"rank {', '.join(late)}: no call number {n} in {self._deadline:g} s; all ranks make the same calls")
+                raise EpcommError(8, f"rank {', '.join(late)}: no call number {n} in {self._deadline:g} s; all ranks must make the same calls")
             time.sleep(pause)
             pause = min(2 * pause, 1e-3)
         if self._verdict.value or any(k != key for k in self._at_call(n).values()):

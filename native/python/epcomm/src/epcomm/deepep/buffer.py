@@ -108,8 +108,8 @@ class Buffer:
         return found
 
     def _made(self, shape):
-        """Returns a communicator for a shape: one that was made for an earlier shape and also serves this
-        one, or a new one."""
+        """Returns a communicator for a shape. If the communicator of an earlier shape also serves this shape, it
+        returns that one; otherwise it makes a new one."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -168,9 +168,9 @@ class Buffer:
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
     # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine. Its
-    # methods make calls on the current stream whose arguments all ranks have compared. For other calls, and if a tensor
-    # does not fit, they call the methods below before anything is sent. These copy a tensor if that helps; otherwise
-    # they raise an error that names the tensor.
+    # methods make a call if it runs on the current stream and all ranks have compared its arguments. For other calls, and
+    # if a tensor does not fit, they call the methods below before anything is sent. The methods below copy a tensor that
+    # is not contiguous, and raise an error that names a tensor that does not fit.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():

@@ -16,7 +16,7 @@ from .events import EventHandle, EventOverlap
 
 ALIGNMENT = 2 << 20  # V2's buffers are multiples of 2 MB
 LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estimates, see get_theoretical_num_sms
-LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # the second without prefer_overlap_with_compute
+LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # with and without prefer_overlap_with_compute
 
 
 def aligned(n, to):
@@ -130,7 +130,7 @@ class ElasticBuffer:
         gbs = gbs or LINK_EFFICIENCY * nvlink_gbs()
         if gbs == 0:
             warnings.warn("get_theoretical_num_sms: nvidia-smi prints no speed of NVLinks; give num_sms, or nvlink_gbs", stacklevel=3)
-        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean number of ranks of a token
+        there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean number of ranks to which a token is sent
         carried = gbs / (1 - 1 / ranks)
         sms = aligned(max(LEAST_SMS, ceil(MARGIN * max(carried / there / read_gbs, carried / write_gbs))), 2)
         return min(sms if self.prefer_overlap_with_compute else max(sms, LEAST_SMS_ALONE), most)

@@ -54,7 +54,7 @@ class EPHandle:
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
             if got is not None and got != mine:
-                raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same")
+                raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same value, or None")
 
     def filled(self, sent, ids, counts):
         """Stores the results of Buffer.dispatch: its handle, the ids of the rows, and counts, the number of rows of each
@@ -91,8 +91,8 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: the end of each expert's rows. If rows are expanded, the padding after an expert's
-        last row is not counted in its own end."""
+        """int32 [local experts]: the end of each expert's rows. The end comes after the padding, or before it if rows are
+        expanded."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends

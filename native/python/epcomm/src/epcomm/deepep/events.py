@@ -114,7 +114,7 @@ class Lane:
 
     All Buffers that a thread makes on a GPU share one order. Calls of one Buffer share memory. Calls
     of two Buffers at once may need more SMs than there are. Then one rank could run the call of the
-    first Buffer and another rank that of the second, and each would wait for the other.
+    first Buffer while another rank runs the call of the second, and each would wait for the other.
 
     The extension's operators order calls themselves; `native` is their lane. settle() waits for
     the emulated driver, whose GPUs torch does not know.

@@ -22,7 +22,7 @@ _left = []  # communicators whose Buffer is gone
 
 def leave(comm):
     """Keeps a communicator until give_back_left can free it. Python's collector may delete a Buffer while a
-    CUDA graph is captured. To free the communicator then would call the driver, which breaks the capture."""
+    CUDA graph is captured. Freeing memory calls the driver, and that call would break the capture."""
     _left.append(comm)
 
 
@@ -125,8 +125,8 @@ class Link:
 
     @staticmethod
     def elsewhere():
-        return RuntimeError("hook: its call was made in another CUDA graph, or outside the one that is captured now; call the hook "
-                            "before that capture begins or ends")
+        return RuntimeError("hook: its call was sent in another CUDA graph, or only one of the two is in a graph; make the call and "
+                            "call its hook in the same capture, or both outside captures")
 
     # ---- calls by ctypes ----
 
@@ -184,7 +184,7 @@ class Half:
     def finish(self):
         """Receives the call. Only the first finish() does anything."""
         if self._lost:
-            raise RuntimeError("hook: ranks left or came back after its call, which is lost; make the call again")
+            raise RuntimeError("hook: ranks left or came back after the call was sent, so the call is lost; make it again")
         if self._rest is None:
             return
         link, op, (tensors, stats, then) = self._link, self._op, self._rest
@@ -205,8 +205,8 @@ class Half:
 
 
 def receive_before(link, op):
-    """Call it before the next call of an op. If the op has a call that was sent and not received, the function
-    receives it, because both calls use the same memory."""
+    """Receives the call of an op that was sent and not yet received, if there is one. It must run before the next
+    call of the op, which uses the same memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

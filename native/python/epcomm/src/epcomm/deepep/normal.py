@@ -65,8 +65,7 @@ def check_combine(sent, x, topk_weights):
 
 def layout(topk_idx, num_experts, ranks):
     """Computes num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank
-    [tokens, ranks] bool, with PyTorch. A Buffer calls it while it has no communicator, whose kernel would do
-    the same."""
+    [tokens, ranks] bool, with PyTorch. A Buffer that has a communicator uses the communicator's kernel instead."""
     known = (topk_idx >= 0) & (topk_idx < num_experts)
     safe = torch.where(known, topk_idx, 0).to(torch.int64)
     per_expert = torch.zeros(num_experts, dtype=torch.int32, device=topk_idx.device)

@@ -119,7 +119,7 @@ def _read(path, shape, here):
 
 def find(shape, here):
     """Returns the path of a pack that can be used for a shape on a machine, or None. It searches the places in
-    the order above and returns the smallest pack of the first place that has any."""
+    the order above. From the first place that has such packs, it returns the one with the smallest capacity."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -158,7 +158,7 @@ def command(shape, machine_file, path):
 
 def make(shape, here):
     """Makes a pack in the cache folder and returns its path. Several jobs may make the same pack at the same
-    time. Each writes to a separate folder and then moves its pack into place, so the last one replaces the others."""
+    time. Each writes to a separate folder and then moves its pack into place, so the pack of the last job remains."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -187,7 +187,7 @@ def _failed(words):
 def _missing(shape, here, words, why):
     """Returns the error text for a pack that cannot be made. It also says why packs that users named do not
     fit."""
-    text = (f"no pack for {shape}, and making one failed: {why}. Make it where NVRTC is: `{' '.join(words)}`, and name it in "
+    text = (f"no pack for {shape}, and making one failed: {why}. Make it on a machine with NVRTC: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
         unfit = _read(path, shape, here)[1]

@@ -3,8 +3,11 @@ function with each set of its parameters. VLLM_TESTS is the root of a checkout o
 
 vLLM's tests start two processes with parallel_launch. Here both processes run already, so parallel_launch is replaced by a
 function that calls the worker. tests.utils is replaced by a module with the one decorator that these tests use. No case
-begins after VLLM_TESTS_SECONDS."""
+begins after VLLM_TESTS_SECONDS. Programs that run at the same time with the same folder as VLLM_TESTS_SHARED divide the
+cases: a program runs a case if it is the first to make the file of that name there. A case that takes VLLM_TESTS_CASE
+seconds ends the program with the stacks of all threads."""
 
+import faulthandler
 import importlib
 import inspect
 import itertools
@@ -64,6 +67,27 @@ def run(module, test, values, group):
         return f"skipped: {e}"
 
 
+def free(name):
+    """Returns whether no other program has taken this case, and takes it."""
+    folder = os.environ.get("VLLM_TESTS_SHARED")
+    try:
+        if folder:
+            os.close(os.open(os.path.join(folder, name), os.O_CREAT | os.O_EXCL))
+        return True
+    except FileExistsError:
+        return False
+
+
+def measured(test):
+    """Runs a test and returns its text with the most memory that PyTorch allocated on this GPU and all that is in use there."""
+    import torch
+
+    torch.cuda.reset_peak_memory_stats()
+    text = test() or ""
+    left, whole = torch.cuda.mem_get_info()
+    return f"{text} {torch.cuda.max_memory_allocated() >> 20} MiB allocated, {whole - left >> 20} MiB of the GPU in use".strip()
+
+
 def main(rank, port):
     harness.start(rank, port)
     modules = load()
@@ -76,15 +100,19 @@ def main(rank, port):
     if rank == 0:
         print(f"vLLM {vllm.__version__}", flush=True)
     group = ProcessGroupInfo(harness.RANKS, harness.RANKS, rank, 0, rank, torch.device("cuda", rank))
-    cases, end, left = harness.Cases(rank, "vllm-tests"), time.monotonic() + float(os.environ.get("VLLM_TESTS_SECONDS", "370")), 0
+    cases, left = harness.Cases(rank, "vllm-tests"), 0
+    end, most = time.monotonic() + float(os.environ.get("VLLM_TESTS_SECONDS", "370")), float(os.environ.get("VLLM_TESTS_CASE", "120"))
     for name, module, test, values in tests(modules):
-        go = torch.tensor([time.monotonic() < end], dtype=torch.int32, device="cuda")
-        dist.all_reduce(go, op=dist.ReduceOp.MIN)
-        if not go.item():
-            left += 1
-            continue
-        cases.run(name, lambda: run(module, test, values, group))
-        torch.cuda.empty_cache()
+        decision = [None if time.monotonic() >= end else free(name)] if rank == 0 else [None]
+        dist.broadcast_object_list(decision)
+        left += decision[0] is None
+        if decision[0]:
+            if rank == 0:
+                print(f"BEGIN {name}", flush=True)
+            faulthandler.dump_traceback_later(most, exit=True)
+            cases.run(name, lambda: measured(lambda: run(module, test, values, group)))
+            faulthandler.cancel_dump_traceback_later()
+            torch.cuda.empty_cache()
     if rank == 0:
         print(f"{left} cases not begun", flush=True)
     cases.end()

@@ -114,7 +114,7 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Bounds of what comes with the times of a call. A run records all of it.
+// Bounds of the stages and notes that come with the times of a call. A run records all of them.
 const (
 	maxStages = 64
 	maxNotes  = 100
@@ -141,7 +141,7 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 		}
 	}
 	if len(r.MHz) > ranks || len(r.Stages) > maxStages || len(r.Notes) > maxNotes {
-		return fmt.Sprintf("%d clock rates of %d ranks, %d stages or %d notes; at most one rate for each rank, %d stages and %d notes", len(r.MHz), ranks, len(r.Stages), len(r.Notes), maxStages, maxNotes)
+		return fmt.Sprintf("%d clock rates for %d ranks, %d stages and %d notes; a rank may have one rate, and there may be %d stages and %d notes", len(r.MHz), ranks, len(r.Stages), len(r.Notes), maxStages, maxNotes)
 	}
 	for _, n := range r.Notes {
 		if len(n) > maxNote {

@@ -118,7 +118,7 @@ const (
 func (k Kernel) Splits(c ep.Config) bool { return k.Split != nil && c.Str(ModeParam) == ModeSplit }
 
 // SplitWithin returns the default with split phases on at most `sms` SMs (0 is no bound), as
-// DefaultWithin does for the kernel's default. k.Split is not nil.
+// DefaultWithin does for the kernel's default. k.Split must not be nil.
 func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	k.Default = k.Split
 	return k.DefaultWithin(m, p, sms)

@@ -116,7 +116,7 @@ func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 // specialCases returns two cases for each op and layout. In the first case there is no token, and
 // every rank must still signal and end. The second case makes many calls without resetting memory
 // between them, so each call must leave the memory as the next call needs it. The values of the other
-// axes do not matter for these cases, so they are not part of the covering.
+// axes do not matter for these cases, so the covering does not include the cases.
 func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {

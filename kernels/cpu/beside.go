@@ -13,7 +13,7 @@ import (
 
 // beside holds the matrix product that runs at the same time as a session's calls. Each
 // rank's product has its own goroutine, which shares the processors with the rank's
-// workers. As on a GPU, neither has processors reserved.
+// workers. As on a GPU, no processor is reserved for either.
 type beside struct {
 	products []*product // by rank
 	share    int        // pieces of the product for one call

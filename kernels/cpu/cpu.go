@@ -86,8 +86,8 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty measures rounds of a kernel that does nothing, on two ranks. What remains is the time of aligning the
-// ranks and of starting and ending a kernel.
+// Empty measures rounds of a kernel that does nothing, on two ranks. Such a round takes the time of aligning
+// the ranks and of starting and ending a kernel.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)
 }

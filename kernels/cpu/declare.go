@@ -121,7 +121,7 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is a number of received bytes. If there are more, rows leave the caches before they are read.
+// streamFrom is the number of received bytes above which rows leave the caches before they are read.
 const streamFrom = 8 << 20
 
 // defaults returns a function for Kernel.Default. It gives each rank one worker, or two if there are more

@@ -32,7 +32,7 @@ func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	}}
 }
 
-// endings says how a candidate with each fault must end.
+// endings holds the status with which a candidate with each fault must end.
 var endings = map[fault]ep.Status{
 	dropToken: ep.Mismatch,
 	swapRows:  ep.Mismatch,

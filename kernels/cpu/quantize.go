@@ -119,8 +119,8 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 rounds x to e2m1 in the same way. The smallest normal number is 1; below it values are multiples of
-// 0.5.
+// e2m1 rounds x to e2m1, in the same way as e4m3 rounds. The smallest normal number of e2m1 is 1; below 1 its
+// values are multiples of 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 28 & 8)

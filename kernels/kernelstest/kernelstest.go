@@ -22,12 +22,12 @@ const LevelVariable = "EPBENCH_CONFORM"
 // that several processes can share the matrix.
 const PartVariable = "EPBENCH_PART"
 
-// Options say how much of a backend is tested.
+// Options selects how much of a backend is tested.
 type Options struct {
 	Mode ep.Mode       // how the backend issues rounds
 	Axes *conform.Axes // nil: the axes of conform.AxesFor, or small axes with -short
 
-	Configs int // most configs of a kernel in a case, 0 for the level's own
+	Configs int // most configs of a kernel in a case, 0 for the level's bound
 }
 
 // TestBackend checks a backend's declarations, its refusals, its cancellation, and its

@@ -117,7 +117,7 @@ type Prediction struct {
 }
 
 // Predict returns the time of a call. Transfers over the network and inside a host overlap;
-// latencies do not. The network has no coefficient of its own, because no run over one was
+// latencies do not. There is no coefficient for the network, because no run over a network was
 // recorded: its bytes take the time that the link's bandwidth gives.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{

@@ -105,8 +105,8 @@ func Counted(w *workloads.Workload) []Traffic {
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw draws a workload with all ranks' tokens. It may have fewer ranks than s, because the
-// ranks of a workload divide its experts.
+// draw draws a workload with the tokens of all ranks. The workload may have fewer ranks than s, because
+// its number of ranks must divide its number of experts.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks

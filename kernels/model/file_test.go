@@ -90,19 +90,20 @@ func TestPredictByHand(t *testing.T) {
 	net := Link{Bandwidth: Fact{Value: 50}, Latency: Fact{Value: 8}}
 	c := Coefficients{Fixed: 3, Expert: 0.1, Doubling: 1, LinkShare: 0.5, Local: 0.5, Row: 0.001, SM: 0}
 	call := Call{Host: 20e6, Rows: 1000, Expert: 4e6, LocalExperts: 10, HostRanks: 8, SMs: 100}
-	// Fixed 3 + 1 + 3; link 20 MB at 200 GB/s; memory 2 + 1. With sharpness 0 the model adds them.
+	// Fixed: 3 us + 10 experts x 0.1 us + 3 doublings to 8 ranks x 1 us = 7 us. Link: 20 MB / (0.5 x 400 GB/s) = 100 us.
+	// Memory: 4 MB x 0.5 us + 1000 rows x 0.001 us = 3 us. With sharpness 0 the model adds them: 110 us.
 	want := Prediction{Seconds: 110e-6, Limit: LimitLink, Fixed: 7e-6, Link: 100e-6, Memory: 3e-6}
 	if got := Predict(c, call, host, net); !near(got, want) {
 		t.Errorf("in a host: got %+v, want %+v", got, want)
 	}
 	call.Network, call.Hops, call.Forwards = 20e6, 1, 1
-	// The network takes 400 us, at the same time as the 103 us of link and memory. The latency is 8 us less the
-	// 2 us of the link, and 2 us for the forward.
+	// The network takes 20 MB / 50 GB/s = 400 us, at the same time as the 103 us of link and memory. The latency is
+	// (8 - 2) us for the network and 2 us for the forward. The sum is 7 + 8 + 400 = 415 us.
 	want = Prediction{Seconds: 415e-6, Limit: LimitNetwork, Fixed: 7e-6, Latency: 8e-6, Link: 100e-6, Memory: 3e-6, Network: 400e-6}
 	if got := Predict(c, call, host, net); !near(got, want) {
 		t.Errorf("over hosts: got %+v, want %+v", got, want)
 	}
-	c.SM = 1e4 // 24 MB at 10,000 us a MB on 100 SMs
+	c.SM = 1e4 // (20 + 4) MB x 10,000 us / 100 SMs = 2,400 us
 	if got := Predict(c, call, host, net); got.Limit != LimitSMs || got.SMs != 2400e-6 {
 		t.Errorf("few SMs: %+v", got)
 	}

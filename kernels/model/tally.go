@@ -48,14 +48,14 @@ func (t *tally) token(source int, to []int) {
 	}
 }
 
-// first reports whether the current token has not gone to this place before.
+// first reports whether the current token goes to this place for the first time.
 func (t *tally) first(place int) bool {
 	again := t.seen[place] == t.tokens
 	t.seen[place] = t.tokens
 	return !again
 }
 
-// send counts the messages of one copy. fresh says that it is the first copy to that host.
+// send counts the messages of one copy of a token. fresh is true for the token's first copy to that host.
 func (t *tally) send(source, rank int, fresh bool) {
 	here, there := source/t.perHost, rank/t.perHost
 	switch {

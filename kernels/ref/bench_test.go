@@ -23,8 +23,8 @@ func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 // sampled is the number of rows that BenchmarkCheckDispatch compares.
 const sampled = 512
 
-// BenchmarkCheckDispatch times the check of a dispatch after the oracle has cached the workload, as
-// for all candidates of a session but the first.
+// BenchmarkCheckDispatch times the check of a dispatch after the oracle has cached the workload, as it
+// has for the second and every later candidate of a session.
 func BenchmarkCheckDispatch(b *testing.B) {
 	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)

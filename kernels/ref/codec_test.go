@@ -201,7 +201,8 @@ func TestScaleLayouts(t *testing.T) {
 	if got := ScaleAt(dtype.Of(ep.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
 		t.Errorf("mxfp4: %d", got)
 	}
-	// Row 200 of a group whose first block is 2: block 3, row 72 of it.
+	// Row 200 of a group whose first block is 2 is row 72 of block 3. A block has 8 columns of 512 bytes. Scale 9 is
+	// number 1 of column 2. Row 72 is at 72%32 = 8 and 72/32 = 2.
 	if got := ScaleAt(dtype.Of(ep.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
 		t.Errorf("nvfp4: %d", got)
 	}

@@ -74,6 +74,7 @@ func TestCombineByHand(t *testing.T) {
 	x := make([]uint16, 128)
 	w.Token(0, 0, x)
 	s := o.CombineRow(0, 0, NoPartial)
+	// The token selects expert 0 (gain 0.5) with weight 0.75, and expert 2 (gain 0.5 + 2/64) with weight 0.25.
 	for c, b := range x {
 		v := BF16ToFloat(b)
 		a, z := BF16ToFloat(BF16(v*0.5)), BF16ToFloat(BF16(v*(0.5+2./64)))
@@ -111,28 +112,38 @@ func TestBoundsHold(t *testing.T) {
 	})
 }
 
-// faithful returns the correct output of a rank's dispatch, in any dtype.
+// faithful returns the correct output of a rank's dispatch: in any dtype in the layouts by expert, in BF16 and FP8 in
+// the other layouts.
 func faithful(o *Oracle, rank int) Output {
-	p, l := o.w.Problem, o.Encoding()
-	d := o.Dispatch(rank)
+	p, l, d := o.w.Problem, o.Encoding(), o.Dispatch(rank)
 	n := dtype.MaxRows(p)
 	buf := make([]byte, n*l.Payload)
 	out := Output{
 		RowOffsets: slices.Clone(d.RowOffsets), SrcInfo: make([]int32, 2*n), ScaleOffsets: slices.Clone(d.ScaleOffsets),
 		MaxRows: n, Scales: make([]byte, dtype.OutputScaleBytes(l, dtype.Groups(p), n)), Payload: Flat(buf, l.Payload),
+		Experts: make([]int32, n*p.TopK), Weights: make([]float32, n*p.TopK),
 	}
 	for i, g := range d.Groups {
 		out.ExpertIDs = append(out.ExpertIDs, int32(i))
-		row, inGroup := int(d.RowOffsets[i]), 0
+		row, inGroup := d.First[i], 0
 		for s, items := range g.Items {
+			out.Ranges = append(out.Ranges, uint64(inGroup)<<32|uint64(len(items)))
 			for _, it := range items {
 				q := o.Token(g.Sources[s], it.Token)
 				copy(buf[row*l.Payload:], q.Payload)
 				for c := range l.Scales {
-					at := ScaleAt(l, c, row, inGroup, int(d.RowOffsets[i]/128+d.ScaleOffsets[i]), n)
+					at := 4 * dtype.FP8Scale(p, n, row, c)
+					if p.Dispatch != ep.FP8 {
+						at = ScaleAt(l, c, row, inGroup, scaleBlock(d, i), n)
+					}
 					copy(out.Scales[at:], q.Scales[c*l.ScaleBytes:(c+1)*l.ScaleBytes])
 				}
-				out.SrcInfo[2*row], out.SrcInfo[2*row+1] = int32(it.Token), int32(it.K)
+				second := it.K
+				if p.Layout.ByRank() {
+					second = g.Sources[s]
+					out.lay(o, rank, row, second, it.Token)
+				}
+				out.SrcInfo[2*row], out.SrcInfo[2*row+1] = int32(it.Token), int32(second)
 				row, inGroup = row+1, inGroup+1
 			}
 		}

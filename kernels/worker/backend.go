@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Limits holds the longest times that the client waits for an answer. After that it considers the
-// worker hung. The deadline of the worker's kernels should be much shorter than Round, because only
+// Limits holds the longest times that the client waits for an answer. If no answer comes in time, it considers
+// the worker hung. The deadline of the worker's kernels should be much shorter than Round, because only
 // the worker can report which rank waited for which.
 type Limits struct {
 	Hello   time.Duration // request hello, with the start of the process
@@ -158,7 +158,7 @@ func checkWelcome(w, before Welcome) error {
 	}
 	for i, d := range w.Kernels {
 		if slices.ContainsFunc(w.Kernels[:i], func(other KernelDecl) bool { return other.Name == d.Name && other.Op == d.Op }) {
-			return fmt.Errorf("hello: kernel %q: declared twice for %s; give each a name of its own", d.Name, d.Op)
+			return fmt.Errorf("hello: kernel %q: declared twice for %s; give each kernel another name", d.Name, d.Op)
 		}
 	}
 	switch {
@@ -174,7 +174,7 @@ func checkWelcome(w, before Welcome) error {
 	return nil
 }
 
-// explain says why a call failed and quotes the worker's last output.
+// explain returns the reason why a call failed, with the worker's last output.
 func explain(ctx context.Context, p *process, method string, err error) error {
 	var rpc *jrpc2.Error
 	switch {
@@ -292,7 +292,7 @@ func (b *Backend) live(ctx context.Context) error {
 	return b.restart(ctx)
 }
 
-// recordLoss stores and prints how a worker ended when no candidate caused it.
+// recordLoss stores and prints how a worker ended, if no candidate caused the end.
 func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
 	b.print(how + "; no config caused this, so the worker is started again")

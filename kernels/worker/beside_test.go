@@ -43,8 +43,8 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 }
 
 // TestToyBeside: a worker in Python verifies and times calls while a product runs in another thread.
-// With the clock of tickPython a call takes one tick. The product of a round's three calls, alone,
-// takes one tick too.
+// With the clock of tickPython a dispatch or a combine takes one tick, and a pair two. The product of a
+// round's three calls takes one tick if it is measured alone: 1/3 tick for each call.
 func TestToyBeside(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, toyFile, "")
@@ -82,7 +82,7 @@ func TestToyBeside(t *testing.T) {
 // TestSharedAlike shows that the share of the product (its launches during one call) does not depend
 // on the config that a session runs first. A dispatch with the default config takes two ticks, one
 // with messages=4 takes five. The trial of the product, 32 launches, takes one tick. The share lasts
-// twice as long as a default dispatch: four ticks, 128 launches.
+// twice as long as a default dispatch: 2 x 2 = 4 ticks, which are 4 x 32 = 128 launches.
 func TestSharedAlike(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, "testdata/paced.py", "")
@@ -102,8 +102,9 @@ func TestSharedAlike(t *testing.T) {
 	}
 }
 
-// TestToyInPhases runs the product between the two halves of a call, sending and receiving. The clock
-// is read before and after both halves, and before and after the product.
+// TestToyInPhases runs the product between sending and receiving. For the dispatch and for the combine of
+// a pair the clock is read four times: before sending, before and after the product, and after receiving.
+// These are three ticks, one of which is the product's. So a pair takes 2 x 3 = 6 ticks.
 func TestToyInPhases(t *testing.T) {
 	tickPython(t)
 	b, _, err := openToy(t, "testdata/split.py", "")

@@ -249,8 +249,8 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// once reports whether the script's name ends with event. It is true only for the first call: the
-// call makes the file markEnv.
+// once reports whether the script's name ends with event and no earlier call has returned true. The first
+// such call makes the file that markEnv names.
 func once(script, event string) bool {
 	mark := os.Getenv(markEnv)
 	if !strings.HasSuffix(script, event) {

@@ -141,8 +141,8 @@ func (g *group) greet(c net.Conn) {
 	}
 }
 
-// waitForRankZero waits for rank 0. It returns false if the group is closed first, which happens at the
-// latest at the limit of await.
+// waitForRankZero waits for rank 0. It returns false if the group is closed first; launch closes the group if
+// rank 0 does not connect in time.
 func (g *group) waitForRankZero() bool {
 	select {
 	case <-g.arrived:

@@ -10,7 +10,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// timedSession returns a session of two ranks without a worker. The rows of its problem take 64 MiB together.
+// timedSession returns a session of two ranks without a worker. The rows of its problem take
+// 2 ranks x 1024 tokens x 8 experts x 2048 values x 2 bytes = 64 MiB.
 func timedSession() *session {
 	p := ep.Problem{Op: ep.Dispatch, Ranks: 2, Tokens: 1024, TopK: 8, Hidden: 2048, Experts: 8}
 	return &session{
@@ -19,9 +20,9 @@ func timedSession() *session {
 	}
 }
 
-// TestRequestLimits compares deadlines with values worked out by hand. Calls have 15 s, and 15 s more for each full
-// 100 calls. A verification has 15 s and the time of 64 MiB at 4 MiB/s. After a successful one it has 15 s and ten
-// times the longest. It has at most 300 s.
+// TestRequestLimits compares deadlines with values worked out by hand. A request run has 15 s, and 15 s more for each
+// full 100 calls. The first request verify has 15 s and the time of 64 MiB at 4 MiB/s: 15 + 16 = 31 s. Later ones have
+// 15 s and ten times the longest successful one: 15 + 10 x 0.2 = 17 s. No request verify has more than 300 s.
 func TestRequestLimits(t *testing.T) {
 	s := timedSession()
 	for calls, want := range map[int]time.Duration{1: 15, 99: 15, 100: 30, 1000: 165} {
@@ -84,7 +85,7 @@ func TestQuarantineOfOneCase(t *testing.T) {
 	}
 }
 
-// TestReportedStatus: a failure never has the status ok, nor a status that no table knows.
+// TestReportedStatus: a failure with the status ok, or with an unknown status, becomes a crash.
 func TestReportedStatus(t *testing.T) {
 	for given, want := range map[ep.Status]ep.Status{ep.OK: ep.Crash, "": ep.Crash, "confused": ep.Crash, ep.Illegal: ep.Illegal, ep.Hang: ep.Hang} {
 		if f := reported(given, "why"); f.Status != want || f.Reason != "why" {
@@ -149,6 +150,6 @@ func TestRulesSeeNumbers(t *testing.T) {
 	}
 	_, err := KernelDecl{Name: "k", Op: ep.Dispatch, Params: []kernels.Param{{Name: "machine", Values: []ep.Value{"1"}, Default: "1"}}}.kernel()
 	if err == nil || !strings.Contains(err.Error(), `param "machine"`) {
-		t.Errorf("%v: a parameter that hides the machine from rules is taken", err)
+		t.Errorf("%v: a parameter that hides the machine from rules is accepted", err)
 	}
 }

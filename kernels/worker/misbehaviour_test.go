@@ -153,8 +153,8 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// TestAhead shows that the worker is told the configs to compile before they are prepared. Only workers
-// that ask for it are told.
+// TestAhead shows that a worker gets the configs to compile before they are prepared, if its welcome asks
+// for them.
 func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
 	s := openWorkload(t, b, ep.Dispatch)

@@ -19,9 +19,9 @@ import (
 // in another session may keep them open for ever.
 const pipeDelay = 2 * time.Second
 
-// outputPipes holds the pipes to which a command prints. The pipes of exec.Cmd would not do: it closes
-// them soon after the command ends, and ranks that the command has started in the background would
-// die when they print.
+// outputPipes holds the pipes to which a command prints. It does not use the pipes of exec.Cmd, because
+// exec.Cmd closes them soon after the command ends. Ranks that the command has started in the background
+// would then die when they print.
 type outputPipes struct {
 	read, given []*os.File     // our ends, and the command's ends until it has started
 	copied      sync.WaitGroup // counts the copying goroutines

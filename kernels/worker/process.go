@@ -49,7 +49,7 @@ type process struct {
 	timeout  timeout
 	rows     string       // file for probed rows, "" if the worker may be on another host
 	requests atomic.Int64 // number of requests sent so far, which is the number of the last request
-	busy     atomic.Bool  // whether the worker may still work on a request that the function call has given up
+	busy     atomic.Bool  // whether the worker may still work on a request for which process.call no longer waits
 	leaving  atomic.Bool  // whether stop has ended the connection
 
 	mu    sync.Mutex
@@ -268,7 +268,7 @@ func (p *process) ending(err error) error {
 }
 
 // lost reports whether the process can serve no more requests: its connection has ended, or it may still
-// work on a request that the function call has given up.
+// work on a request for which process.call no longer waits.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
 // howItEnded waits for the process to end. It returns the cause, and the last output of the process.
@@ -336,7 +336,7 @@ func (p *process) progress() string {
 var errSilent = errors.New("no answer")
 
 // A timeout returns a context that ends after the limit of a request, with cause errSilent. Tests that
-// wait for heartbeats, however late they come, replace it.
+// must wait for late heartbeats replace it.
 type timeout func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc)
 
 func timed(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {

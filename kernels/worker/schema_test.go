@@ -93,7 +93,7 @@ func TestSchemaIsPublished(t *testing.T) {
 }
 
 // TestPagesNameEveryField checks that the two pages of the protocol name every field of the schema,
-// because people write workers from these pages alone.
+// because people need no other document to write a worker.
 func TestPagesNameEveryField(t *testing.T) {
 	var pages []byte
 	for _, name := range []string{"worker-protocol.md", "worker-messages.md"} {
@@ -114,7 +114,7 @@ func TestPagesNameEveryField(t *testing.T) {
 	if err := json.Unmarshal(workerSchema(t), &schema); err != nil {
 		t.Fatal(err)
 	}
-	delete(schema, "properties") // names of messages in the schema alone
+	delete(schema, "properties") // the names of messages, which only the schema has
 	n := 0
 	eachProperty(schema, func(name string) {
 		if n++; !words[name] {

@@ -127,7 +127,7 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 }
 
 // accepts lists the dispatch kernels that some config of a combine can follow, nil if it can follow any. It
-// looks only at parameters that are designs; Prepare looks at all.
+// checks only the incomplete configs of designs; Prepare checks complete ones.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.CheckPair == nil {
 		return nil
@@ -142,7 +142,8 @@ func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	return names
 }
 
-// designs returns incomplete configs of a kernel: one without values, and one for each value of a design.
+// designs returns incomplete configs of a kernel: one without values, and one for each value of a parameter
+// whose field Design is set.
 func designs(k kernels.Kernel) []ep.Config {
 	out := []ep.Config{{Kernel: k.Name}}
 	for _, q := range k.Params {

@@ -264,8 +264,8 @@ func TestToyCaptureAgain(t *testing.T) {
 	}
 }
 
-// untilLate returns a timeout that ends a request when the heartbeats show that rank 1 is late and
-// lateRanks contains the text says, or after a minute.
+// untilLate returns a timeout that ends a request when lateRanks names rank 1 and contains `says`, or after a
+// minute.
 func untilLate(g *group, says string) timeout {
 	return func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		ctx, cancel := timed(ctx, time.Minute)

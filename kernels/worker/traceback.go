@@ -13,9 +13,9 @@ var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
 // frameLine matches a frame of a traceback.
 var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
 
-// withoutTraces returns the lines of text, each once. Of a Python traceback it keeps the exception
-// and the frame that raised it, because the other frames hide the cause. It keeps equal lines once,
-// because every rank prints the same traceback.
+// withoutTraces returns the lines of text. Of a Python traceback it keeps the exception and the frame that
+// raised it, because the other frames hide the cause. It keeps equal lines once, because every rank prints
+// the same traceback.
 func withoutTraces(text string) []string {
 	var kept []string
 	inside, frame := false, ""

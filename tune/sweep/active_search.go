@@ -43,11 +43,10 @@ type searchResults struct {
 	measured, overSessions map[string]versusDefault
 
 	furtherSessions [][]search.Finalist // finalists of each further session
-	crossings       [][]search.Finalist // finalists of each crossing, in which the group's winners ran in the same new rounds
+	crossings       [][]search.Finalist // finalists of each crossing: new rounds in which the winners of all routings of the group ran together
 
-	// minimax is the config that loses least in the worst case over this search's group.
-	// compromise is the group's compromise (see sweeper.compromise), zero if none was
-	// measured.
+	// minimax is the config whose largest loss under any routing of the group is smallest.
+	// compromise is the group's compromise (see sweeper.compromise), zero if none was measured.
 	minimax, compromise ep.Config
 
 	sessionsAhead   bool // further sessions will decide again
@@ -94,7 +93,7 @@ func (c *activeSearch) keep(finals []search.Finalist) {
 	c.keepRunner()
 }
 
-// keepRunner copies the values that rows need from the runner.
+// keepRunner copies from the runner the values that rows need.
 func (c *activeSearch) keepRunner() {
 	c.date, c.maxErr = c.runner.Latest(), map[string]float64{}
 	for point := range c.space.Len() {
@@ -170,9 +169,9 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
-// searchedSibling returns an earlier search of the same combine with another dispatch
-// dtype, nil if there is none. Rows are sent back as BF16 whatever the dispatch dtype, and
-// the spaces are the same unless a kernel refuses a dtype.
+// searchedSibling returns an earlier search of the same combine with another dispatch dtype, nil if
+// there is none. A combine sends BF16 whatever the dispatch dtype was. The spaces of the two
+// searches differ only if a kernel refuses one of the dtypes; then there is no sibling.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -221,7 +220,7 @@ func (s *sweeper) conclude(ctx context.Context, c *activeSearch) (err error) {
 	return nil
 }
 
-// retry measures the configs that --retry names together with the finalists.
+// retry measures the configs named by --retry again, in the same rounds as the finalists.
 func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	again := s.retried(c)
 	if len(again) == 0 || c.runner.Generation > 0 {
@@ -248,9 +247,9 @@ func (s *sweeper) retried(c *activeSearch) []int {
 	return out
 }
 
-// recheck compares the finalists with the oracle again, after they were timed
-// and in the process that timed them, and drops the wrong ones. It returns search.ErrDefault if
-// the default is wrong.
+// recheck compares the answers of the finalists with the oracle again, in the process that timed
+// them. It drops finalists with wrong answers, and returns search.ErrDefault if the default is one
+// of them.
 func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {

@@ -35,7 +35,7 @@ func TestAnnounced(t *testing.T) {
 	}
 	want := []ep.Op{ep.Dispatch, ep.Combine, ep.Dispatch, ep.Combine}
 	if len(ops) != len(want) || ops[0] != want[0] || ops[1] != want[1] || ops[2] != want[2] || b.ran > 0 || b.all != 2*1+2*3 {
-		t.Errorf("told of %v and %d configs, the last after %d runs", ops, b.all, b.ran)
+		t.Errorf("announced ops %v and %d configs; %d runs came before the last announcement", ops, b.all, b.ran)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestAnnounced(t *testing.T) {
 func TestComparisonsAreAnnounced(t *testing.T) {
 	b := &listening{}
 	if _, err := benched(b, options(t, "dispatch", []int{8}, "uniform"), parse(t, best), ""); err != nil || b.all != 2 || b.ran > 0 {
-		t.Errorf("told of %d configs after %d runs, %v", b.all, b.ran, err)
+		t.Errorf("%d configs were announced after %d runs, want 2 after 0; error %v", b.all, b.ran, err)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// laterShare is the share of the time left that is kept for the steps after the searches: measuring
-// winners under other routings, refining intervals, and writing files. Further sessions are not part
-// of it, see furtherTime.
+// laterShare is the share of the remaining time that is kept for the steps after the searches:
+// measuring winners under other routings, refining intervals, and writing files. Further sessions
+// are not part of it, see furtherTime.
 const laterShare = 0.1
 
 // allot returns the budget of the next search. It records the time of the budget, so that a resumed
@@ -52,8 +52,8 @@ func (s *sweeper) share(left time.Duration) time.Duration {
 // elapsed returns the wall time of the sweep so far, earlier commands included.
 func (s *sweeper) elapsed() time.Duration { return seconds(s.watch.wall(s.harness.wall).Total) }
 
-// furtherTime returns the time that the further sessions of some searches take. It computes the time
-// from the costs that the probe measured.
+// furtherTime returns the time that the further sessions of some searches take. It uses the costs
+// that the probe measured.
 func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	for _, c := range all {
 		t += seconds(s.plan.further(s.plan.Probed.costs[c.index]))

@@ -51,8 +51,8 @@ func (pl *planner) routedProblems() ([]routedProblem, error) {
 }
 
 // problems returns the requested problems, and the dispatch and combine of pairs. If the user
-// accepts reduced precision, it also returns each problem at reduced precision for which a kernel
-// has more configs.
+// accepts reduced precision, it also returns a copy at reduced precision of each problem for which
+// reduced precision adds configs.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -134,8 +134,8 @@ func (pl *planner) requiredStarts(p ep.Problem) []ep.Config {
 	return append(pl.kernelStarts(p), pl.spaceFileConfigs(p)...)
 }
 
-// kernelStarts returns the starts of all searched kernels, nil for pairs, which begin with
-// measured halves.
+// kernelStarts returns the starts of all searched kernels, nil for pairs: their searches begin with
+// the best dispatch and combine configs.
 func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	if p.Op == ep.Pair {
 		return nil
@@ -203,12 +203,12 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of configs of each design of a dispatch or combine from which pairs
-// are made.
+// pairHalves is the number of dispatch configs, and of combine configs, that makeSpace takes of
+// each design.
 const pairHalves = 5
 
 // fastest returns the fastest n configs of each design, finalists first, and then the default. It
-// takes n of each, because a combine cannot always follow a dispatch of another design.
+// takes n of each design, because a combine cannot always follow a dispatch of another design.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -279,8 +279,8 @@ func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	return here
 }
 
-// hintForLater returns the config that later searches begin with: the decision's, or the
-// challenger if the machine was too noisy to decide.
+// hintForLater returns the config that later searches begin with: the config that the decision
+// chose, or the challenger if the machine was too noisy to decide.
 func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger
@@ -288,10 +288,10 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a routing class, as this build
-// spells it. It returns a zero config for a row that keeps the default. ok is false if the table
-// has no row. If no row of the table has the search's objective, it looks among the rows with the
-// other objective.
+// incumbent returns the config of the table in use for a search and a routing class, with the
+// parameters of this build. It returns a zero config for a row that keeps the default. ok is false
+// if the table has no row. If no row of the table has the search's objective, it looks among the
+// rows with the other objective.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compromised returns a backend on which each routing has thirty fast configs. sms=62 is
-// slower than these under both routings, and a finalist of neither search.
+// compromised returns a backend on which each routing has thirty fast configs. sms=62 is slower
+// than these under both routings, and reaches the finals of neither search.
 func compromised() *scripted {
 	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
@@ -37,9 +37,9 @@ func compromiseOptions(t *testing.T) *Options {
 	return o
 }
 
-// TestCompromise: the row for all routings may take a config that no search chose, if each
-// winner loses more under the other routing. This config is measured in the same rounds as
-// the winners, and compared with the oracle again after that.
+// TestCompromise: the row for all routings may take a config that no search chose, if each winner
+// loses more under the other routing. The sweep measures this config in the same rounds as the
+// winners. Afterwards it compares the config with the oracle again.
 func TestCompromise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)

@@ -7,20 +7,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostCrashes is the number of searches whose default may crash or hang before the sweep stops trying. Each
-// of them starts the worker again, and a launcher of ranks takes many seconds for each start.
+// mostCrashes is the number of searches whose default may crash or hang before the sweep stops
+// trying. Each such search starts the worker again, and starting all ranks may take many seconds.
 const mostCrashes = 3
 
-// ErrDefaultsCrash says that no default of a sweep ran. The fault is in the worker, and not in one
-// particular problem.
+// ErrDefaultsCrash says that no default of a sweep ran. The fault is then in the worker, not in one
+// problem.
 var ErrDefaultsCrash = errors.New("mend the worker, or leave these cases out of the sweep")
 
 // A crashCount counts the searches of a sweep whose default crashed or hung.
 type crashCount struct {
-	similar map[ep.Problem]int // how many defaults have crashed or hung since one last ran, by problem without tokens
+	similar map[ep.Problem]int // number of defaults that crashed or hung since a default last ran, by problem without tokens
 	all     int
-	ran     bool // a default ran
-	words   string
+	ran     bool   // a default ran
+	words   string // failure of the last default that crashed or hung
 }
 
 // add counts a search that has ended. It returns an error if mostCrashes defaults crashed or hung and none

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// crashAbove makes a backend whose dispatch crashes with more tokens than this.
+// crashAbove makes a backend whose dispatch crashes with more than the given number of tokens.
 func crashAbove(tokens int) *scripted {
 	return &scripted{OnVerify: func(c call) (int, error) {
 		if c.Problem.Op == ep.Dispatch && c.Problem.Tokens > tokens {
@@ -45,8 +45,9 @@ func TestDefaultsCrash(t *testing.T) {
 	}
 }
 
-// TestSkipAfterCrashes: where dispatch crashes from some token count on, three of its searches start the worker
-// again. The others are skipped with the worker's words. Combine is searched.
+// TestSkipAfterCrashes: if dispatch crashes above some token count, three of its searches run and
+// start the worker again. The others are skipped, and their reason quotes the worker. Combine is
+// searched.
 func TestSkipAfterCrashes(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(4)
@@ -65,7 +66,7 @@ func TestSkipAfterCrashes(t *testing.T) {
 		}
 	}
 	if failed != mostCrashes || skipped != 6-mostCrashes || right != 14 {
-		t.Errorf("%d failed, %d were skipped, %d were right", failed, skipped, right)
+		t.Errorf("%d searches failed, %d were skipped, %d were right; want 3, 3 and 14", failed, skipped, right)
 	}
 	if out.Table == nil {
 		t.Error(out.NoTable)

@@ -48,9 +48,9 @@ func (g group) usable() group {
 	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.usable() })
 }
 
-// crossAll measures the winners of all routings of a problem under each of
-// them. Then it chooses each group's minimax config and records the regret matrix. Once ctx is
-// cancelled nothing is measured, and groups that lack a measurement have no matrix.
+// crossAll measures, for each problem, the winners of all its routings under each of these
+// routings. Then it chooses each group's minimax config and records the regret matrix. Once ctx is
+// cancelled nothing is measured, and groups that lack a measurement get no regret matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
 	for _, byTokens := range s.groupsByKey() {
 		var before ep.Config
@@ -211,8 +211,8 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures the configs that a search has not measured, together with the others. Afterwards
-// it compares the new ones with the oracle, because each may get into a row.
+// cross measures all the configs in the same rounds if the search has not measured one of them.
+// Afterwards it compares the new configs with the oracle, because a row may take them.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -249,9 +249,9 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes the decision of a search if another search's config was faster than
-// its own in the crossing. The search may have missed that config, or dropped it early. The
-// decision itself changes, so that record, table and summary agree. If launch parameters cannot
+// adoptFasterCrossed changes the decision of a search if another search's config was faster in the
+// crossing than this search's choice. The search may have missed that config, or dropped it early.
+// The decision itself changes, so that record, table and summary agree. If launch parameters cannot
 // matter, the decision stays.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
@@ -289,7 +289,7 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the config with the largest gain over a search's own config in the
+// fasterInCrossing returns the config with the largest gain over a search's choice in the
 // crossings, and the default in the same rounds. ok is false if no config is faster.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
@@ -325,7 +325,7 @@ func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing
 	return slices.DeleteFunc(finals, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
 }
 
-// groupsByKey returns the groups of each key of a table by token count.
+// groupsByKey returns one list of groups for each table key. A list is in order of token count.
 func (s *sweeper) groupsByKey() [][]group {
 	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
 	return groupBy[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })

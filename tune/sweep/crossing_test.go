@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ranOn runs a sweep on a clock that reads this many seconds for an empty kernel.
+// ranOn runs a sweep. Its clock reads `empty` seconds for an empty kernel.
 func ranOn(t *testing.T, b *scripted, o *Options, empty float64) []record.Search {
 	t.Helper()
 	p, err := MakePlan(b, o)
@@ -37,8 +37,8 @@ func beside(o *Options) *Options {
 	return o
 }
 
-// TestCrossingKeepsHostBound: if launch parameters cannot matter, the crossing decides
-// nothing either.
+// TestCrossingKeepsHostBound: if launch parameters cannot matter, the crossing does not change the
+// decision.
 func TestCrossingKeepsHostBound(t *testing.T) {
 	b := exact(shares{16: {"uniform": {32: 0.97}, "zipf:1.5": {32: 0.5}}})
 	quiet := b.Truth
@@ -71,8 +71,8 @@ func TestCostsAreNotHostBound(t *testing.T) {
 	}
 }
 
-// TestCrossingCostsAreTheWinners: if the crossing changes a decision, the recorded times of
-// call and product are those of the config that it takes.
+// TestCrossingCostsAreTheWinners: if the crossing changes a decision, the recorded times of call
+// and product are those of the newly chosen config.
 func TestCrossingCostsAreTheWinners(t *testing.T) {
 	b := compromised()
 	others, calls := b.Truth, 0

@@ -52,8 +52,8 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	}
 }
 
-// TestWrongDefault: if the default is wrong after it was timed, there is nothing to compare
-// with.
+// TestWrongDefault: if the default is wrong after it was timed, the search has no decision, and
+// there is no table.
 func TestWrongDefault(t *testing.T) {
 	b := &scripted{Sigma: 0.005, OnVerify: func(c call) (int, error) {
 		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {
@@ -68,8 +68,8 @@ func TestWrongDefault(t *testing.T) {
 	}
 }
 
-// TestDefaultFailsWhileCrossing: configs that are new to a search stay unmeasured there,
-// and the sweep ends with the measurements that it has.
+// TestDefaultFailsWhileCrossing: if the default fails in a crossing, configs that are new to a
+// search stay unmeasured there. The sweep still writes its rows.
 func TestDefaultFailsWhileCrossing(t *testing.T) {
 	b := compromised()
 	truth, runs := b.Truth, map[string]int{}
@@ -93,8 +93,8 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 	}
 }
 
-// TestCompromiseOfOneClass: routings of one class share a row, and its config
-// may be the compromise, too.
+// TestCompromiseOfOneClass: routings of one class share a row, and the config of this row may be
+// the compromise too.
 func TestCompromiseOfOneClass(t *testing.T) {
 	b := compromised()
 	truth := b.Truth
@@ -138,7 +138,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 	}
 	for key, n := range seen {
 		if n != 2 {
-			t.Errorf("%s was compared %d times", key, n)
+			t.Errorf("%s was compared with the oracle %d times, want 2", key, n)
 		}
 	}
 }
@@ -185,9 +185,8 @@ func TestResumingStartsAnew(t *testing.T) {
 	}
 }
 
-// TestHostBoundIsNotHurried: if a search measured little because launch parameters cannot
-// matter, there is no warning that it needs more time, even if the machine was too noisy to
-// show this.
+// TestHostBoundIsNotHurried: a search measures little if launch parameters cannot matter. There is
+// no warning that it needs more time, not even if the machine was too noisy to decide.
 func TestHostBoundIsNotHurried(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -212,8 +211,8 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 }
 
-// TestHalfMeasuredDecidesNothing: if only one of two configs was measured at a token count
-// between theirs because of an interrupt, neither config is preferred there.
+// TestHalfMeasuredDecidesNothing: an interrupt came when only one of two configs had been measured
+// at a token count between theirs. Then neither config is preferred there.
 func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))

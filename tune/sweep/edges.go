@@ -19,12 +19,12 @@ type edge struct {
 	winners       int // number of searches whose winner has this value
 }
 
-// fewestValues is the least length of a range that has a value between its ends.
+// fewestValues is the smallest number of values that leaves one between the two ends.
 const fewestValues = 3
 
-// edgeWarnings warns of parameters whose range may end too early: an end of the declared values
-// won at least half of the searches that did not keep the default. There is no warning about
-// ranges from the user, or if the kernel's check refuses values beyond the range.
+// edgeWarnings warns of parameters whose range may end too early: an end of the declared values won
+// at least half of the searches that did not keep the default. It does not warn if the user gave
+// the range, or if the kernel's check refuses values beyond it.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // number of searches that a kernel won
@@ -53,7 +53,8 @@ func (s *sweeper) edgeWarnings() []string {
 	return out
 }
 
-// edgeOf returns the end of a parameter's values that the winner of a search has, if any.
+// edgeOf returns an edge if the winner of a search has the first or last of a parameter's values,
+// and the value next to it was slower.
 func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
 	pl, cfg := s.harness.planner, c.result.Decision.Config
 	values := sortedInts(q.Values)
@@ -80,8 +81,8 @@ func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e 
 	return e, c.isSlower(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
-// below returns a value below the two least values of a range. It is one step below the least value,
-// or half of the least value if that step would reach 0.
+// below returns a value below a range that begins with least and next. It is one step below least,
+// or half of least if that step would reach 0.
 func below(least, next int) int {
 	if down := 2*least - next; down > 0 {
 		return down
@@ -90,7 +91,8 @@ func below(least, next int) int {
 }
 
 // isSlower reports whether another config is slower than the winner by more than the band. It also
-// returns true for a config that was not measured, because nothing shows that the times level off.
+// returns true for a config that was not measured, because then nothing shows that the times level
+// off.
 func (c *activeSearch) isSlower(winner, other ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(other)

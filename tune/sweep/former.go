@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// renamed returns opts with the present names of former kernels in --kernel and in the space file.
-// The name of a former kernel is replaced by that of its successor, with the parameter values that do the
-// former kernel's work.
+// renamed returns options whose --kernel and space file have present names only. It replaces a
+// former kernel by the kernel that does its work now, with the parameter values for this work.
 func (o *Options) renamed(all []kernels.Kernel) *Options {
 	out := *o
 	out.Space = o.Space.Renamed(

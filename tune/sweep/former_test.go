@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// listedBackend has the kernels that are listed.
+// listedBackend is a scripted backend with the kernels in `all`.
 type listedBackend struct {
 	scripted
 	all []kernels.Kernel
@@ -20,8 +20,8 @@ type listedBackend struct {
 
 func (b *listedBackend) Kernels() []kernels.Kernel { return b.all }
 
-// TestFormerNames: --kernel and a space file may name a kernel that has become values of another one. They
-// then restrict that kernel to these values.
+// TestFormerNames: --kernel and a space file may name a former kernel, whose work another kernel
+// now does with certain parameter values. The name then restricts the other kernel to these values.
 func TestFormerNames(t *testing.T) {
 	own := kernels.Kernel{Name: "d", Op: ep.Dispatch, Params: []kernels.Param{
 		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8"},

@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// A harness measures for a command: it holds the backend, the rules of measuring, and the
-// log. Sweeps, bench, live comparisons and the verification of tables use one.
+// A harness holds the backend, the rules of measuring and the log of a command that measures: a
+// sweep, bench, an interleaved comparison, or the verification of a table.
 type harness struct {
 	backend  kernels.Backend
 	planner  *planner

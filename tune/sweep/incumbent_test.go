@@ -50,9 +50,8 @@ func TestIncumbentForAllRoutings(t *testing.T) {
 	}
 }
 
-// TestIncumbentOfItsClass: a search takes the row in use for its class, also if this row
-// keeps the default. If the row's config cannot run here, the search takes the row for all
-// routings.
+// TestIncumbentOfItsClass: a search takes the row in use for its class, even if this row keeps the
+// default. If the row's config cannot run here, the search takes the row for all routings.
 func TestIncumbentOfItsClass(t *testing.T) {
 	for class, want := range map[string]string{"": "32", "99": "64"} {
 		o := exactOptions(t, []int{16}, "uniform")

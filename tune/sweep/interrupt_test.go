@@ -63,9 +63,9 @@ func sameRows(t *testing.T, got, want *Summary) {
 	}
 }
 
-// finished counts the rows that an interrupted sweep could already write. Each must be the
-// whole sweep's choice for some tokens of its key: it may have less evidence, but no other
-// config.
+// finished counts the rows that an interrupted sweep could already write. Each row must have the
+// config that the whole sweep chose for the row's smallest token count. Its evidence may come from
+// fewer measurements.
 func finished(t *testing.T, got, want *Summary) int {
 	t.Helper()
 	if got == nil || got.Table == nil {
@@ -108,7 +108,7 @@ func TestInterruptedFinalsSpeakForAll(t *testing.T) {
 	others := b.Truth
 	b.Truth = func(p ep.Problem, routing string, c ep.Config) float64 {
 		if c.Int("sms") == 62 && c.Str("threads") == "256" {
-			return 50.5e-6 // the fastest of each routing takes 50, and 100 under the other
+			return 50.5e-6 // the fastest config of each routing takes 50 us there, and 100 us under the other routing
 		}
 		return others(p, routing, c)
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	Time          time.Duration // time of the whole sweep, 0 for no bound
 
 	Params    map[string][]ep.Value // values by parameter, which replace the kernels' own
-	Kernels   []string              // names to search, nil for all
+	Kernels   []string              // names of the kernels to search, nil for all
 	MaxSMs    int                   // most SMs of a config, 0 for no bound
 	Band      float64               // widens the policy's band; a smaller value changes nothing
 	Precision ep.Precision          // Reduced also searches parameters that send partial sums in BF16
@@ -87,7 +87,7 @@ type Plan struct {
 	Policy      measure.Policy
 	Probed      *Probe // set by Probe; if it is nil and time is bounded, Run calls Probe
 
-	Options *Options // Progress may still be set
+	Options *Options // the caller may still set Progress
 
 	planner  *planner
 	strategy search.Strategy
@@ -159,7 +159,7 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 }
 
 // estimate sets the numbers of configs and samples of a search. It computes them for the strategy
-// race; other strategies take about as many.
+// `race`; other strategies measure about as many.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
@@ -191,7 +191,7 @@ func (pl *planner) checkOptions() error {
 	return cmp.Or(pl.opts.Space.Check(pl.declaredParams()), pl.checkSpaceFileConfigs())
 }
 
-// declaredParams returns the declarations of all kernels, for spacefile.File.Check.
+// declaredParams returns the declared parameters by kernel and name, for spacefile.File.Check.
 func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	out := map[string]map[string]spacefile.Declared{}
 	for _, k := range pl.allKernels {

@@ -26,8 +26,8 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searchedKernels returns the kernels that a search of a problem draws from: those that
-// --kernel names. If --kernel names none of the op, it returns all kernels of the op.
+// searchedKernels returns the kernels of a problem's op that --kernel names. If --kernel names none
+// of them, it returns all kernels of the op.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })

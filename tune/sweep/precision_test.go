@@ -30,7 +30,7 @@ func TestBothWinners(t *testing.T) {
 	o := options(t, "combine,pair", []int{16}, "uniform")
 	o.Precision = ep.Reduced
 	var err error
-	// A required config is not measured if it reduces precision.
+	// A search at full precision does not measure a required config that reduces precision.
 	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["combine:algo=dedup,sms=8,threads=256"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -149,8 +149,8 @@ func TestBoundedDefaults(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsForAll: no config of a bounded sweep takes more SMs, the default
-// included. A row that keeps the default spells it out.
+// TestBoundHoldsForAll: no config of a sweep with --max-sms takes more SMs than this bound, not
+// even the default. A row that keeps the default lists its values.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
 		"the default stays": func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
@@ -237,7 +237,7 @@ func (f *fed) Kernels() []kernels.Kernel {
 }
 
 // TestOtherWorkIsNoCandidate: a row for tokens that the caller has cast does not compete in a
-// search whose kernels cast the tokens. It would win only because it does not cast.
+// search whose kernels cast the tokens. Its config would win only because the caller does the cast.
 func TestOtherWorkIsNoCandidate(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy = "grid"
@@ -304,7 +304,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 	}
 }
 
-// TestKernelsOwnStarts: every search measures the designs that a kernel names.
+// TestKernelsOwnStarts: every search measures the starts that a kernel declares.
 func TestKernelsOwnStarts(t *testing.T) {
 	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "512", "algo": "direct"}}
 	b := &scripted{Sigma: 0.005,
@@ -327,7 +327,7 @@ func TestKernelsOwnStarts(t *testing.T) {
 		t.Errorf("warnings: %q", out.Run.Warnings)
 	}
 	o.Evaluations = 0
-	if out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "whole")); strings.Contains(strings.Join(out.Run.Warnings, "\n"), "ended with what") {
+	if out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "whole")); strings.Contains(strings.Join(out.Run.Warnings, "\n"), "measured only the required configs") {
 		t.Errorf("with time enough: %q", out.Run.Warnings)
 	}
 }

@@ -32,10 +32,11 @@ func (c probedCost) session(configs int, rounds float64) float64 {
 }
 
 // Probe measures the costs of the searches of a plan and sets Probed. In each of two sessions it
-// prepares the default, compares it with the oracle and runs a few rounds. Among problems that differ
-// only in tokens it measures the smallest and the largest, and interpolates the costs of the others.
-// Nothing is written to the log. If a default crashes or hangs, the probe ends with an error: a sweep
-// would start the worker again for every problem, and a launcher takes many seconds for each start.
+// prepares the default, compares it with the oracle and runs a few rounds. Among problems that
+// differ only in tokens it measures the smallest and the largest, and interpolates the costs of the
+// others. Nothing is written to the log. If a default crashes or hangs, the probe ends with an
+// error: a sweep would start the worker again for every problem, and each start of all ranks may
+// take many seconds.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -95,13 +96,14 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is the number of times that the default runs in a round of a probe. It is above 1,
-// because the rounds of a search run several configs and share the time of a request to a worker.
+// probeConfigs is the number of times that the default runs in a round of a probe. It is above 1
+// because a round of a search also runs several configs, which share the time of one request to the
+// worker.
 const probeConfigs = 2
 
-// A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds, it
-// times mostProbeRounds further rounds and uses only those, because the first rounds take longer than
-// later ones. In each further round the default runs as often as configs run in a round of a session.
+// A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds,
+// it times mostProbeRounds further rounds and uses only those, because the first rounds take longer
+// than later ones. In each further round the default runs sessionSamples times.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
@@ -183,8 +185,8 @@ func (p *Plan) sessionRounds() float64 {
 }
 
 // In a further session sessionConfigs configs are prepared: the winner, the default, its twin, the
-// runner-up and search.Neighbours others. sessionSamples is the mean number of configs in a round, in
-// the searches of the archive.
+// runner-up and search.Neighbours others. sessionSamples is the mean number of configs in a round;
+// it comes from the searches recorded in the archive.
 const (
 	sessionConfigs = 4 + search.Neighbours
 	sessionSamples = 6
@@ -195,8 +197,8 @@ func (p *Plan) further(c probedCost) float64 {
 	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
 }
 
-// shortest returns the least number of seconds that a search takes, without further sessions. They
-// include the A/A test, the screening of one candidate, the shortest finals, and the confirmation.
+// shortest returns the least number of seconds that a search takes, without further sessions. This
+// includes the A/A test, the screening of one candidate, the shortest finals, and the confirmation.
 func (p *Plan) shortest(c probedCost) float64 {
 	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample

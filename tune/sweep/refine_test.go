@@ -10,12 +10,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsClaimWhatHoldsBetween: a row that was also measured at a token count between
-// those of two searches claims no more than its gain there.
+// TestRowsClaimWhatHoldsBetween: a row whose config was also measured at a token count between two
+// searches claims no more than the gain measured there.
 func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"
-	share := map[string]map[int]float64{ // of the default's time
+	share := map[string]map[int]float64{ // share of the default's time, by SMs and token count
 		"16": {16: 0.5, 128: 0.8, 1024: 0.95},
 		"32": {16: 0.9, 128: 0.9, 1024: 0.5},
 	}
@@ -45,15 +45,14 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 }
 
-// TestDefaultBetweenTwoWinners: if the default is faster than both neighbours' configs at a
-// token count between theirs, the row for that count keeps the default. Without this, the
-// row of the lower neighbour would cover that count, where its config is slower than the
-// default.
+// TestDefaultBetweenTwoWinners: if the default is faster than both neighbours' configs at a token
+// count between theirs, the row for that count keeps the default. Otherwise the row of the lower
+// neighbour would cover this count with a config slower than the default.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"
 	b := &scripted{Sigma: 0.002, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
-		share := map[string]map[int]float64{ // of the default's time
+		share := map[string]map[int]float64{ // share of the default's time, by SMs and token count
 			"16": {16: 0.5, 128: 1.1, 1024: 1.2},
 			"32": {16: 1.2, 128: 1.1, 1024: 0.5},
 		}[c.Str("sms")]

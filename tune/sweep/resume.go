@@ -51,8 +51,8 @@ func sameTraces(run *record.Run, p *Plan) error {
 	return nil
 }
 
-// Retry records which failed configs are measured again. A spec is a config in
-// full, its id, or its difference from the default of a problem it failed on.
+// Retry records which failed configs are measured again. A spec is a config in full, its id, or its
+// difference from the default of a problem on which it failed.
 func Retry(run *record.Run, results []record.Result, specs []string) error {
 	failed := spellings(results)
 	keys := slices.Sorted(maps.Keys(failed))
@@ -80,8 +80,8 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 	return nil
 }
 
-// spellings maps the key of each failed config of a log to its differences from the defaults of
-// the problems it failed on.
+// spellings maps the key of each failed config of a log to its differences from the defaults of the
+// problems on which it failed.
 func spellings(results []record.Result) map[string][]string {
 	defaults := map[ep.Problem]ep.Config{}
 	for _, r := range results {

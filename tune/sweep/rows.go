@@ -13,7 +13,7 @@ import (
 
 // A rowMaker makes the rows of a table from finished searches. It measures nothing.
 type rowMaker struct {
-	groups      [][]group                // of each key of the table, by token count
+	groups      [][]group                // one list for each table key, in order of token count
 	refinements map[string]*activeSearch // see refinementKey
 	interrupted bool
 	maxSMs      int
@@ -51,7 +51,7 @@ type tokenRange struct {
 	joined bool // no token count was left out between the range before and this range
 }
 
-// last returns the choice of the most tokens.
+// last returns the choice for the largest token count.
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
 // sameRow reports whether one row can hold both choices: both keep the default, which follows
@@ -198,9 +198,8 @@ func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string 
 	return out
 }
 
-// leastWorstLoss returns the config that loses least in the worst case over a group, and
-// that loss. If several configs are within the band, it takes preferred configs first, then
-// the cheapest.
+// leastWorstLoss returns the config whose largest loss in a group is smallest, and this loss. If
+// several configs are within the band, it takes preferred configs first, then the cheapest.
 func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		if i := slices.Index(preferred, c.Key()); i >= 0 {
@@ -217,7 +216,7 @@ func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []stri
 		keys[i] = c.Key()
 	}
 	at, loss := stat.Minimax(g.effects(), keys, g.band())
-	return ordered[at], loss // the default at least was measured in every search
+	return ordered[at], loss // at is valid, because every search measured the default
 }
 
 // makeChoice makes the choice of a config for the token count of a group, with its evidence.

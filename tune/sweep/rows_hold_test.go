@@ -84,8 +84,8 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	}
 }
 
-// TestOneRowForEachTokenCount: a product is given whose sizes equal those of the model's own
-// product at one token count. There is still only one row for each token count.
+// TestOneRowForEachTokenCount: the user gives a product whose sizes are those of the model's own
+// product at one token count. Each token count still gets only one row.
 func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"
@@ -117,8 +117,8 @@ func TestBetweenIsNoSearch(t *testing.T) {
 	}
 }
 
-// TestRefinedRowsPassLint: rows that end at a token count between two searches pass lint
-// although all configs take the same time there and noise tells them apart.
+// TestRefinedRowsPassLint: rows that end at a token count between two searches pass lint although
+// all configs take the same time there and only noise makes one of them faster.
 func TestRefinedRowsPassLint(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 4))

@@ -130,7 +130,7 @@ func TestRows(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 				if e := r.Evidence; math.Abs(e.GainLow-e.Gain) > 1e-5 || math.Abs(e.GainHigh-e.Gain) > 1e-5 {
-					t.Errorf("without noise the gain is %v to %v", e.GainLow, e.GainHigh)
+					t.Errorf("the interval of the gain is %v to %v; without noise it must have no width", e.GainLow, e.GainHigh)
 				}
 			}
 			if !slices.Equal(got, c.want) {
@@ -157,8 +157,8 @@ func sameRegrets(t *testing.T, out *Summary) {
 	}
 }
 
-// TestRegretsAreRecorded: the run holds the losses of each routing's winner under each routing, and
-// then those of the minimax config.
+// TestRegretsAreRecorded: the run holds the losses of each routing's winner under each routing,
+// followed by the losses of the minimax config.
 func TestRegretsAreRecorded(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16, 32}, "uniform", "zipf:1.5")
 	if len(out.Run.Regrets) != 2 {
@@ -173,10 +173,8 @@ func TestRegretsAreRecorded(t *testing.T) {
 	if r.Problem.Tokens != 16 || !slices.Equal(r.Routings, []string{"uniform", "zipf:1.5"}) || !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
-	for _, one := range []*Summary{exactly(t, shares{}, []int{16}, "uniform")} {
-		if len(one.Run.Regrets) > 0 {
-			t.Error("one routing has a matrix")
-		}
+	if one := exactly(t, shares{}, []int{16}, "uniform"); len(one.Run.Regrets) > 0 {
+		t.Error("a sweep of one routing has a regret matrix")
 	}
 }
 

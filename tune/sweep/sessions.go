@@ -13,11 +13,11 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions measures the configs that may get into rows in further sessions, and
-// decides again by these sessions. Memory is laid out anew in each session, which changes times by
-// several per cent on GPUs. The further sessions had no part in the choice, so they show the times
-// that a caller will get. The searches take turns, so that the sessions of one search are far apart
-// in time.
+// measureFurtherSessions runs further sessions that measure the configs for which a row may be
+// made. Then it decides again from these sessions. Memory is laid out anew in each session, which
+// changes times by several per cent on GPUs. The configs were chosen without these sessions, so the
+// sessions show the times that a caller will get. The searches take turns, so that the sessions of
+// one search are far apart in time.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {
@@ -98,8 +98,7 @@ func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	return out
 }
 
-// decideOverSessions decides about a search again, by its further sessions, which had no part in the
-// choice.
+// decideOverSessions decides a search again, from its further sessions alone.
 func (s *sweeper) decideOverSessions(c *activeSearch) {
 	if len(c.furtherSessions) == 0 {
 		return

@@ -28,8 +28,8 @@ func moody(slower func(session int, c ep.Config) float64) *scripted {
 	return b
 }
 
-// shifts returns a slower for moody: by[n-1] for the winner of the landscape in session n, and 1
-// for every other config.
+// shifts returns a function for moody. In session n it returns by[n-1] for the winner of the
+// landscape, and 1 for every other config.
 func shifts(by ...float64) func(int, ep.Config) float64 {
 	return func(session int, c ep.Config) float64 {
 		if c.Int("sms") != 32 {

@@ -277,8 +277,8 @@ func noDuplicates(t *testing.T, dir string) {
 	}
 }
 
-// TestNoisyMachineWritesNoTable: the reason names the spread and flags. The sweep with the proposed
-// band makes a table.
+// TestNoisyMachineWritesNoTable: a noisy machine gets no table. The reason names the spread and the
+// flags that help. A sweep with the proposed band makes a table.
 func TestNoisyMachineWritesNoTable(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
 	out := mustSweep(t, &scripted{Sigma: 0.5}, o, filepath.Join(t.TempDir(), "run"))
@@ -364,7 +364,7 @@ func TestNoComparisonTwice(t *testing.T) {
 	mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
 	for key, n := range seen {
 		if n > 2 {
-			t.Errorf("%s was compared %d times", key, n)
+			t.Errorf("%s was compared with the oracle %d times, want at most 2", key, n)
 		}
 	}
 }

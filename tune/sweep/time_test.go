@@ -115,8 +115,9 @@ func TestLeastBudget(t *testing.T) {
 	})
 }
 
-// TestProbeOfCrash: if the default crashes the worker, a sweep with a time budget ends with the
-// worker's words in its first session. A default that is only wrong is left to its search.
+// TestProbeOfCrash: if the default crashes or hangs, the probe ends in its first session with an
+// error that quotes the worker. A default with wrong answers does not end the probe: its search
+// will report it.
 func TestProbeOfCrash(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
 	o.Time = time.Second

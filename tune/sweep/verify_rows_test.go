@@ -25,8 +25,8 @@ func parse(t *testing.T, key string) ep.Config {
 
 const dfltKey = "dispatch:algo=direct,sms=8,threads=256"
 
-// verifyCases lists ways in which one config compares with the default, with the results of
-// table verify and of bench.
+// verifyCases lists ways in which a config compares with the default, and the results that table
+// verify and bench must give.
 var verifyCases = []struct {
 	name    string
 	backend scripted
@@ -121,7 +121,7 @@ func TestVerifyWhatCannotRun(t *testing.T) {
 		}
 	}
 	gone := errors.New("the worker died")
-	for name, after := range map[string]int{"in the A/A test": 30, "in the match": 100} {
+	for name, after := range map[string]int{"in the A/A test": 30, "in the rounds": 100} {
 		b := &scripted{Sigma: 0.01, OnRun: func(c call, _ []float64) error {
 			if c.All > after {
 				return gone
@@ -141,7 +141,7 @@ func TestVerifyWithinSMs(t *testing.T) {
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
 	got, err := NewRowVerifier(b, measure.PolicyFor(b.Machine()), table.Header{MaxSMs: 6}, 1).Verify(context.Background(), p, "uniform", parse(t, "dispatch:algo=direct,sms=2,threads=256"), 0)
 	if err != nil || got.Decision.Default.Int("sms") != 4 {
-		t.Errorf("over %s, %v", got.Decision.Default.Key(), err)
+		t.Errorf("measured against %s, %v", got.Decision.Default.Key(), err)
 	}
 }
 

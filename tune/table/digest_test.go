@@ -67,8 +67,8 @@ func TestEightRanksWithOneTableAgree(t *testing.T) {
 	}
 }
 
-// TestEightRanksDetectOneDifferentRow: any difference is a disagreement, also if it is in a
-// row that does not answer, or only in the evidence.
+// TestEightRanksDetectOneDifferentRow: any difference is a disagreement, even in a row that does
+// not answer or only in the evidence.
 func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	for name, edit := range map[string]func(*Table){
 		"answering row": func(tab *Table) { tab.Rows[0].Config = tab.Rows[0].Config.With("threads", "512") },

@@ -182,10 +182,10 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 // launch.
 type Digest [sha256.Size]byte
 
-// Digest returns the digest of r. It is equal on two ranks only if they resolved the same
-// problem from the same tables to the same answers, with the same build of the kernels. It
-// ignores file names, because hosts may keep a table in different places, and whether answers
-// are verified.
+// Digest returns the digest of r. It is equal on two ranks only if they resolved the same problem
+// from the same tables to the same answers, with the same build of the kernels. It ignores whether
+// answers are verified. It also ignores file names, because hosts may keep a table in different
+// places.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)

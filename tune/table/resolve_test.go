@@ -22,7 +22,7 @@ func randomTable(t *rapid.T) *Table {
 	tab.Header.Fallback = rapid.Permutation(FallbackFields()).Draw(t, "fallback")[:rapid.IntRange(0, len(FallbackFields())).Draw(t, "how many")]
 	for range rapid.IntRange(0, 12).Draw(t, "keys") {
 		k := randomKey(t)
-		if len(tab.Rows) > 0 && compareKeysIn(tab.Rows, k) {
+		if slices.ContainsFunc(tab.Rows, func(r Row) bool { return r.Key == k }) {
 			continue
 		}
 		at := 0
@@ -40,15 +40,6 @@ func randomTable(t *rapid.T) *Table {
 		t.Fatal(err)
 	}
 	return tab
-}
-
-func compareKeysIn(rows []Row, k Key) bool {
-	for _, r := range rows {
-		if r.Key == k {
-			return true
-		}
-	}
-	return false
 }
 
 func randomKey(t *rapid.T) Key {

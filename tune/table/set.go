@@ -110,9 +110,9 @@ type Host struct {
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal returns why a table may not be used on this host for a problem, nil if it may. Refused
-// are tables of another machine and tables with other hooks. A table is also refused if the host
-// has the kernels of none of its rows, or if no row is for the problem's rank count and dtypes.
+// Refusal returns why a table may not be used on this host for a problem, nil if it may. Refusal
+// refuses a table of another machine, with other hooks, or without a row for the problem's rank
+// count and dtypes. It also refuses a table if the host has the kernels of none of its rows.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {

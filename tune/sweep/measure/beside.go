@@ -8,8 +8,8 @@ import (
 )
 
 // besideSamples is the factor by which samples last longer if a matrix product runs. Longer samples
-// have less noise. A cost needs that, because it is a small difference of two times and has the
-// noise of both.
+// have less noise. A cost needs long samples, because it is a small difference of two times and has
+// the noise of both.
 const besideSamples = 8
 
 // stageTogether holds the rounds of a point in one stage in which a matrix product ran.
@@ -21,8 +21,11 @@ type stageTogether struct {
 // addBeside adds the times of a round with a matrix product to its line. It does not round them,
 // because the cost is a small difference of these times.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
-	if want := line.Problem.Beside != ""; want != (got != nil) {
+	switch has := line.Problem.Beside != ""; {
+	case has && got == nil:
 		return kernels.Failf(ep.Unstable, "beside: the problem runs %q beside the calls, but the worker's rounds have no times of it; use a worker that supports matrix products", line.Problem.Beside)
+	case !has && got != nil:
+		return kernels.Failf(ep.Unstable, "beside: the worker's rounds have times of a matrix product, but the problem has none; use the worker of this build")
 	}
 	if got == nil {
 		return nil

@@ -60,9 +60,9 @@ func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	return r, log
 }
 
-// TestBesideIsRecorded: every line holds the times from which its costs are computed. The
-// Runner keeps the rounds of the latest stage. A sample folds as many calls as the time of
-// the call alone requires.
+// TestBesideIsRecorded: every line holds the times from which its costs are computed. The Runner
+// keeps the rounds of the latest stage. The fold is chosen by the time of a call without the
+// product.
 func TestBesideIsRecorded(t *testing.T) {
 	b := &beside{}
 	r, log := besideRunner(t, b)
@@ -77,7 +77,7 @@ func TestBesideIsRecorded(t *testing.T) {
 		}
 	}
 	if got := r.Beside(2); got == nil || len(got.Both) != 4 || got.Amount != "x" {
-		t.Errorf("kept of the default: %+v, want the 4 rounds of the confirmation", got)
+		t.Errorf("Beside(2) returned %+v, want the 4 rounds of the confirmation", got)
 	}
 	want := int(besideSamples * r.Policy.MinSample / 1e-5)
 	if last := b.folds[len(b.folds)-1]; last != min(want, r.Policy.MaxFold) {
@@ -114,8 +114,8 @@ func TestFailureBesideIsRead(t *testing.T) {
 	}
 }
 
-// TestBesideMustMatchTheProblem: the times of a worker that ignores the product are refused. So are
-// times of a product that the problem does not have.
+// TestBesideMustMatchTheProblem: rounds without times of a product are refused if the problem has a
+// product. Rounds with such times are refused if the problem has none.
 func TestBesideMustMatchTheProblem(t *testing.T) {
 	r, log := besideRunner(t, &beside{lacks: true})
 	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)

@@ -117,8 +117,8 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return got, err
 }
 
-// stagesOf returns the stages of a layer's config. A worker measures them in the first run of a config,
-// which may be one that is not recorded.
+// stagesOf returns the stages of a layer's config. A worker measures the stages in the first run of
+// a config, even if that run is not recorded.
 func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	if len(now) > 0 {
 		if r.stages == nil {
@@ -129,8 +129,8 @@ func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	return r.stages[c.Key()]
 }
 
-// sampleSeconds returns how long the samples of an answer took: the sum over rounds of the slowest
-// rank's time.
+// sampleSeconds returns the seconds that the samples of a worker's answer took: the sum over rounds
+// of the slowest rank's time.
 func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	rounds := got.Seconds
 	if got.Beside != nil {
@@ -142,15 +142,15 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it, if it is ready, because another process
-// used the machine before. If this run fails, the rounds will fail too.
+// Warm runs the default once without recording it, if the default is ready. The GPU then has
+// switched back from the process that used it before. If this run fails, the rounds will fail too.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
 	}
 }
 
-// maxReason is the largest number of bytes of a reason in the log. A worker may give a longer one.
+// maxReason is the largest number of bytes of a reason in the log. Longer reasons are shortened.
 const maxReason = 8 << 10
 
 // attributeFailure writes a candidate's failure to its line. It returns any other error.
@@ -212,7 +212,7 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 }
 
 // failDisturbed fails the lines whose rounds are disturbed, see kernels.Disturbed. The worker
-// cannot detect this, because it checks each of its answers alone, and an answer has one round.
+// cannot detect this: it checks each answer separately, and an answer has one round.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {

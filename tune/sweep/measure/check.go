@@ -19,7 +19,8 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	if err != nil {
 		return err
 	}
-	// The twin has the default's config. In the same session it is admitted with the default.
+	// The twin has the default's config. If it uses the default's session, it is admitted with the
+	// default.
 	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && (r.twin != nil || !r.ready[r.Default]) })
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestOneFold(t *testing.T) {
 	}
 	for _, point := range []int{0, 1, 3, 4} {
 		if folds := b.folds[r.Config(point).Key()]; !slices.Equal(folds, []int{5, 5, 5, 5}) {
-			t.Errorf("point %d ran at folds %v, want the 5 of 50 us", point, folds)
+			t.Errorf("point %d ran at folds %v, want 5: 5 calls of 10 us make a sample of 50 us", point, folds)
 		}
 	}
 }
@@ -38,6 +38,6 @@ func TestWallOfTheBackend(t *testing.T) {
 		runs += len(folds)
 	}
 	if got := *r.Wall; got.Run.Rounds != float64(runs) || got.Check.Reading != float64(len(live)) {
-		t.Errorf("%+v after %d runs and %d comparisons of a second", got, runs, len(live))
+		t.Errorf("%+v after %d runs and %d comparisons of 1 s each", got, runs, len(live))
 	}
 }

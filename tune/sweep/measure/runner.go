@@ -32,7 +32,7 @@ type Setup struct {
 	Log      Log                // if nil, nothing is logged
 	Recorded *RecordedBlocks    // the blocks in the log of an earlier run; may be nil
 	Wall     *record.Wall       // adds up the time of each activity
-	Lap      *Lap               // if set, the time of a block includes the time since the block before
+	Lap      *Lap               // if set, the time of a block includes the time since the previous block
 	Progress func(record.Stage) // called after each block of rounds; may be nil
 }
 

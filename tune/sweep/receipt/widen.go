@@ -64,13 +64,13 @@ type Change struct {
 	After  table.Evidence
 }
 
-// Widen returns the table with each row's interval widened to cover every check of it. It
-// leaves out rows that were slower than the default in a check, or failed, and rows whose gain does not
-// exclude 1 any more (table.Header.Certain). A check that holds
-// with a later build of the row's kernels, of the same revision, certifies the row for that
-// build. Widen refuses a receipt of another machine. A check with kernels of another revision
-// than the row's changes nothing, nor does a receipt that the table already has. Widen takes the
-// receipts by their time, so their order does not matter.
+// Widen returns the table with each row's interval widened to cover every check of it. It leaves
+// out rows that were slower than the default in a check, or failed, and rows whose gain does not
+// exclude 1 any more (table.Header.Certain). A check that holds certifies the row for the receipt's
+// build, if that is a later build of the row's kernels with the same revision. Widen refuses a
+// receipt of another machine. Two things change nothing: a check with kernels of another revision,
+// and a receipt that the table already has. Widen takes the receipts by their time, so their order
+// does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -109,8 +109,9 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 
 // certify stamps a row with the receipt's protocol and with the receipt's build of the row's
 // kernels. It does so only if a check of the row holds and was made after the row's measurement.
-// The row keeps the spelling of its config, so the build may name a kernel that replaced the row's.
-// The header gets a word for such a kernel, because it names every kernel of its rows.
+// The row keeps the spelling of its config, but its build may name the kernel that has replaced the
+// config's kernel. The header's ABI then gets this kernel too, because it names every kernel of the
+// rows.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return

@@ -160,7 +160,7 @@ func (l *linter) share(rows []table.Row) {
 			least = e
 		}
 	}
-	l.add(few > 0, Note, "share", "for %d of %d rows less than %.0f %% of the legal configs were tried, for one of them %d of %d: give the sweep more --budget, or measure the whole space",
+	l.add(few > 0, Note, "share", "for %d of %d rows less than %.0f %% of the legal configs were tried (for one of them %d of %d configs): give the sweep more --budget, or measure the whole space",
 		few, len(rows), 100*leastShare, least.Tried, least.Legal)
 }
 

@@ -53,7 +53,7 @@ func TestLint(t *testing.T) {
 			e.Gain, e.GainLow = 1.0078125, 1.0001
 		}, nil},
 		{"the default needs no gain", first(func(r *table.Row) { r.Default, r.Evidence.GainLow, r.Evidence.Gain = true, 0.9, 1 }), nil},
-		{"a small share", first(func(r *table.Row) { r.Evidence.Complete, r.Evidence.Legal = false, 401 }), []string{"-1 warning share: for 1 of 2 rows less than 10 % of the legal configs were tried, for one of them 40 of 401"}},
+		{"a small share", first(func(r *table.Row) { r.Evidence.Complete, r.Evidence.Legal = false, 401 }), []string{"-1 warning share: for 1 of 2 rows less than 10 % of the legal configs were tried (for one of them 40 of 401 configs)"}},
 		{"a share", first(func(r *table.Row) { r.Evidence.Complete, r.Evidence.Legal = false, 400 }), nil},
 		{"whole", first(func(r *table.Row) { r.Evidence.Legal = 401 }), nil},
 		{"crossed above", first(func(r *table.Row) { r.Evidence.GainHigh = 1.09 }), []string{"0 error interval: gain 1.1000 lies outside its interval [1.0800, 1.0900]"}},

@@ -43,7 +43,7 @@ func Comparable(a, b table.Header) error {
 	case a.Hooks != b.Hooks:
 		return fmt.Errorf("hooks: %q and %q; a table serves callers with one set of hooks, ship both side by side", a.Hooks, b.Hooks)
 	case a.MaxSMs != b.MaxSMs:
-		return fmt.Errorf("max_sms: %d and %d; their gains are over other defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
+		return fmt.Errorf("max_sms: %d and %d; their gains are measured against different defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func Comparable(a, b table.Header) error {
 // Merge adds a newcomer's rows to an incumbent table and returns what it did on every
 // interval that both cover. It changes neither argument.
 //
-// At a token count that one table was measured at, Merge takes that table's row. If both were
+// At a token count at which one table was measured, Merge takes that table's row. If both were
 // measured there with different configs, the incumbent's row stays unless the rule prefers the
 // newcomer's. Taking the better number instead would collect lucky draws over many merges. Between
 // two measured counts Merge takes the row of the nearer one, by ratio, if one of the tables has a

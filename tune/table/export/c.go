@@ -30,8 +30,8 @@ func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C. It uses octal escapes, because these end after three digits
-// and hexadecimal ones do not, and escapes '?' because of trigraphs.
+// cString quotes bytes for C. It uses octal escapes: they end after three digits, while hexadecimal
+// escapes have no fixed length. It also escapes '?', so that C reads no trigraphs.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -36,8 +36,9 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 }
 
 // takeTheSame asks the exports of a table measured on machine `own` about machines that differ from
-// `own` in one field. An answer has two digits for each machine, 1 if it may use the table: the first
-// without, the second with rows of other machines. `begin` is the beginning of the expected answers.
+// `own` in one field. An answer has two digits for each machine; 1 means that the machine may use
+// the table. The first digit is for callers that refuse rows of other machines, the second for
+// callers that accept them. `begin` is the beginning of the expected answers.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))

@@ -89,7 +89,7 @@ func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 		k := pick(rng, tab.Rows...).Key
 		for range rng.IntN(3) {
 			other := drawKey(rng)
-			switch rng.IntN(8) {
+			switch rng.IntN(9) {
 			case 0:
 				k.Hidden = other.Hidden + 512*rng.IntN(3)
 			case 1:

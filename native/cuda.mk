@@ -54,16 +54,17 @@ $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 	{ echo '/* generated */'; grep -ohE '\bcu[A-Z][A-Za-z0-9_]*' $(CUDA_DIR)/include/cuda.h | sort -u | sed 's/.*/int &(void) { return 999; }/'; } > $(CUDA_STUB)/stub.c
 	$(CC) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# go-nvml makes the linker accept unresolved names, so this checks that the driver has every name.
+# unresolved checks that the driver has every function that a program calls. The linker does not check it, because
+# go-nvml makes it accept unresolved names.
 unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
   nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
-  test ! -s $(CUDA_STUB)/missing || { echo "$(1): the driver has no"; cat $(CUDA_STUB)/missing; exit 1; }
+  test ! -s $(CUDA_STUB)/missing || { echo "$(1) calls functions that the driver does not have:"; cat $(CUDA_STUB)/missing; exit 1; }
 
 cuda: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epbench-cuda, the GPU worker
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
 	@$(call unresolved,$(BINDIR)/epbench-cuda)
 
-cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## compile and vet the GPU half, also with the headers of CUDA 12 if cuda-deps has downloaded them
+cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## compile and vet the code of the GPU worker, also with the headers of CUDA 12 if cuda-deps has downloaded them
 	$(call cuda_env,$(CUDA_DIR)) $(GO) vet -tags cuda ./kernels/cuda/... ./cmd/epbench-cuda
 	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
@@ -91,8 +92,8 @@ peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs for native/python/wo
 	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
 	@du -sh $(BINDIR)/peers-gpu.tar.xz
 
-# HOSTS_ARCH is the architecture for which hosts-gpu packs NVSHMEM. The device code of all others, 80 % of the library,
-# is zeroed.
+# HOSTS_ARCH is the architecture for which hosts-gpu packs NVSHMEM. The device code for other architectures, 80 % of the
+# library, is overwritten with zeros.
 HOSTS_ARCH ?= 90
 hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for native/hosts-gpu.sh, packed; after make cuda-deps NVSHMEM=1
 	@test -f $(CUDA_LOCAL)/nvshmem/VERSION || { echo "no .cuda/nvshmem: run make cuda-deps NVSHMEM=1"; exit 1; }

@@ -3,8 +3,8 @@
 # GPUs. Run it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs
 # cuBLASLt, from a toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT keeps the runs too.
 #
-#   native/beside/run-gpu.sh all                       runs model, step, explain and long for both models, 10 minutes
-#   native/beside/run-gpu.sh model NAME [TOKENS]       searches alone and beside products, and measures the loss with the other search's winner
+#   native/beside/run-gpu.sh all                       runs model, step, explain and long for deepseek-v3 and qwen3-30b-a3b; takes 10 minutes
+#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without and beside products, then measures each search's winner in the other situation
 #   native/beside/run-gpu.sh step NAME [TOKENS]        measures a decode step of two micro-batches
 #   native/beside/run-gpu.sh explain NAME [TOKENS]     measures why the product slows down
 #   native/beside/run-gpu.sh long NAME [TOKENS]        measures calls beside a product that is one long launch
@@ -19,7 +19,7 @@ ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
 # EACH is the number of seconds for the searches of one token count. ROUNDS is the number of rounds of a comparison.
 # The band is wide, because a cost is a difference of two times and has the noise of both.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
-accepted="0 4" # 4: rows that are undecided
+accepted="0 4" # exit code 4: some rows are undecided
 
 shape() { echo --ranks "$ranks" --model "$1" --tokens "$2" --dtype "$dtype" --routing uniform $EXTRA; }
 ours() { echo --backend "${BACKEND:-cuda}" $(shape "$@"); }
@@ -51,8 +51,7 @@ in_step() {
   bench 60 "$1-step-split" $over --table "$out/$1-split"
 }
 
-# explain measures two configs: that of the table, which uses all SMs, and one on few SMs, which leaves SMs to the
-# product.
+# explain measures two configs: the table's, which uses all SMs, and one that leaves most SMs to the product.
 explain() {
   local common
   common="$(ours "$1" "${2:-128,4096}") --op dispatch --beside gemm --explain"
@@ -60,8 +59,8 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long runs calls beside one launch that is as large as the launches of many experts together. So a call cannot wait
-# for the end of a short launch and begin there.
+# long runs calls beside one launch that is as large as the launches of many experts together. Between short launches
+# a call can begin; here it cannot.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048

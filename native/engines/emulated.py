@@ -1,10 +1,10 @@
-"""Prepares engines for the emulated driver. torch's cuda becomes the CPU, and reports a GPU of compute capability 9.0."""
+"""Prepares engines for the emulated driver. It replaces torch.cuda: tensors lie on the CPU, and the reported GPU has compute capability 9.0."""
 
 import types
 
 
 def make():
-    import deep_ep  # noqa: F401  deep_ep of tests/emulated, which replaces torch's cuda
+    import deep_ep  # noqa: F401  deep_ep of tests/emulated, which replaces torch.cuda
     import torch
 
     properties = types.SimpleNamespace(name="emulated", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
@@ -26,7 +26,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Makes autograd functions run their backward with the replacements of torch that all other code uses."""
+    """Makes the backward methods of autograd functions run in the function mode that replaces torch.cuda. PyTorch calls them outside it."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks their Python sources into the folder $1
-# (default .engines). Its folder vllm-tests holds vLLM with the binaries that vLLM's own tests call. Its folder site holds
-# the packages, other than PyTorch, that the engines import. Nothing in $1 is committed.
+# (default .engines). $1/vllm-tests holds vLLM with the binaries that vLLM's own tests call. $1/site holds the packages,
+# except PyTorch, that the engines import. Nothing in $1 is committed.
 set -euo pipefail
 to=${1:-.engines} python=${PYTHON:-python3}
 mkdir -p "$to/wheels"

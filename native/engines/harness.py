@@ -1,8 +1,8 @@
-"""Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows, with small
-experts in PyTorch between them. The expected results are computed by PyTorch alone.
+"""Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows. Between dispatch and
+combine, small experts in PyTorch compute. The expected results come from PyTorch without the engine.
 
 A program makes an Engine (see below) for each shape and dtype and passes it to run(). It runs as two processes with
-one GPU each. Each case prints one line, and the last line is TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
+one GPU each. Each case prints one line, and the last line begins with TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
 driver. ENGINES_CONTROL=1 runs the same cases over another deep_ep: if a case fails with that package too, the cause is not epcomm."""
 
 import os
@@ -39,7 +39,7 @@ if EMULATED:
 
 
 class Engine:
-    """An engine as run() uses it. `modes` maps a name to (most tokens of a rank, call). call(x, ids, weights, experts)
+    """The interface through which run() uses an engine. `modes` maps a name to (most tokens of a rank, call). call(x, ids, weights, experts)
     returns (combined, rows of each local expert or None)."""
 
     modes: dict = {}
@@ -146,13 +146,13 @@ def rows_of_experts(shape, ids, rank):
 def close(got, want, bound=1e-2):
     """Raises an error if the relative error of all tokens together is above bound, or if the relative error of one token is
     above three times the bound. Returns a text with the error of all tokens."""
-    assert got.shape == want.shape, f"{tuple(got.shape)} for {tuple(want.shape)}"
+    assert got.shape == want.shape, f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if not want.numel():
-        return "no token here"
+        return "this rank has no tokens"
     assert torch.isfinite(got).all(), "not finite"
     off, size = (got.double() - want.double()).norm(dim=1), want.double().norm(dim=1)
     whole, token = (off.norm() / size.norm()).item(), (off / size.clamp(min=1e-9)).max().item()
-    assert whole < bound and token < 3 * bound, f"relative error {whole:.1e}, of one token {token:.1e}"
+    assert whole < bound and token < 3 * bound, f"relative error {whole:.1e} of all tokens, {token:.1e} of the worst token"
     return f"error {whole:.1e}"
 
 
@@ -184,7 +184,7 @@ class Cases:
                   flush=True)
         dist.barrier()
         sys.stdout.flush()
-        os._exit(1 if self.bad else 0)  # threads of an engine would keep the process
+        os._exit(1 if self.bad else 0)  # an engine's threads would keep the process alive
 
 
 def run(cases, shape, fp8, rank, engine, experts):
@@ -198,7 +198,7 @@ def run(cases, shape, fp8, rank, engine, experts):
         got, counts = call(x, ids, weights, experts)
         if counts is not None:
             want = rows_of_experts(shape, ids, rank)
-            assert twice or list(counts) == want, f"rows of experts {list(counts)[:8]} for {want[:8]}"
+            assert twice or list(counts) == want, f"rows of the first experts: {list(counts)[:8]}, expected {want[:8]}"
         keep = tokens - masked
         return close(got[:keep].float(), expected(x, ids, weights, experts, fp8)[:keep])
 
@@ -251,7 +251,7 @@ def graph(call, shape, fp8, rank, experts):
         if replay % 6 == 0:
             close(first.float(), expected(x, ids, weights, experts, fp8))
             close(second.float(), expected(first, ids, weights, experts, fp8))
-    for _ in range(200):  # back to back
+    for _ in range(200):  # without a wait between replays
         captured.replay()
     torch.cuda.synchronize()
     close(call(x, ids, weights, experts)[0].float(), first.float(), 1e-6)
@@ -266,8 +266,8 @@ def graph(call, shape, fp8, rank, experts):
 
 
 def start(rank, port):
-    """Prepares this process as a rank, and checks which deep_ep it imports. On the emulated driver, torch's cuda becomes the
-    CPU first."""
+    """Prepares this process as a rank, and checks which deep_ep it imports. With ENGINES_EMULATED=1 it first replaces
+    torch.cuda by the CPU."""
     if EMULATED:
         import emulated
 

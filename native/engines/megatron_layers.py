@@ -20,7 +20,7 @@ def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
     gradient = torch.randn(combined.shape, device="cuda").to(torch.bfloat16)
     torch.autograd.backward(combined, gradient)  # also on a rank without tokens, because it receives gradients of the other ranks
     if not tokens:
-        return "no token here"
+        return "this rank has no tokens"
     again = [t.detach().clone().requires_grad_() for t in inputs]
     want = harness.expected(again[0], ids, again[1], experts, False)
     want.backward(gradient.float())

@@ -1,4 +1,4 @@
-"""Tests SGLang's DeepEP dispatcher, which this file makes as SGLang's fused MoE layer does. It tests normal and
+"""Tests SGLang's DeepEP dispatcher. The dispatcher is made in the same way as in SGLang's fused MoE layer. Tested are normal and
 low-latency calls, two batches in flight, CUDA graphs, and SGLang's masked DeepGEMM on the rows of a low-latency dispatch."""
 
 import os

@@ -169,7 +169,7 @@ type Explanation struct {
 	First, Last, Plan      int
 }
 
-// Explain looks a call up without making it.
+// Explain returns which kernels a call would launch. It launches nothing.
 func (c *Comm) Explain(k Call) (Explanation, error) {
 	call := k.c()
 	x := C.EpcommExplanation{size: C.sizeof_EpcommExplanation}

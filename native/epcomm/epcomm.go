@@ -161,7 +161,7 @@ func (c *Comm) Destroy() error {
 	s := C.epcomm_destroy(c.c)
 	c.gather.Delete()
 	if s != C.EPCOMM_OK {
-		return fmt.Errorf("epcomm: the ranks did not meet to destroy: %s", Status(s))
+		return fmt.Errorf("epcomm: epcomm_destroy: %s", Status(s))
 	}
 	return nil
 }

@@ -97,9 +97,9 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
-# The extension of the Python package uses PyTorch's stable ABI. To build it, only headers are needed: those of the
-# PyTorch that $(PYTHON) or $(TORCH_ENV) has, otherwise those of the wheel below. Its undefined functions are PyTorch's in
-# the process that loads it.
+# The extension of the Python package uses PyTorch's stable ABI. The build needs only PyTorch's headers. They come from
+# the PyTorch of $(PYTHON) or $(TORCH_ENV), otherwise from the wheel below. A process imports PyTorch before it loads
+# the extension, and PyTorch defines the functions that the extension calls.
 PYTHON         ?= python3
 TORCH_VERSION   = 2.11.0
 TORCH_HEADERS   = $(CUDA_LOCAL)/torch-$(TORCH_VERSION)
@@ -111,7 +111,7 @@ NATIVE_FLAGS   = -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror 
   -isystem $(TORCH_INCLUDE) -isystem $(PYTHON_INCLUDE) -I$(EPCOMM)/include
 NATIVE_OBJECTS = $(patsubst $(NATIVE)/%.cpp,$(EPCOMM_OUT)/native/%.o,$(wildcard $(NATIVE)/*.cpp))
 
-# The smallest wheel with PyTorch's headers, which are the same for every system: 74 MB.
+# The headers are the same for every system. The wheel for macOS is the smallest: 74 MB.
 $(TORCH_HEADERS)/torch/include:
 	mkdir -p $(TORCH_HEADERS)
 	$(PIP) download -q --no-deps --only-binary=:all: --platform macosx_11_0_arm64 --platform macosx_14_0_arm64 --python-version 312 -d $(TORCH_HEADERS) torch==$(TORCH_VERSION)
@@ -122,8 +122,8 @@ $(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(wildcard $
 	@mkdir -p $(EPCOMM_OUT)/native
 	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
 
-# The extension is linked to an empty library with the name of PyTorch's. At run time the loader takes PyTorch's
-# library, which is loaded already.
+# The extension is linked to an empty library named libtorch_cpu.so. At run time the loader uses PyTorch's own
+# libtorch_cpu.so, which is loaded already.
 $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 	@mkdir -p $(EPCOMM_OUT)/native/torch
 	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
@@ -133,7 +133,7 @@ $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 # ABI.
 epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extension, from PyTorch's headers
 	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
-	  test -z "$$unstable" || { echo "$<: not of PyTorch's stable ABI: $$unstable"; exit 1; }
+	  test -z "$$unstable" || { echo "$< calls functions outside PyTorch's stable ABI: $$unstable"; exit 1; }
 
 epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the extension in it, in bin/
 	cp $(EPCOMM_OUT)/libepcomm.so $(EPCOMM_OUT)/libepcomm_native.so native/python/epcomm/src/epcomm/
@@ -146,8 +146,8 @@ epcomm-test: build epcomm epcomm-check $(EPCOMM_OUT)/example-processes $(EPCOMM_
 epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## the steps of epcomm-test whose names match ONLY, over the packs that epcomm-test made
 	ONLY='$(value ONLY)' LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 
-# An environment with PyTorch for tests of tensors on the emulated driver: one wheel of 530 MB, and none of the 3 GB of
-# CUDA's libraries that it asks for, because the tests compute on the CPU.
+# An environment with PyTorch for tests of tensors on the emulated driver. PyTorch is one wheel of 530 MB. It asks for
+# 3 GB of CUDA libraries too; they are not installed, because the tests compute on the CPU.
 TORCH_PINS = torch==$(TORCH_VERSION) numpy==2.2.6 filelock==4.3.1 fsspec==2026.9.0 jinja2==3.1.6 markupsafe==3.0.4 mpmath==1.3.0 networkx==3.6.1 sympy==1.14.0 typing-extensions==4.16.0
 $(TORCH_ENV):
 	python3 -m venv $@
@@ -156,15 +156,15 @@ $(TORCH_ENV):
 .PHONY: torch-env epcomm-torch
 torch-env: $(TORCH_ENV) ## PyTorch without CUDA's libraries, in .cuda/torch, for epcomm-torch (530 MB)
 
-# TORCH_STEPS are the steps of epcomm-torch, a minute of CPU time. TORCH_STEPS='torch-.*|deepep|streams|shrink' has
-# the others.
+# TORCH_STEPS names the steps of epcomm-torch. The default takes a minute of CPU time.
+# TORCH_STEPS='torch-.*|deepep|streams|shrink' runs the other steps.
 TORCH_STEPS ?= ep|agreement|elastic|deepep-extension
 epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## the tests of epcomm's Python modules that need PyTorch, on the emulated driver, over the packs that epcomm-test made
 	PATH=$(TORCH_ENV)/bin:$$PATH $(MAKE) epcomm-only ONLY='^($(TORCH_STEPS))$$'
 
-# LOST is how often lost-test kills ranks at each step of a call. It kills one of 8 ranks and two of 8 in turn.
+# lost-test kills ranks LOST times at each step of a call: in turn one of 8 ranks and two of 8 ranks.
 LOST ?= 100
-lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## ranks killed LOST times at each step of a call, on the emulated driver; an hour of two idle cores
+lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## kill ranks LOST times at each step of a call, on the emulated driver; takes an hour on two idle cores
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
 
 # DeepEP is not part of this repository. Put a checkout of v1.2.1 into .peers.
@@ -215,7 +215,7 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
 	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
-# In the last line, dispatch takes tokens that the caller has already cast.
+# The last command covers dispatches of tokens that the caller has already cast to fp8.
 epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## run the tests of epcomm-worker, and compare some of its calls with the oracle, on the emulated driver
 	LD_LIBRARY_PATH=$(EMULATED) $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 ./cmd/epcomm-worker
 	$(EPCOMM_VERIFY) --quick --only op=combine,hidden=512

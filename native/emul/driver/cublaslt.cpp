@@ -1,6 +1,6 @@
 /* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions
- * that native/shim/ep_product.c calls, but these do what cuBLASLt's documentation says. They know
- * column-major matrices, and nothing of experts. With the environment variable EMUL_LT_BATCHES=0 it refuses batches.
+ * that native/shim/ep_product.c calls, written from cuBLASLt's documentation. Matrices are column-major.
+ * With the environment variable EMUL_LT_BATCHES=0 it refuses batches.
  */
 #include <cuda.h>
 #include <math.h>
@@ -158,7 +158,7 @@ int cublasLtMatmul(void *, Desc *q, const void *alpha, const void *pa, Layout *a
                    Layout *, void *pd, Layout *d, const uint64_t *algo, void *workspace, size_t bytes, CUstream stream) {
   if (int r = check(*q, *a, *b, *d)) return r;
   if (algo[0] != 0x1234 + static_cast<uint64_t>(a->batch) || (bytes > 0 && !workspace) || *static_cast<const float *>(beta) != 0) return invalid;
-  /* It is never freed, because a graph may contain it. */
+  /* The job is never freed, because a graph may contain it. */
   Job *j = new Job{*q, *a, *b, *d, static_cast<const char *>(pa), static_cast<const char *>(pb), static_cast<uint16_t *>(pd),
                    *static_cast<const float *>(alpha)};
   return cuLaunchHostFunc(stream, multiply, j) == CUDA_SUCCESS ? ok : invalid;

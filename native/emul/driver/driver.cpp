@@ -116,7 +116,7 @@ CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
   trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* the error of every call after a kernel has crashed */
+  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* after a kernel has crashed, CUDA returns this error from every call */
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> hold(streams_lock);

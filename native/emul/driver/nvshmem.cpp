@@ -1,6 +1,6 @@
 /* A libnvshmem_host for the emulated driver. Ranks are processes of this host, and the emulated network
- * between them delays and reorders operations. It guarantees what a real network guarantees: the word of a
- * put changes after the put's bytes have arrived, and everything arrives exactly once.
+ * between them delays and reorders operations. It guarantees what a real network guarantees: a put's bytes
+ * arrive before the word that the put sets, and everything arrives exactly once.
  *
  * Environment variables: EMUL_NET_US is the longest delay of an operation in us, 300 unless set.
  * EMUL_NVSHMEM is the version that this library reports, 3.8.0 unless set.

@@ -45,8 +45,8 @@ struct Barrier {
 
 const int remembered = 16; /* number of atomic reads that a fiber remembers */
 
-/* A bulk store that was issued. It is performed as late as possible: its source is read, and its destination
- * is written, only when a thread waits for that. */
+/* A bulk store that was issued. It is performed as late as possible: its source is read only when a thread waits
+ * for the read, and its destination is written only when a thread waits for the write. */
 struct BulkStore {
   void *to;
   const void *from;
@@ -62,8 +62,8 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
-/* If a fiber has taken fewer steps than this since emul_spin, it only polls. A round of a loop that polls takes
- * some steps too: it reads a few words and meets other lanes. */
+/* A fiber that has taken fewer steps than this since its last emul_spin counts as polling. One round of a polling
+ * loop takes some steps: it reads a few words and meets other lanes. */
 const uint32_t busy_steps = 32;
 
 struct Fiber {
@@ -279,7 +279,7 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
 
 thread_local EmulThread *emul_self;
 
-/* Lets another fiber run in one of 16 calls, so that other orders are tried too. */
+/* Lets another fiber run in one of 16 calls, at random, so that tests see different orders of execution. */
 extern "C" void emul_point(void) {
   block->running->steps++;
   if ((next_random() & 15) == 0) leave();
@@ -321,8 +321,8 @@ extern "C" void emul_updates(const void *p) {
 
 /* Returns the time of the device. This time passes more slowly than the host's, by the factor `crowding`. Otherwise a
  * deadline could pass before another rank had a chance to end the wait: a rank that computes gets only its share
- * of a processor, but a rank that waits needs none. From one call to the next, at most 40 ms pass, because a host
- * may stop a process for longer than that. */
+ * of a processor, but a rank that waits needs none. Between two calls at most 40 ms of device time pass, because
+ * the host may stop the process for longer. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;

@@ -1,4 +1,4 @@
-/* Runs jobs of emulated kernels. They come on stdin, with one statement on each line:
+/* Runs jobs of emulated kernels. It reads the jobs from stdin, one statement on each line:
  *
  *   object FILE            shared object with the compiled device source
  *   arena FILE             file that is the memory of all ranks; results stay in it
@@ -18,8 +18,8 @@
  *   clear                  removes the steps
  *   done                   prints "done"
  *
- * Ranks run at the same time. Each performs its steps in order. There are no barriers besides those of
- * the job. A later job may name another object, but the same arena.
+ * Ranks run at the same time. Each performs its steps in order. Ranks wait for each other only at the job's
+ * barriers. A later job may name another object, but must name the same arena.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

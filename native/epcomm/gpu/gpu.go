@@ -41,7 +41,7 @@ func Alloc(bytes int64) Pointer { return Pointer(uintptr(C.gpu_alloc(C.size_t(by
 // Free frees memory that Alloc returned.
 func Free(p Pointer) { C.gpu_free(p.c()) }
 
-// Upload copies to the device and waits.
+// Upload copies a slice to the device and waits for the copy.
 func Upload[T any](to Pointer, from []T, s Stream) {
 	if len(from) == 0 {
 		return
@@ -50,7 +50,7 @@ func Upload[T any](to Pointer, from []T, s Stream) {
 	Wait(s)
 }
 
-// Download copies from the device and waits.
+// Download returns a copy of device memory. It waits for the copy.
 func Download(from Pointer, bytes int64, s Stream) []byte {
 	out := make([]byte, bytes)
 	if bytes > 0 {

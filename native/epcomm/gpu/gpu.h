@@ -14,7 +14,7 @@ void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
 int gpu_emulated(void);    /* returns whether the driver is the emulated one */
-double gpu_seconds(void); /* returns the host's clock; on the emulated driver that of the device, which slows down on a busy host */
+double gpu_seconds(void); /* returns the host's clock in seconds; on the emulated driver the device's clock, which slows down on a busy host */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
 void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* from device memory to device memory */

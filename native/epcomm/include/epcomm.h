@@ -85,25 +85,26 @@ typedef enum EpcommDType {
   EPCOMM_NVFP4 = 4
 } EpcommDType;
 
-/* The order of received rows in memory: --layout of epbench pack. R ranks, T max_tokens, E
- * local experts, H hidden, K top-k. Layouts other than expert take bf16 and fp8.
+/* The order of received rows in memory: --layout of epbench pack. The table uses R for ranks, T for max_tokens, E
+ * for local experts, H for hidden, and K for top-k. Layouts other than expert take only bf16 and fp8.
  *
  *                 masked                          rank                       rank packed
  * groups          E                               R                          R
  * out             [E, R*T, H]                     [R, T, H]                  [R*T, H]
  * out_scales fp8  [E, H/128, R*T]                 [R*T, H/128]               [R*T, H/128]
- * row_offsets     [E+1] rows of each; total       [R+1] rows of each; total  [R+1] first row of each source; total
- * expert_ids      [E, R] int64: first row of the  [R*T, K] local expert, -1 if it is on another rank
- *                 source in the block << 32 | rows
- * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] for combine
+ * row_offsets     [E+1] rows per group, total     [R+1] rows per group,      [R+1] first row of each group,
+ *                                                 total                      total
+ * expert_ids      [E, R] int64, for each source:  [R*T, K] local expert, -1 if it is on another rank
+ *                 first row << 32 | rows
+ * src_info        [E*R*T, 2] token, top-k place;  [R*T, 2] token, source rank; then [T] data for combine
  *                 then data for combine
  * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert is on another rank
  *
- * In layouts rank, y holds one row for each (token, rank): the weighted sum over the local experts, which
- * the caller computes. combine adds the rows of the ranks. In layouts masked and rank, combine needs
+ * In layouts rank and rank packed, y holds one row for each (token, rank): the weighted sum over the local experts, which
+ * the caller computes. combine adds the rows of the ranks. In every layout but expert, combine needs
  * topk_ids, and row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote them. If every
  * dispatch has its own row_offsets and src_info, dispatches may be combined in any order and any number of
- * times. In the other layouts, combine takes the rows of the last dispatch of its slot. */
+ * times. In layout expert, combine takes the rows of the last dispatch of its slot. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -189,7 +190,7 @@ typedef struct EpcommCall {
   /* Outputs of dispatch; NULL means the library's own. Pass either all outputs that the dtype has
    * or none, and do the same on all ranks. Pass the same outputs again to combine. If they are in
    * epcomm_extra at the same offset on all ranks, the library may choose any kernel. Otherwise it
-   * can only choose kernels whose receivers write the rows. */
+   * can choose only kernels in which the receiving rank writes the rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */
@@ -239,7 +240,7 @@ typedef struct EpcommOutputs {
   uint32_t *scale_offsets;
   uint64_t max_rows, row_bytes, out_bytes, scale_bytes;
   int scales, scale_bytes_each; /* number of scales of one row, and bytes of one scale */
-  int row_pad;                  /* the number of rows of each group is a multiple of it */
+  int row_pad;                  /* the number of rows of each group is a multiple of row_pad */
   uint64_t expert_ids_bytes, src_info_bytes, scale_offsets_bytes;
   void *y;                      /* with several nodes: room for rows [max_rows, hidden] BF16 that combine can read; else NULL */
 } EpcommOutputs;
@@ -314,7 +315,7 @@ EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
  * Graphs stay valid. With several nodes the call also waits for the network, without a deadline. */
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
-/* Ends the waits of the kernels of all ranks, as their deadline would. Call it if you know that the ranks have
+/* Ends the waits of the kernels of all ranks in the same way as a deadline. Call it if you know that the ranks have
  * made calls that do not match. Calls that are under way and all later calls leave NaN in their outputs, until
  * you reset or destroy. It works only for ranks of one host. It waits for this rank's device, but not for work
  * that other streams have queued. */

@@ -1,4 +1,4 @@
-/* Functions that DeepEP's interface needs in addition to those of epcomm.h, whose rules hold here too. */
+/* Functions that DeepEP's interface needs in addition to those of epcomm.h. The rules of epcomm.h hold for them too. */
 #ifndef EPCOMM_DEEPEP_H
 #define EPCOMM_DEEPEP_H
 
@@ -20,7 +20,7 @@ extern "C" {
  * experts and ranks of this call need not be those of the pack. */
 typedef struct EpcommLayoutOf {
   size_t size;
-  const void *topk_ids; /* [tokens, topk] of ids_bits; ids that are not the number of an expert are not counted */
+  const void *topk_ids; /* [tokens, topk], ids_bits bits each; an id outside 0 to experts - 1 is not counted */
   int ids_bits, tokens, topk, experts, ranks;
   int32_t *per_rank;    /* [ranks] number of tokens that go to each rank */
   int32_t *per_expert;  /* [experts] number of tokens that go to each expert */
@@ -33,13 +33,13 @@ EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout
 typedef struct EpcommAnnounce {
   size_t size;
   const int32_t *per_rank, *per_expert; /* as epcomm_layout wrote them */
-  const void *topk_ids; /* [tokens, topk] of ids_bits; if NULL, in_rank determines to which ranks tokens go */
+  const void *topk_ids; /* [tokens, topk], ids_bits bits each; if NULL, in_rank determines to which ranks tokens go */
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
   int align;            /* per_expert of epcomm_told is rounded up to a multiple of align; 0: 1 */
-  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already and have room for so many rows:
-                           epcomm_told then returns nothing, and more rows are a fault */
+  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already, and worst is the number of rows
+                           for which they have room: epcomm_told then returns nothing, and more rows are a fault */
   int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
   float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
   int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from the ranks 0 to i */

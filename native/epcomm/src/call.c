@@ -161,7 +161,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
   a.ids.peers = of->peers;
-  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine has the ids of its dispatch */
+  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine reads the ids that its dispatch wrote */
   a.ids.fault = of->fault;
   a.ids.counters = of->counters;
   a.ids.given_up = of->given_up;
@@ -306,7 +306,7 @@ EpcommStatus epcomm_barrier(EpComm *c, EpcommStream stream) {
 EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   EpArgs a = c->base;
   if (at == NULL || (uintptr_t)at % sizeof *at != 0)
-    return comm_say(c, EPCOMM_INVALID, "at: %p is not device memory of 8 aligned bytes", (void *)at);
+    return comm_say(c, EPCOMM_INVALID, "at: %p must be device memory and a multiple of 8", (void *)at);
   a.stamps = at; /* stamp_slots and stamp are 0, so every replay of a graph writes the same word */
   return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }

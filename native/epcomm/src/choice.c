@@ -11,14 +11,14 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   if (call->slot < 0 || call->slot >= c->options.in_flight)
     return comm_say(c, EPCOMM_INVALID, "slot: %d is outside 0 to %d, see in_flight", call->slot, c->options.in_flight - 1);
   if (call->dtype < 0 || call->dtype > EPCOMM_NVFP4 || c->dtype_index[call->dtype] < 0)
-    return comm_say(c, EPCOMM_INVALID, "dtype: %d is not one that this EpComm was created with", call->dtype);
+    return comm_say(c, EPCOMM_INVALID, "dtype: %d is not among the dtypes of this EpComm; see options.dtypes", call->dtype);
   if (call->tokens < 0 || call->tokens > most)
-    return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %d, the most that the pack holds", call->tokens, most);
+    return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %d, the pack's max_tokens", call->tokens, most);
   if (call->fullest != 0 && (call->fullest < call->tokens || call->fullest > most))
     return comm_say(c, EPCOMM_INVALID, "fullest: %d is not between tokens (%d) and %d; 0 means %d", call->fullest, call->tokens,
                     most, most);
   if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_HALVES)
-    return comm_say(c, EPCOMM_INVALID, "routing or purpose: there is no routing %d or no purpose %d", call->routing, call->purpose);
+    return comm_say(c, EPCOMM_INVALID, "routing or purpose: routing %d or purpose %d does not exist", call->routing, call->purpose);
   return EPCOMM_OK;
 }
 

@@ -23,7 +23,7 @@ EpcommStatus choice_take(EpComm *c, const EpcommCall *given, EpcommCall *out);
 /* Checks the numbers of a call, and looks its plan up. */
 EpcommStatus choice_of(EpComm *c, const EpcommCall *call, int op, Choice *out);
 
-/* Checks the tensors of a call: that all it needs are given, their alignment, and in debug mode on which GPU they are. */
+/* Checks the tensors of a call: none that it needs is NULL, each is aligned, and in debug mode each is on this rank's GPU. */
 EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k);
 
 #endif

@@ -12,7 +12,7 @@
 
 /* Offsets of a state on the heap. All offsets are the same on every rank. */
 typedef struct StateAt {
-  uint64_t rounds[2]; /* call numbers of dispatch and of combine, PACK_ROUND_WORDS each */
+  uint64_t rounds[2]; /* call numbers of dispatch and of combine, PACK_ROUND_WORDS words each */
   uint64_t counters;
   uint64_t region[EP_MAX_REGIONS];
 } StateAt;

@@ -61,7 +61,7 @@ static EpcommStatus choose_dtypes(EpComm *c) {
     if (c->dtype_index[0] < 0) c->dtype_index[0] = (int)i;
   }
   if (c->dtype_index[0] < 0 || (c->options.dtypes & ~had & ~1u))
-    return comm_say(c, EPCOMM_PACK, "dtypes: the pack lacks one of them; make a pack with --dtype");
+    return comm_say(c, EPCOMM_PACK, "dtypes: the pack lacks one of the given dtypes; make a pack with --dtype");
   int reduced = c->options.reduced && (c->pack.head->flags & PACK_REDUCED);
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_LOOKUPS); i++) {
     const PackLookup *l = &c->pack.lookups[i];
@@ -86,7 +86,7 @@ static EpcommStatus open_device(EpComm *c) {
   if (r == 0) r = d->device_attribute(&major, DRV_MAJOR, c->device);
   if (r == 0) r = d->device_attribute(&minor, DRV_MINOR, c->device);
   if (r == 0) r = d->device_attribute(&c->sms, DRV_SMS, c->device);
-  if (r != 0) return comm_driver_error(c, r, "ask for the device");
+  if (r != 0) return comm_driver_error(c, r, "read the device's attributes");
   int exact = (h->flags & PACK_EXACT) != 0;
   if (major != (int)h->major || (exact ? minor != (int)h->minor : minor < (int)h->minor))
     return comm_say(c, EPCOMM_MACHINE, "arch: the pack is for %s, but GPU %d has compute capability %d.%d; make a pack for this machine",
@@ -130,9 +130,9 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   for (int r = 0; r < o->ranks && status == EPCOMM_OK; r++) {
     if (!(c->gathers >> r & 1)) continue;
     if (memcmp(all[r].abi, mine.abi, 32) != 0)
-      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has a pack of other kernels than rank %d; give all ranks one file", r, o->rank);
+      status = comm_say(c, EPCOMM_DISAGREE, "the packs of ranks %d and %d have different kernels; give all ranks the same file", r, o->rank);
     else if (memcmp(all[r].digest, mine.digest, 32) != 0)
-      status = comm_say(c, EPCOMM_DISAGREE, "rank %d has another pack than rank %d; give all ranks one file", r, o->rank);
+      status = comm_say(c, EPCOMM_DISAGREE, "ranks %d and %d have different packs; give all ranks the same file", r, o->rank);
     else if (memcmp(&all[r], &mine, sizeof mine) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
                         "dtypes, routing, extra_bytes and survivors must be the same", r, o->rank);

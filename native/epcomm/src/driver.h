@@ -92,7 +92,7 @@ typedef struct Driver {
 } Driver;
 
 /* Returns the driver. Only the first call in a process loads and initialises it. On failure, and in a process that was
- * forked after that, the function returns NULL and writes the reason to text, of EPCOMM_TEXT bytes. */
+ * forked after the first call, the function returns NULL and writes the reason to text, of EPCOMM_TEXT bytes. */
 const Driver *driver_open(char *text);
 
 /* Writes the driver's name and description of a result. */

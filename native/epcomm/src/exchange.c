@@ -34,7 +34,7 @@ static EpcommStatus judge(EpComm *c, Step step, const uint8_t *all, size_t each)
     if (p.magic != MAGIC || p.version != EPCOMM_VERSION)
       return comm_say(c, EPCOMM_DISAGREE, "rank %d runs another version of this library, or all_gather mixes its data up", r);
     if (p.rank != r)
-      return comm_say(c, EPCOMM_DISAGREE, "all_gather put the data of rank %d where that of rank %d belongs", (int)p.rank, r);
+      return comm_say(c, EPCOMM_DISAGREE, "all_gather put the data of rank %d where the data of rank %d belongs", (int)p.rank, r);
     if (p.step != step)
       return comm_say(c, EPCOMM_DISAGREE, "rank %d is in %s, but rank %d is in %s; make the same call on all ranks", r, step_name(p.step),
                       c->options.rank, step_name(step));

@@ -9,7 +9,7 @@
 static EpcommStatus check(EpComm *c, size_t size, size_t want, const char *name) {
   EpcommStatus s = comm_check_size(c, size, want, name);
   if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c looks for fold last: if fold is set, the others are set too */
-  return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", name);
+  return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", name);
 }
 
 /* Checks a number of a call against its bounds. */
@@ -51,7 +51,7 @@ EpcommStatus epcomm_places(EpComm *c, const EpcommPlaces *call, EpcommStream str
 static EpcommStatus check_row(EpComm *c, int32_t topk, const char *name, int32_t length, int32_t vector) {
   EpcommStatus s = within(c, "topk", topk, 1, 32);
   if (s == EPCOMM_OK && (length < vector || length % vector != 0))
-    s = comm_say(c, EPCOMM_INVALID, "%s: %d is no positive multiple of %d", name, length, vector);
+    s = comm_say(c, EPCOMM_INVALID, "%s: %d is not a positive multiple of %d", name, length, vector);
   return s;
 }
 

@@ -17,7 +17,7 @@ static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
   return &c->pack.regions[c->pack.states[state].first_region + i];
 }
 
-/* Returns the first chosen state that has the same call numbers as `state`, which may be `state` itself. */
+/* Returns the first chosen state that has the same call numbers as `state`. The result may be `state` itself. */
 static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   uint16_t numbers = c->pack.states[state].numbers[op];
   for (uint32_t j = 0; numbers != 0 && j < state; j++)

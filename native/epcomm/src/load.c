@@ -94,7 +94,7 @@ EpcommStatus load_kernels(EpComm *c) {
   DrvFunction around[] = {c->align, c->stamp, c->agree, c->narrow, c->meet != NULL ? c->meet : c->narrow};
   for (size_t i = 0; i < sizeof around / sizeof *around && s == EPCOMM_OK; i++) {
     DrvResult r = ready(c->driver, around[i], 0, &threads);
-    if (r != 0) s = comm_driver_error(c, r, "ready a kernel");
+    if (r != 0) s = comm_driver_error(c, r, "prepare a kernel");
   }
   if (s == EPCOMM_OK && c->nodes == 1) s = load_normal(c);
   for (uint32_t i = 0; i < pack_count(&c->pack, PACK_CONFIGS) && s == EPCOMM_OK; i++) {

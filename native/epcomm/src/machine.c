@@ -1,6 +1,6 @@
 /* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go
- * computes the same key in Go; the examples check on GPUs that both keys are equal. Only NVML knows
- * NVLinks and PCI ids. It is opened with dlopen, like the driver. */
+ * computes the same key in Go; the examples check on GPUs that both keys are equal. Only NVML reports
+ * NVLinks and PCI ids. NVML is opened with dlopen, like the driver. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

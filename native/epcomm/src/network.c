@@ -132,8 +132,8 @@ static EpcommStatus find_heaps(EpComm *c) {
   for (int r = first; r < first + each; r++) {
     c->heap[r] = (DrvPointer)(uintptr_t)group.library.peer(own, r);
     if (c->heap[r] == 0)
-      return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address the heap of rank %d, which %d nodes put on its host; pack and create with "
-                      "more nodes", c->options.device, r, c->nodes);
+      return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address the heap of rank %d, although with %d nodes both are on one node; pack and create "
+                      "with more nodes", c->options.device, r, c->nodes);
   }
   return EPCOMM_OK;
 }

@@ -7,12 +7,12 @@
 #include "epcomm_deepep.h"
 
 EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name) {
-  return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set its size", name);
+  return size == want ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: set the member size to the size of the struct", name);
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
   if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks for it after the other kernels of this file */
-  return comm_say(c, EPCOMM_PACK, "%s: the pack was made by an epbench that did not know this call; make it again", what);
+  return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", what);
 }
 
 static EpcommStatus check_packed(EpComm *c, const char *what) {
@@ -27,8 +27,8 @@ static EpcommStatus check_packed(EpComm *c, const char *what) {
 static EpcommStatus check_whole(EpComm *c, const char *what) {
   EpcommStatus s = check_packed(c, what);
   if (s != EPCOMM_OK || !survive_lost(c)) return s;
-  return comm_say(c, EPCOMM_INVALID, "%s: it needs every rank, and only 0x%llx are alive; use epcomm_dispatch and epcomm_combine alone, or "
-                  "epcomm_grow", what, (unsigned long long)c->alive);
+  return comm_say(c, EPCOMM_INVALID, "%s: it needs every rank, but only the set 0x%llx is alive; use only epcomm_dispatch and epcomm_combine, or "
+                  "call epcomm_grow", what, (unsigned long long)c->alive);
 }
 
 static void meeting(const EpComm *c, EpMeeting *m) {
@@ -56,7 +56,7 @@ EpcommStatus epcomm_layout(EpComm *c, const EpcommLayoutOf *call, EpcommStream s
   if (s == EPCOMM_OK) s = check_known(c, "layout");
   if (s != EPCOMM_OK) return s;
   if (call->ranks < 1 || call->experts < call->ranks || call->experts % call->ranks != 0 || call->tokens < 0 || call->topk < 1)
-    return comm_say(c, EPCOMM_INVALID, "layout: %d tokens of top-k %d over %d experts on %d ranks; experts divide by ranks", call->tokens,
+    return comm_say(c, EPCOMM_INVALID, "layout: %d tokens, top-k %d, %d experts, %d ranks: experts must be a multiple of ranks, topk at least 1", call->tokens,
                     call->topk, call->experts, call->ranks);
   WITH_ROOM(EpLayoutArgs);
   a.of.ids = call->topk_ids;
@@ -78,7 +78,7 @@ EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream
   if (s != EPCOMM_OK) return s;
   const PackHeader *h = c->pack.head;
   if (call->tokens < 0 || call->tokens > (int)h->max_tokens)
-    return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %u, the most that the pack holds", call->tokens, h->max_tokens);
+    return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %u, the pack's max_tokens", call->tokens, h->max_tokens);
   if (call->topk < 0 || call->topk > (int)h->topk)
     return comm_say(c, EPCOMM_INVALID, "topk: %d is more than the pack's %u", call->topk, h->topk);
   WITH_ROOM(EpAnnounceArgs);

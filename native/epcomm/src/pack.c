@@ -170,7 +170,7 @@ static int check_code(const Pack *p, char *text) {
   }
   return p->head->align_module < pack_count(p, PACK_MODULES) && p->head->calls_module < pack_count(p, PACK_MODULES)
              ? 0
-             : refuse(text, "pack: the kernels around calls are missing");
+             : refuse(text, "pack: the kernels that run around calls are missing");
 }
 
 static int check_configs(const Pack *p, char *text) {
@@ -198,8 +198,8 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* This bounds the work of this check, which reads all runs of each look-up. No pack needs more look-ups, because
-   * only the first of equal ones is ever used. */
+  /* The bound limits the work below, which reads all runs of each look-up. No pack needs more look-ups, because
+   * of several look-ups with the same key only the first is used. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {

@@ -106,7 +106,7 @@ static int mixed_up(void *member, const void *mine, void *all, size_t bytes) {
 static int gathers(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   o.all_gather = mixed_up;
-  return refused(member, &o, EPCOMM_DISAGREE, "where that of rank");
+  return refused(member, &o, EPCOMM_DISAGREE, "where the data of rank");
 }
 
 static int test_limits(Member *member, void *plan) { return limits(member, plan) | gathers(member, plan) | defaults(member, plan) | one_dtype(member, plan); }

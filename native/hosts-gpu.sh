@@ -4,7 +4,7 @@
 # the GPUs, without a network.
 #
 #   hosts-gpu.sh drill     prints versions and makes one small verification
-#   hosts-gpu.sh peers     verifies one process for each GPU without NVSHMEM, as one host, with the cases of --quick
+#   hosts-gpu.sh peers     verifies the --quick cases with one process for each GPU, as one host without NVSHMEM
 #   hosts-gpu.sh conform   verifies all default cases of DTYPES (default all); PART=1/4 runs a quarter of them
 #   hosts-gpu.sh endure    makes 1,000 calls back to back, fp8 and bf16, with both routes
 #   hosts-gpu.sh lost      loses a signal; the error must name the rank that waited and the rank for which it waited
@@ -12,7 +12,7 @@
 #   hosts-gpu.sh epcomm    runs epcomm's tests on packs for 2 hosts, compares epcomm with the oracle, and times a pack for DeepSeek-V3
 #   hosts-gpu.sh times     times the same calls three times: in one process, by peer pointers, and by NVSHMEM
 #
-# You may give several of these words. Without any, the script runs all. steps.sh explains OUT and LIMIT.
+# You may give several of these words. Without a word, the script runs all. steps.sh explains OUT and LIMIT.
 cd "$(dirname "$0")/.." || exit 1
 . native/steps.sh
 work=${WORK:-/tmp/hosts-work}

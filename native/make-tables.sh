@@ -6,8 +6,8 @@
 # BUDGET is the time of each model's sweep. OUT/MODEL is the sweep's run directory, OUT/table.json
 # the merged table, and OUT/receipt.json the result of measuring rows of that table again. If the
 # script is started again, it resumes interrupted sweeps and keeps finished ones. With LIMIT it ends
-# after about that many seconds, with a table of the finished sweeps. KEPT is the OUT of such a call
-# on a machine with the same key: the script continues from it. These variables change the sweeps:
+# after about that many seconds, with a table of the finished sweeps. KEPT is the folder OUT of an earlier
+# call on a machine with the same key: the script continues its sweeps. These variables change the sweeps:
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
@@ -55,7 +55,7 @@ for model; do
     bounded sweep --resume "$run" || code=$? # with its first flags
   else
     rm -rf "$run" # the sweep was killed before it measured anything
-    # shellcheck disable=SC2086 # the words of $SWEEP are words
+    # shellcheck disable=SC2086 # $SWEEP holds several words
     bounded sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
       --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" $SWEEP -o "$run" || code=$?
   fi
@@ -78,6 +78,6 @@ for model; do
     cp "$out/$model/table.json" "$out/table.json"
   fi || exit
 done
-test -z "$unfinished" || { echo "not finished:$unfinished. Give the same command again, or with KEPT=$out elsewhere."; exit 4; }
+test -z "$unfinished" || { echo "not finished:$unfinished. Give the same command again. To continue in another folder, set KEPT=$out."; exit 4; }
 "$EPBENCH" table lint --table "$out/table.json" &&
   bounded table verify --backend "$BACKEND" --table "$out/table.json" -o "$out/receipt.json"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures every config of a search space, for one problem after another, and stores each as a small
-# recording for `epbench replay`.
+# Measures every config of a search space for one problem after another. For each problem it stores a
+# small recording for `epbench replay`.
 #
 #   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
 #
@@ -14,7 +14,7 @@ BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-2}
 SPACE=${SPACE:-$(dirname "$0")/truth-space.yaml}
 KEPT=${KEPT:-}       # a directory of recordings of earlier calls
-PROBLEMS=${PROBLEMS:-}  # a file of lines MODEL OP DTYPE TOKENS ROUTING instead of those below
+PROBLEMS=${PROBLEMS:-}  # a file with lines MODEL OP DTYPE TOKENS ROUTING, used instead of the problems below
 FLAGS=${FLAGS:-}     # more flags of sweep
 
 test $# -ge 2 || { sed -n '2,5p' "$0"; exit 2; }

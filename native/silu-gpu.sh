@@ -5,8 +5,8 @@
 #
 # OUT is the run directory of the sweep, and BUDGET its time. OUT/activation.txt has the printed
 # results: the winners, and how close each comes to the memory limit, at the nominal speed of the
-# GPU's memory and at MEMORY GB/s. One rank with 32 experts and top-8 receives 8 rows for each token, as
-# many as each of 8 ranks with 256 experts. These variables change the measurements:
+# GPU's memory and at MEMORY GB/s. With top-8, one rank that has all 32 experts receives 8 rows for each token,
+# as many as each of 8 ranks that share 256 experts. These variables change the measurements:
 BACKEND=${BACKEND:-cuda}
 MODEL=${MODEL:-deepseek-v3}
 EXPERTS=${EXPERTS:-32}
@@ -20,7 +20,7 @@ out=$1
 problem="--backend $BACKEND --op activation --model $MODEL --ranks 1 --experts $EXPERTS --routing uniform"
 
 "$EPBENCH" verify --backend "$BACKEND" --quick --ranks 1 --only op=activation || exit
-# shellcheck disable=SC2086 # the words of $problem are words
+# shellcheck disable=SC2086 # $problem holds several words
 "$EPBENCH" sweep $problem --dtype "$DTYPES" --tokens "$TOKENS" --budget "${2:-40s}" -o "$out" >"$out.txt" || exit
 mv "$out.txt" "$out/sweep.txt"
 {

@@ -11,8 +11,8 @@ export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
 
-# library_folder PATTERN prints the first folder with such a file: a folder of the CUDA toolkit, otherwise
-# a folder of one of NVIDIA's Python wheels.
+# library_folder PATTERN prints the first folder that has a file of this name: of the CUDA toolkit, otherwise of one of
+# NVIDIA's Python wheels.
 library_folder() {
   local dir wheels
   wheels=$(python3 -c 'import glob, nvidia, os, sys

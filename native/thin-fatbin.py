@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Zeroes, in a library, the device code of all architectures except the given ones: thin-fatbin.py FILE 90 [...].
+"""Overwrites the device code in a library with zeros, except for the given architectures: thin-fatbin.py FILE 90 [...].
 
 The library then compresses to a fraction of its size. The driver uses only the code of its own architecture. Sizes,
 offsets and headers do not change.

@@ -69,8 +69,8 @@ typedef struct EpArea {
   uint32_t fill;  /* value of every word */
 } EpArea;
 
-/* Words of the kernels before and after calls, which align the ranks and write time stamps. Each rank has
- * one EpControl, in device memory that every rank can address. It is zeroed at set-up and after a fault. */
+/* Words of the kernels that run before and after calls. These kernels align the ranks and write time stamps. Each rank
+ * has one EpControl, in device memory that every rank can address. It is zeroed at set-up and after a fault. */
 typedef struct EpControl {
   uint32_t arrived[EP_MAX_RANKS]; /* number of the last alignment that each rank reached; that rank writes it */
   uint32_t pad[32 - EP_MAX_RANKS];
@@ -114,8 +114,8 @@ typedef struct EpArgs {
   const uint16_t *bias; /* [hidden], only for epilogue bias */
   float epilogue_scale;
 
-  /* Words of one state (kernels that share memory) that only this rank uses. They are zeroed at set-up.
-   * Word 0 is the abort word of common/check.cuh. */
+  /* Words of one state that only this rank uses. Kernels that share memory have one state. The words are zeroed at
+   * set-up. Word 0 is the abort word of common/check.cuh. */
   int32_t *counters;
 
   /* control */
@@ -126,7 +126,7 @@ typedef struct EpArgs {
    * anew and the count starts again at 1. */
   uint32_t round;             /* number of this call in its graph, from 1 on */
   int32_t ids_wide;           /* 1: ids in topk_ids have 64 bits. Only layouts masked and rank */
-  uint32_t *round_base;       /* advanced after each replay by a kernel of its own, or by the call itself under EP_OWN_ROUNDS */
+  uint32_t *round_base;       /* advanced after each replay by a separate kernel; with EP_OWN_ROUNDS the call itself advances it */
   uint64_t deadline_ns;       /* longest wait */
   EpFault *fault;             /* this rank's record */
   uint32_t *given_up;         /* word of this rank, in device memory: not 0 once the rank gave up a wait. May be null */
@@ -138,7 +138,7 @@ typedef struct EpArgs {
   int32_t count_sms;   /* blocks of the grid that count and signal */
   int32_t tile_tokens; /* number of rows that a block takes at a time */
   int32_t chunk_bytes; /* number of bytes that a warp moves at a time */
-  int32_t delay_ns;    /* fault drills: this rank first sleeps so long */
+  int32_t delay_ns;    /* fault drills: this rank sleeps so many ns before it begins */
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: each rank keeps only the tokens for its own experts, and sends nothing */
   int32_t allreduce_size; /* number of ranks that share a replicated batch, for the shared expert's slice */
@@ -169,10 +169,10 @@ typedef struct EpArgs {
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* slot to write, or number of calls to count, or of spans to clear; under EP_OWN_ROUNDS see ep_number_done */
+  int32_t stamp; /* slot to write, number of calls to count, or number of spans to clear; with EP_OWN_ROUNDS see ep_number_done */
 
-  /* Outputs that this launch overwrites if it gives up a wait. No other launch reads this member. It is the last
-   * one, because at its start a kernel waits for each cache line of its arguments that it reads there. */
+  /* Outputs that this launch overwrites if it gives up a wait. No other launch reads this member. It comes last: at its
+   * start a kernel waits for every cache line of arguments that it reads then, and it does not read these then. */
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 

@@ -26,16 +26,16 @@ typedef struct EpMeetArgs {
   uint64_t deadline_ns;
   uint32_t set;                /* bit r for each rank that meets */
   uint32_t token;              /* number that identifies this attempt of this rank, never 0 */
-  int32_t rank, stage;         /* 1: exchange tokens; 2: wait until the ranks of those tokens come to stage 2 */
+  int32_t rank, stage;         /* stage 1: exchange tokens; stage 2: wait until the ranks that sent these tokens are in stage 2 */
 } EpMeetArgs;
 
 /* Arguments of the kernel that narrows top-k ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* [count] outputs: an expert; -1 if masked; -1 - refused if the id is neither */
+  int32_t *narrow;     /* [count] outputs: an expert; -1 if masked; for an invalid id, -2 if refused is 1 and -1 if it is 0 */
   int64_t count;
   int32_t experts; /* number of experts of all ranks */
-  int32_t refused; /* 1 in debug mode, whose check finds the ids of -2; 0: invalid ids count as masked */
+  int32_t refused; /* 1 in debug mode, which reports ids of -2; 0: invalid ids count as masked */
   /* with EP_SURVIVORS */
   const int32_t *ids;    /* [count] ids of 32 bits if wide is null */
   uint8_t *const *peers; /* EpArgs.peers */
@@ -59,7 +59,7 @@ typedef struct EpMeeting {
   int32_t local_experts, topk, max_tokens; /* of the pack */
 } EpMeeting;
 
-#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights, for any size, because each block counts its calls */
+#define EP_NORMAL_BLOCKS 16  /* number of blocks of ep_return_weights; the same for every size, because each block counts its calls */
 #define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words, see epcomm/normal.cuh */
 #define EP_TOLD_ROWS 8       /* index of the first word of EpAnnounceArgs.told that counts the rows of an expert */
 
@@ -85,7 +85,7 @@ typedef struct EpAnnounceArgs {
   int32_t *narrow;       /* [tokens, topk] int32, -1 after the given ids; null: ids stay as they are */
   float *padded;         /* [tokens, topk], or null */
   int32_t ids_bits, given, tokens;
-  int32_t align;         /* the number of rows of an expert is rounded up to a multiple of it */
+  int32_t align;         /* the number of rows of an expert is rounded up to a multiple of align */
   int32_t worst;         /* number of rows for which the outputs have room, 0 if they are allocated after this kernel */
   uint32_t ticket;       /* written last; 0: nothing is written to `told` */
 } EpAnnounceArgs;

@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
   size_t records = (size_t)((const PackHeader *)(const void *)whole)->sections[PACK_STRINGS].offset;
   char text[EPCOMM_TEXT];
   if (epcomm_check_pack(whole, size, NULL, text) != EPCOMM_OK) {
-    printf("the pack itself: %s\n", text);
+    printf("the unchanged pack: %s\n", text);
     return 1;
   }
   memcpy(data, whole, size);

@@ -196,10 +196,10 @@ static int survive(Lost *l) {
   const Plan *p = l->plan;
   double start = gpu_seconds();
   EpcommStatus s = until_fault(l, p->at, &start);
-  if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
+  if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls in which a rank was killed", s);
   size_t elements = (size_t)l->whole.tokens * (size_t)l->moe->info.hidden;
   long numbers = any_numbers(l->moe, l->whole.combined, elements, l->stream);
-  if (numbers != 0) return printf("rank %d: %ld numbers after the fault\n", l->member->rank, numbers), 1;
+  if (numbers != 0) return printf("rank %d: %ld outputs are not NaN after the fault\n", l->member->rank, numbers), 1;
   l->moe->lost = everyone(l) & ~((1ull << (l->member->ranks - p->victims)) - 1);
   char why[EPCOMM_TEXT];
   snprintf(why, sizeof why, "%s", epcomm_error(l->comm));
@@ -209,7 +209,7 @@ static int survive(Lost *l) {
   if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
-    printf("rank %d: more than two deadlines\n", l->member->rank);
+    printf("rank %d: the shrink took more than two deadlines\n", l->member->rank);
     return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; a second run has twice the deadline */
   }
   int bad = refuses_lost(l);
@@ -220,7 +220,7 @@ int test_lost(Member *member, void *plan) {
   Lost l = {.member = member, .plan = plan};
   if (begin(&l, EPCOMM_DROP, 0)) return 1;
   int bad = any_checked(l.moe, 1, l.moe->info.max_tokens, l.stream);
-  if (!bad) bad = replayed(&l, 2, "the replay before");
+  if (!bad) bad = replayed(&l, 2, "the replay before the kill");
   bad = ranks_joint_result(member, bad);
   if (bad) return end(&l, bad);
   if (member->rank >= member->ranks - l.plan->victims) die(&l, l.plan->at);
@@ -261,7 +261,7 @@ int test_refuse(Member *member, void *plan) {
 
 /* Combines the dispatch of call n, which was made before the last rank was lost. It must send nothing to the rank. */
 static int combines_old(Lost *l, uint64_t n) {
-  int bad = ranks_ended(l->comm, "combine of a dispatch from before", epcomm_combine(l->comm, &l->whole, l->stream), l->stream);
+  int bad = ranks_ended(l->comm, "combine of a dispatch made before the shrink", epcomm_combine(l->comm, &l->whole, l->stream), l->stream);
   return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
 }
 
@@ -292,7 +292,7 @@ static int is_replaced(Lost *l, const char *at, uint64_t from) {
   if (ranks_is_last(l->member)) die(l, at);
   double start;
   EpcommStatus s = until_fault(l, at, &start);
-  if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls of which a rank was killed", s);
+  if (s != EPCOMM_FAULT) return ranks_say(l->comm, "calls in which a rank was killed", s);
   l->moe->lost = everyone(l) & ~(everyone(l) >> 1);
   s = epcomm_shrink(l->comm, everyone(l) >> 1);
   if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
@@ -379,6 +379,6 @@ int test_killing(Member *member, void *plan) {
     if (++rounds <= STEPS) was = is;
     if (!bad) bad = holds_grown(member, &was, &is);
   }
-  if (member->rank == 0) printf("%d processes killed and replaced; %d files, %ld MiB of the host\n", rounds, is.files, is.resident >> 10);
+  if (member->rank == 0) printf("%d processes killed and replaced; %d open files, %ld MiB of host memory\n", rounds, is.files, is.resident >> 10);
   return end(&l, bad ? bad : go == -2 ? RANKS_SLOW : 0);
 }

@@ -229,7 +229,7 @@ int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream 
   gpu_download(m->offsets, own ? call->row_offsets : l.o.row_offsets, 4 * ((size_t)m->info.groups + 1), stream);
   uint64_t rows = m->offsets[m->info.groups];
   if (rows > l.o.max_rows) {
-    printf("rank %d call %llu: %llu rows, at most %llu\n", m->info.rank, (unsigned long long)n, (unsigned long long)rows,
+    printf("rank %d call %llu: %llu rows, want at most %llu\n", m->info.rank, (unsigned long long)n, (unsigned long long)rows,
            (unsigned long long)l.o.max_rows);
     return 1;
   }

@@ -271,7 +271,7 @@ static int test_leak(Member *member, void *plan) {
     world_gather(member, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
     after[i] = gpu_free_bytes();
     world_gather(member, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* there is no comparison with the amount before creation 1, whose module loads take memory for good */
+    bad |= after[i] != after[0]; /* creation 1 is not compared with the amount before it, because its module loads take memory that is never freed */
   }
   for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
   if (!bad && member->rank == 0) printf("device memory is equal before and after\n");

@@ -36,8 +36,8 @@ for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done
-# Of 8 ranks, the last two are killed at a step of a call. make lost-test repeats this many times. It also kills one
-# rank alone.
+# The last two of 8 ranks are killed at a step of a call. make lost-test repeats this many times, and also kills only
+# one rank.
 for at in counts rows between combine halves combine-halves replay; do
   step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims 2 --at $at
 done

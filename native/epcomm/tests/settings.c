@@ -167,7 +167,7 @@ static int runs(Member *member, void *plan) {
   for (int n = 1; n <= m->info.max_tokens; n++) {
     EpcommExplanation within = explained(m, n, EPCOMM_EVEN, extra), ends = explained(m, n, EPCOMM_EVEN, extra + (1u << 20) - o.out_bytes);
     EpcommExplanation over = explained(m, n, EPCOMM_EVEN, extra + (1u << 20) - o.out_bytes + 16), far = explained(m, n, EPCOMM_EVEN, m->dy);
-    if (!same(&within, &ends) || !same(&over, &far)) bad |= printf("rank %d: outputs at the end of epcomm_extra, %d tokens\n", member->rank, n);
+    if (!same(&within, &ends) || !same(&over, &far)) bad |= printf("rank %d: %d tokens: outputs that end at the end of epcomm_extra, or 16 bytes behind it, get the wrong plan\n", member->rank, n);
     elsewhere += within.plan != far.plan;
   }
   if (elsewhere == 0) bad |= printf("the pack has no plan for outputs elsewhere\n");
@@ -177,7 +177,7 @@ static int runs(Member *member, void *plan) {
 
 static int test_answers(Member *member, void *plan) {
   int even = without_routing(member, plan, EPCOMM_EVEN, EPCOMM_EVEN), none = without_routing(member, plan, 0, EPCOMM_ALL_ROUTINGS);
-  if (even < 1 || none < 1) return printf("%d and %d token counts whose classes differ\n", even, none), 1;
+  if (even < 1 || none < 1) return printf("even and all routings have different kernels for %d and %d token counts, want at least 1 each\n", even, none), 1;
   return runs(member, plan);
 }
 
@@ -186,7 +186,7 @@ static int of_another_plan(Moe *m) {
   EpcommExplanation first = explained(m, 1, EPCOMM_EVEN, NULL);
   for (int n = 2; n <= m->info.max_tokens; n++)
     if (explained(m, n, EPCOMM_EVEN, NULL).plan != first.plan) return n;
-  printf("the pack has one plan\n");
+  printf("the pack has only one plan\n");
   return 1;
 }
 
@@ -344,7 +344,7 @@ static int test_machines(Member *member, void *plan) {
     char words[64];
     snprintf(words, sizeof words, cases[i].words, o.device);
     bad = s != cases[i].want || strstr(text, words) == NULL;
-    if (bad) printf("a pack for %u.%u%s on a GPU %s with %s SMs: %s: %s\n", cases[i].major, cases[i].minor, cases[i].exact ? " alone" : "",
+    if (bad) printf("a pack for %u.%u%s on a GPU %s with %s SMs: %s: %s\n", cases[i].major, cases[i].minor, cases[i].exact ? " only" : "",
                     cases[i].gpu, cases[i].sms, epcomm_status_name(s), text);
     if (s == EPCOMM_OK) bad |= epcomm_destroy(comm) != EPCOMM_OK;
   }

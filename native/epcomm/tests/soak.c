@@ -43,7 +43,7 @@ Holds holds_now(void) {
 int holds_grown(const Member *member, const Holds *was, const Holds *is) {
   int more = is->device + (64u << 20) < was->device || is->files > was->files || is->resident > was->resident + was->resident / 4 + 65536;
   if (more)
-    printf("rank %d: %zu MiB of the GPU free, were %zu; %d files, were %d; %ld MiB of the host, were %ld\n", member->rank, is->device >> 20,
+    printf("rank %d: free GPU memory %zu MiB, before %zu; open files %d, before %d; host memory %ld MiB, before %ld\n", member->rank, is->device >> 20,
            was->device >> 20, is->files, was->files, is->resident >> 10, was->resident >> 10);
   return more;
 }
@@ -109,7 +109,7 @@ static int fault(Soak *s, int fullest, GpuStream stream) {
     gpu_wait(stream);
     long numbers = any_numbers(m, c.combined, (size_t)fullest * (size_t)m->info.hidden, stream);
     bad = epcomm_fault(s->comm, NULL) != EPCOMM_FAULT || numbers != 0;
-    if (bad) printf("rank %d: %ld numbers after rank %d left a call out: %s\n", s->member->rank, numbers, lazy, epcomm_error(s->comm));
+    if (bad) printf("rank %d: %ld outputs are not NaN after rank %d left a call out: %s\n", s->member->rank, numbers, lazy, epcomm_error(s->comm));
   }
   EpcommStatus status = epcomm_reset(s->comm);
   return status != EPCOMM_OK ? ranks_say(s->comm, "reset", status) : bad;
@@ -153,7 +153,7 @@ int test_soak(Member *member, void *plan) {
     for (int r = 0; r < member->ranks && !bad; r++) bad = all[r] < 0 ? RANKS_SLOW : 0;
   }
   if (member->rank == 0)
-    printf("%ld calls, %ld replays, %ld faults, %ld EpComms; %d files, %ld MiB of the host\n", s.calls, s.replays, s.faults, s.created, is.files, is.resident >> 10);
+    printf("%ld calls, %ld replays, %ld faults, %ld EpComms; %d open files, %ld MiB of host memory\n", s.calls, s.replays, s.faults, s.created, is.files, is.resident >> 10);
   if (bad) epcomm_abandon(s.comm);
   else bad = destroy(&s);
   gpu_stream_free(s.streams[0]);

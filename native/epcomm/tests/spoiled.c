@@ -46,7 +46,7 @@ static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream strea
   for (int i = 0; i <= m->info.groups; i++) index |= offsets[i];
   EpcommStatus s = epcomm_fault(m->comm, NULL);
   if (combined == 0 && rows == 0 && index == 0 && s == EPCOMM_FAULT) return 0;
-  printf("rank %d, %s of %d tokens: %ld numbers in combined, %ld in out, index %u, %s\n", m->info.rank, what, c->tokens, combined, rows, index,
+  printf("rank %d, %s of %d tokens: %ld elements of combined and %ld of out are not NaN, index %u, %s\n", m->info.rank, what, c->tokens, combined, rows, index,
          epcomm_status_name(s));
   return 1;
 }

@@ -20,11 +20,11 @@ import (
 
 func main() {
 	compile := flag.String("compile", "bin/epbench-compile", "the program epbench-compile")
-	ranks := flag.Int("ranks", 2, "ranks")
+	ranks := flag.Int("ranks", 2, "number of ranks")
 	nodes := flag.Int("nodes", 1, "number of hosts of the ranks; a pack for several hosts holds only fp8")
 	out := flag.String("o", "", "file to write")
-	tokens := flag.Int("max-tokens", 24, "capacity")
-	layout := flag.String("layout", "expert", "layout of received rows; packs of other layouts than expert hold only default configs")
+	tokens := flag.Int("max-tokens", 24, "largest number of tokens of a rank")
+	layout := flag.String("layout", "expert", "layout of received rows; without -every, packs of other layouts than expert hold only default configs")
 	every := flag.Bool("every", false, "every kernel of the layout: calls of 2i-1 and 2i tokens take the i-th pair of everyPair")
 	survivors := flag.Bool("survivors", false, "kernels that can continue without a lost rank")
 	flag.Parse()
@@ -77,7 +77,7 @@ func request(ranks, tokens int) pack.Request {
 	}
 }
 
-// everyPair lists pairs of a dispatch and a combine, in which every kernel of a layout occurs.
+// everyPair lists pairs of a dispatch and a combine for each layout. Every kernel of the layout is in a pair.
 var everyPair = map[string][][2]string{
 	"expert": {
 		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
@@ -90,7 +90,7 @@ var everyPair = map[string][][2]string{
 			"combine:algo=direct,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=fused,pdl=1,rotate=0,rows=1,sms=4,threads=64,wait_sms=1"},
 		{"dispatch:algo=dedup,chunk_bytes=0,copy=vector,count_sms=1,in_flight=4,mode=split,pdl=0,sms=4,threads=64,tile_tokens=16",
 			"combine:algo=dedup,chunk_bytes=512,copy=vector,epilogue=none,in_flight=4,mode=split,pdl=0,rotate=1,rows=1,sms=4,threads=64,wait_sms=1"},
-		{"dispatch_final:algo=dedup,scales=tile,sms=4,threads=64,wait_sms=2", "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"}, // fp8 alone
+		{"dispatch_final:algo=dedup,scales=tile,sms=4,threads=64,wait_sms=2", "combine_final:algo=direct,in_flight=0,sms=3,threads=64,wait_sms=1"}, // only fp8
 	},
 	"masked": {
 		{"dispatch_masked:input=bf16,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=0", "combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=0"},

@@ -13,7 +13,7 @@
 
 #define MOST_RANKS 8
 #define MOST_BYTES 65536
-#define PATIENCE 120.0 /* seconds of the device's clock; if a rank takes so long, it is gone */
+#define PATIENCE 120.0 /* seconds of the device's clock; a rank that takes longer counts as gone */
 
 struct World {
   int written[MOST_RANKS], read[MOST_RANKS]; /* number of the last gather whose data a rank has written, or read */

@@ -1,5 +1,5 @@
-/* Tests call numbers that wrap around. Every kernel of the pack makes calls whose numbers begin just below 2^31,
- * just below the last number, and above it. For this, the counters on the device are set after a reset. */
+/* Tests call numbers that wrap around. Every kernel of the pack makes calls whose numbers begin just below 2^31 or
+ * just below 2^32. For this, the counters on the device are set after a reset. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,8 +9,7 @@
 
 enum { BASES = 3, FEW = 20 };
 
-/* The numbers at which calls begin. The second one is just below the last number, so that numbers wrap around during
- * its --calls calls. From each of the others there are at most FEW calls. */
+/* The numbers at which calls begin: --calls calls at the second number, at most FEW calls at each of the others. */
 static const uint32_t bases[BASES] = {0x7fffffffu - 2, 0xfffffffcu - 3, 0xfffffffeu};
 
 typedef struct Wrap {
@@ -41,7 +40,7 @@ static int across(Moe *m, int fullest, void *context) {
     if (ranks_joint_result(w->member, 0)) return RANKS_SLOW;
     int calls = b == 1 || w->plan->calls < FEW ? w->plan->calls : FEW;
     for (int n = 0; n < calls && !bad; n++) bad = any_checked(m, (uint64_t)n, fullest, w->stream);
-    if (bad) printf("rank %d: numbers from %u on, %d tokens\n", m->info.rank, bases[b], fullest);
+    if (bad) printf("rank %d: call numbers from %u on, %d tokens\n", m->info.rank, bases[b], fullest);
     if (bad) return bad;
   }
   return 0;

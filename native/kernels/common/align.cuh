@@ -16,8 +16,8 @@ EP_DEVICE EpControl *ep_control(const EpArgs &a, int rank) {
 #endif
 }
 
-/* Signals to all ranks that this rank has reached alignment `tag`, and waits until all ranks have. Each lane
- * does so for one rank. */
+/* Signals to all ranks that this rank has reached alignment `tag`, and waits until all ranks have reached it. Each
+ * lane signals to one rank and waits for it. */
 EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
   int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer < a.ranks && ep_alive(a, peer)) {
@@ -91,7 +91,7 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* An empty kernel. The time that a clock reads for it is what the clock adds to every time. */
+/* An empty kernel. The time that a clock reads for it is included in every time that the clock reads. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE); /* it has passed every stage */

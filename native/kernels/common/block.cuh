@@ -6,8 +6,8 @@
 
 EP_DEVICE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Copies bytes (a multiple of 16, both addresses 16-byte aligned) with `threads` threads, of
- * which this is number `thread`. Each thread has up to `in_flight` 16-byte loads in flight. The
+/* Copies `bytes` bytes with `threads` threads. The calling thread is number `thread`. bytes is a multiple of
+ * 16, and both addresses are 16-byte aligned. Each thread has up to `in_flight` 16-byte loads in flight. The
  * source may be a receive buffer, because loads are coherent. The function has no barrier. */
 template <int in_flight>
 EP_DEVICE void block_memcpy(void *dst, const void *src, uint32_t bytes, uint32_t thread, uint32_t threads) {
@@ -59,8 +59,8 @@ static __device__ __noinline__ uint32_t block_prefix_sum(uint32_t v) {
   return sum;
 }
 
-/* Replaces counts[0..n) in shared memory by their prefix sums, in which each includes its own
- * count. n may have any size. All threads of the block call it; it ends with a barrier. */
+/* Replaces counts[0..n) in shared memory by their prefix sums. Each sum includes the count at its own index.
+ * n may have any size. All threads of the block call it; it ends with a barrier. */
 static __device__ void block_scan(uint32_t *counts, uint32_t n) {
   uint32_t carry = 0;
   for (uint32_t base = 0; base < n; base += blockDim.x) {

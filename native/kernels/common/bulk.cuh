@@ -89,7 +89,7 @@ EP_DEVICE void bulk_commit() {
 #endif
 }
 
-/* Waits until the groups, all but the n latest, have been read from shared memory. Then this memory may be reused. */
+/* Waits until all groups but the n latest have been read from shared memory. Then this memory may be reused. */
 template <int n>
 EP_DEVICE void bulk_wait_read() {
 #ifdef EP_EMULATE
@@ -99,8 +99,8 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until the groups of this thread's bulk stores, all but the n latest, are written.
- * Orders these writes before the thread's later ordinary stores. */
+/* Waits until all groups of this thread's bulk stores but the n latest are written. Orders these writes
+ * before the thread's later ordinary stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
 #ifdef EP_EMULATE
@@ -129,7 +129,7 @@ EP_DEVICE void cp_async_commit() {
 #endif
 }
 
-/* Waits until the groups of this lane's copies are complete, all but the n latest. */
+/* Waits until all groups of this lane's copies but the n latest are complete. */
 template <int n>
 EP_DEVICE void cp_async_wait() {
 #ifndef EP_EMULATE

@@ -87,8 +87,8 @@ EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   return true;
 }
 
-/* Does the same for one warp, in a kernel whose warps do not wait for each other. `number` is the
- * result of ep_number, which is 0 if the rank has given up. */
+/* Does the same as ep_block_leaves for one warp, in a kernel whose warps do not wait for each other. `number`
+ * is the result of ep_number, which is 0 if the rank has given up. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -149,9 +149,9 @@ struct EpSpin {
     return false;
   }
 
-  /* Does the same in ep_align, which writes no outputs. It is a separate function, because a kernel
-   * with `again` takes longer to end: on 2 H100, ranks then began a measured call so far apart that all
-   * times of few tokens were 0.7 to 1.3 us too long. */
+  /* Does the same as `again` in ep_align, which writes no outputs. It is a separate function, because a kernel
+   * with `again` takes longer to end. On 2 H100 the ranks then began a measured call so far apart that times of
+   * few tokens were 0.7 to 1.3 us too long. */
   EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -201,8 +201,8 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call. The next call has number 1. It is a multiple of 6, so that sets of
- * memory that are chosen by number & 1 or by number % 3 also alternate from the last number to the first.
+/* The largest number of a call. The next call has number 1. The largest number is a multiple of 6: kernels choose
+ * a set of memory by number & 1 or number % 3, and these sets must alternate from the last number to the first too.
  * No call has number 0, because words that hold numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
@@ -213,8 +213,8 @@ EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
 }
 EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_LAST_NUMBER : number - 1; }
 
-/* Returns whether a rank whose last call is `last`, 0 if it has made none, has reached call
- * `number`. Ranks are never more than a few calls apart. */
+/* Returns whether a rank has reached call `number`. `last` is the rank's last call, 0 if it has made none.
+ * Ranks are never more than a few calls apart. */
 EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
 
 /* Returns the number of this call. With EP_OWN_ROUNDS the device counts calls, because the host

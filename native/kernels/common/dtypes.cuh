@@ -31,7 +31,7 @@ __host__ __device__ constexpr uint32_t ep_scales(int dtype, uint32_t columns) {
 }
 __host__ __device__ constexpr uint32_t ep_scale_bytes(int dtype) { return dtype == EP_BF16 ? 0 : dtype == EP_FP8 ? 4 : 1; }
 
-/* The number of rows of a group is rounded up to a multiple of this. Layout expert:128 defines EP_ROW_ALIGN. */
+/* The number of rows of a group is rounded up to a multiple of EP_ROW_ALIGN. Layout expert:128 defines the macro. */
 #ifndef EP_ROW_ALIGN
 #define EP_ROW_ALIGN (EP_DTYPE == EP_FP8 ? 4 : 1)
 #endif
@@ -116,8 +116,8 @@ EP_DEVICE uint32_t e8m0_even(float amax) {
   return static_cast<uint32_t>(min(max(e, 0), 254));
 }
 
-/* Returns 2^(127 - code). To multiply by it replaces a division by the scale, and is exact, because the
- * scale is a power of two. Code 254 gives a denormal. */
+/* Returns 2^(127 - code), the reciprocal of the scale. It is exact, because the scale is a power of two.
+ * Code 254 gives a denormal. */
 EP_DEVICE float e8m0_inverse(uint32_t code) {
   return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u);
 }

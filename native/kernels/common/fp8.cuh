@@ -1,5 +1,5 @@
-/* Blockwise FP8 for kernels that would wait for arithmetic. It gives the same bits as ep_quantize8 with
- * a third of the instructions. A lane has 16 elements, and 8 lanes share a scale. If an element is NaN,
+/* Casts to blockwise FP8 with a third of the instructions of ep_quantize8, for kernels that arithmetic would
+ * slow down. The bits are the same. A lane has 16 elements, and 8 lanes share a scale. If an element is NaN,
  * the scale of its group is NaN. */
 #ifndef EP_FP8_CUH
 #define EP_FP8_CUH

@@ -5,7 +5,7 @@
 #include "common/ptx.cuh"
 #include "ep_args.h"
 
-/* Returns whether a loaded id is the number of an expert. Others, as -1, must not become indices into memory. */
+/* Returns whether a loaded id is the number of an expert. Other ids, such as -1, must not become indices into memory. */
 EP_DEVICE bool ep_is_expert(int32_t id) { return static_cast<uint32_t>(id) < EP_EXPERTS; }
 
 /* Returns id j of [tokens, topk] without a check. Of a 64-bit id, only the lower 32 bits are read. A kernel that loads

@@ -75,7 +75,7 @@ EP_DEVICE EpVector ep_message(const EpInput &in) {
 #endif
 
 /* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips
- * to memory. They are not checked. Ids after the end of the list are EP_NO_ID. */
+ * to memory. These ids are not checked. Ids after the end of the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2; /* neither an expert nor a masked position */
 struct EpIds {

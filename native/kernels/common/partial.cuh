@@ -28,9 +28,9 @@ static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_P
 
 /* ---- a rank's own rows ---- */
 
-/* Sets acc to the weighted sum of eight elements, from byte `column` on, of those rows of y
- * that belong to the top-k positions in `here`, in the order of positions. Lane k of route
- * has weight << 32 | row of position k. With `late`, route has no weights yet: the function
+/* Sets acc to a weighted sum of rows of y: of the rows of the top-k positions in `here`, in the
+ * order of positions. Of each row it reads the eight elements from byte `column` on. Lane k of
+ * route has weight << 32 | row of position k. With `late`, route has no weights yet: the function
  * calls weigh while the first rows are being loaded, and weigh waits for the weights and
  * sets them. Returns false if weigh returned false. */
 template <bool late, class Weigh>
@@ -61,12 +61,12 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
   partial_sum<false>(a, route, column, here, acc, [](uint64_t *) { return true; });
 }
 
-/* ---- what a rank sends ---- */
+/* ---- the pieces of a sum that a rank sends ---- */
 
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
-/* The slot for a piece that `rank` sends. `here` has a bit for each top-k position whose
- * expert that rank has. */
+/* Returns the slot for a piece that `rank` sends. `here` has a bit for each top-k position whose
+ * expert is on `rank`. */
 EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
   if (!EP_F32_SUMS) return rank;
   uint32_t rest = here & (here - 1);
@@ -74,14 +74,14 @@ EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
 }
 EP_DEVICE bool partial_has(uint32_t here, uint32_t piece) { return piece == 0 ? here != 0 : !partial_alone(here); }
 
-/* A piece of a sum: eight BF16, or four f32. */
+/* Returns a piece of a sum: eight BF16, or four f32. */
 EP_DEVICE uint4 partial_pack(const float (&sum)[8], uint32_t piece) {
   if (!EP_F32_SUMS) return bf16_pack(sum);
   const float *x = sum + 4 * piece;
   return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
 }
 
-/* ---- what the token's rank adds ---- */
+/* ---- the sums on the token's rank ---- */
 
 /* One vector of an output, in the registers of a lane. */
 struct PartialSum {
@@ -109,7 +109,7 @@ EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint3
   return g;
 }
 
-/* The address of a piece. If there is no piece, it is the address of some slot of the
+/* Returns the address of a piece. If there is no piece, returns the address of any slot of the
  * token. */
 EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
   uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
@@ -135,7 +135,7 @@ EP_DEVICE void partial_add_pieces(PartialSum &s, uint32_t here, const uint4 (&da
   }
 }
 
-/* Adds a group's sums in the order of ranks, and between them this rank's own sum. */
+/* Adds a group's sums in the order of ranks. This rank's own sum is added at its place in this order. */
 EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGroup &g) {
 #pragma unroll
   for (uint32_t i = 0; i < EP_GROUP; i++) {

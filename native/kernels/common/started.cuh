@@ -16,7 +16,7 @@ template <class Call> EP_DEVICE void ep_announce(const EpArgs &a, const Call &c,
 }
 
 /* Loads the number of the last call that rank `lane` began. The number may be old: the load has block scope,
- * so that it may come from L1, and of a block only one warp asks L2. */
+ * so it may come from L1, and only one warp of a block asks L2. */
 EP_LD_PTX(ld_relaxed_cta, "ld.relaxed.cta.global", EP_MO_RELAXED)
 template <class Call> EP_DEVICE uint32_t ep_load_began(const EpArgs &a, const Call &c) {
   if (!ep_alive(a, c.lane < EP_RANKS ? c.lane : 0)) return c.number;
@@ -42,7 +42,7 @@ template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call
 
 /* Does the work of ep_wait_started, with the number that ep_load_began returned. Returns false if a rank did
  * not begin the previous call before the deadline. The loads of ep_wait_started bypass L1: if all warps began
- * with it, 2,000 warps would ask L2 for the same line at once. */
+ * with these loads, 2,000 warps would ask L2 for the same line at once. */
 template <class Call> EP_DEVICE bool ep_all_began(const EpArgs &a, const Call &c, uint32_t began) {
   return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ep_wait_started(a, c);
 }

@@ -1,7 +1,7 @@
 /* First half of combine: sends experts' rows back to the ranks of their tokens.
  *
- * Direct: each row goes to [token][k]. Dedup: the rows of one token on this rank are first weighted and
- * summed, and one row goes to [token][rank]. Neither changes the memory that dispatch wrote, so that
+ * Direct: each row goes to slot [token][k]. Dedup: the rows of one token on this rank are first weighted and
+ * summed, and the sum goes to slot [token][rank]. Combine does not change the memory that dispatch wrote, so
  * another combine can use it.
  */
 #ifndef EP_COMBINE_SEND_CUH

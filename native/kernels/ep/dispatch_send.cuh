@@ -22,8 +22,8 @@ EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
 }
 
-/* Takes the next slot of a (destination, this rank) segment. If the segment is full, because there are more
- * than max_tokens messages for it, records a fault and returns false. */
+/* Takes the next slot for a message from this rank to a destination. If all max_tokens slots are taken, records a
+ * fault and returns false. */
 EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
   *slot = add_relaxed_gpu(reserved, 1);
   if (*slot < a.max_tokens) return true;

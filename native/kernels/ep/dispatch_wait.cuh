@@ -10,8 +10,8 @@
 
 struct EpOffsets {
   uint32_t pair_ends[EP_PAIRS];      /* number of rows of the pairs up to and including this one, without padding */
-  uint32_t group_rows[EP_GROUPS];    /* padded number of rows of each group; later of the groups up to and including it */
-  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks of each group; later of the groups up to and including it */
+  uint32_t group_rows[EP_GROUPS];    /* padded number of rows of each group; after the scan, their sum up to and including the group */
+  uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks of each group; after the scan, their sum up to and including the group */
 };
 
 /* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return
@@ -69,8 +69,8 @@ EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   return g > 0 ? o.group_rows[g - 1] : 0;
 }
 
-/* Writes the prefixes of each expert, which the copying blocks read, and sets the counters to zero by which
- * they claim rows and tiles. */
+/* Writes the prefixes of each expert, which the copying blocks read. Sets to zero the counters by which these blocks
+ * claim rows and tiles. */
 EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;

@@ -2,7 +2,7 @@
  * computes the same sizes, and a test on the emulator compares them. All offsets have 64 bits, because
  * the combine slots of 20,000 tokens already take more than 2^31 bytes.
  *
- * In the comments, E is the number of all experts, L that of the experts of a rank, R the number of ranks, T
+ * In the comments, E is the number of all experts, L the number of experts of a rank, R the number of ranks, T
  * the largest number of tokens of a rank, and K is top-k.
  */
 #ifndef EP_LAYOUT_CUH
@@ -75,7 +75,7 @@ enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
   EP_CLEANUP,          /* number of copying blocks that still run */
   EP_SHARED_READY,     /* number of blocks that have written all their tokens to the send buffer */
-  EP_SHARED_STARTED,   /* number of blocks that have seen all of these */
+  EP_SHARED_STARTED,   /* number of blocks that have seen EP_SHARED_READY complete */
   EP_CLAIM,            /* dedup: next tile of messages */
   EP_DONE,             /* combine: number of blocks that have sent everything */
   EP_RANK_RESERVED = 8,  /* [8] dedup: slots assigned to messages for a rank */
@@ -86,7 +86,7 @@ enum EpCounter {
   EP_RESERVED = EP_TABLES,                  /* [E] slots assigned to messages for an expert */
   EP_FINISHED = EP_RESERVED + EP_EXPERTS,   /* [E] parts of messages written to an expert */
   EP_PAIR = EP_FINISHED + EP_EXPERTS,       /* [E, 2] {1024 + end row, rows} of (local expert, source) */
-  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] rows of an expert from the sources up to and including one */
+  EP_PREFIX = EP_PAIR + 2 * EP_EXPERTS,     /* [E] for each (local expert, source): rows of the expert from this source and those before it */
   EP_TILE = EP_PREFIX + EP_EXPERTS,         /* [E] next tile of a local expert */
   EP_CURSOR = EP_TILE + EP_EXPERTS,         /* [E] dedup: rows assigned in a pair */
   EP_GO = EP_CURSOR + EP_EXPERTS,           /* [512] combine: EP_READY_FLAG for each waiting block that has seen all senders */

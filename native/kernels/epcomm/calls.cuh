@@ -44,7 +44,7 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 #ifdef EP_SURVIVORS
 /* Lets the ranks of a set meet, although other ranks are gone. It is one block of 32 threads, one thread
  * for each rank. In stage 1 a rank writes its token to the others, and answers the tokens that they
- * write. It has met a rank once that rank has answered its token; answers of an earlier attempt have
+ * write. It has met another rank once the other has answered its token. Answers of an earlier attempt have
  * another token. In stage 2 a rank writes its answers again, marked with stage 2, and waits for the
  * stage-2 answers of the others. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
@@ -117,8 +117,8 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
 }
 
 /* Compares the calls of the ranks, with one block of 32 threads. a.about describes the call that this rank
- * is about to make. If another rank's description differs, the kernel records a fault that names that
- * rank. It also checks a.ids ids, of a.experts experts. */
+ * is about to make. If another rank's description differs, the kernel records a fault that names the other
+ * rank. It also checks the a.ids ids of topk_ids; see ep_check_ids. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpAgree *mine = reinterpret_cast<EpAgree *>(ep_heap(a, a.rank) + a.region[0]);

@@ -12,7 +12,8 @@
 static const uint32_t EXPAND_THREADS = 512; /* threads of a block; THREADS in native/epcomm/src/expand.c */
 static const uint32_t EXPAND_LOADS = 4;     /* vectors that a lane loads before it stores any */
 
-/* Least number of blocks on an SM, which bounds the registers of a thread: 2 allow 64, with which sm_80 spills. */
+/* The least number of blocks on an SM. It bounds the registers of a thread: with 2 blocks a thread has 64, and the
+ * code for sm_80 spills. */
 #if EP_ARCH && EP_ARCH < 900
 #define EXPAND_BLOCKS 1
 #else
@@ -25,7 +26,7 @@ EP_DEVICE int64_t expand_rows(const uint32_t *received, int32_t most) {
   return rows <= static_cast<uint32_t>(most) ? rows : 0;
 }
 
-/* ---- which rows go where ---- */
+/* ---- the assignment of expanded rows ---- */
 
 struct ExpandCounts {
   uint32_t all[NORMAL_MOST];  /* rows of each expert */

@@ -3,7 +3,7 @@
  * convert the data of received rows, and send top-k weights back. Sizes are arguments, not macros, because
  * these kernels take little time, and so one binary is enough for all shapes.
  *
- * The memory at EpMeeting.at, which is zeroed at set-up. R is the number of ranks, E of local experts, T is
+ * The memory at EpMeeting.at is zeroed at set-up. R is the number of ranks, E the number of local experts, T is
  * max_tokens and K is top-k:
  *   u32 announced;                        number of calls of ep_announce so far
  *   u32 returned[EP_NORMAL_BLOCKS];       number of calls of each block of ep_return_weights
@@ -39,7 +39,7 @@ EP_DEVICE void normal_begin() {
   pdl_launch();
 }
 
-/* ---- which tokens go where ---- */
+/* ---- the ranks and experts to which tokens go ---- */
 
 /* Counts the tokens of NORMAL_EXPERTS experts, from expert `first` on. */
 EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_t (&counts)[NORMAL_EXPERTS]) {
@@ -55,7 +55,7 @@ EP_DEVICE void normal_count_experts(const EpLayoutArgs &a, int32_t first, int32_
   if (threadIdx.x < NORMAL_EXPERTS && e < a.experts) a.per_expert[e] = counts[threadIdx.x];
 }
 
-/* Writes for each token whether it goes to a rank, and counts the tokens that go there. */
+/* Writes for each token whether it goes to a rank, and counts the tokens that go to the rank. */
 EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&counts)[NORMAL_EXPERTS]) {
   const int32_t local = a.experts / a.ranks, first = rank * local;
   int32_t mine = 0;

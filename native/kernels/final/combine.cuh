@@ -20,7 +20,7 @@
 static const uint32_t FIN_UNIT = 2048; /* bytes of a token that a reducing warp sums */
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
-/* The slots of a token that will be filled: bit i for slot i. A slot belongs to a rank, or
+/* Returns the slots of a token that will be filled, bit i for slot i. A slot belongs to a rank, or
  * with EP_DIRECT to a top-k position. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);

@@ -20,8 +20,8 @@ static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS; /* ranks to which a ra
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
-/* Message i, for one token of one source. Consecutive messages go to different ranks,
- * and each rank begins with the rank after itself. */
+/* One message: the rows that this rank sends back to one token of rank `source`. Messages with
+ * consecutive numbers go to different ranks, and each rank begins with the rank after itself. */
 struct FinReturn {
   uint32_t source, token;
   uint64_t route; /* lane k: route word of top-k position k */

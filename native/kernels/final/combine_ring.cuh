@@ -23,7 +23,7 @@ EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
   return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
 }
 
-/* The address in the ring of this lane's vector v of a step. */
+/* Returns the address in the ring of this lane's vector v of a step. */
 EP_DEVICE uint4 *fin_ring(const FinCall &c, uint32_t stage, uint32_t v) {
   EP_DYNAMIC_SHARED(ring);
   return reinterpret_cast<uint4 *>(ring) + ((c.warp * FIN_STAGES + stage) * FIN_WIDTH + v) * 32 + c.lane;

@@ -68,9 +68,9 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the number of rows of the blocks before this one. Each block counts the ids
- * of those blocks again, so that the last block reads all ids. If counts were passed from
- * block to block, this took 2 to 4 us longer up to 1,024 tokens, and no less time at 4,096. */
+/* Sets base to the number of rows of the blocks before this one. Each block counts the ids of
+ * the earlier blocks again, so the last block reads all ids. Code that passed counts from block
+ * to block took 2 to 4 us longer up to 1,024 tokens, and no less time at 4,096. */
 EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
   for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {

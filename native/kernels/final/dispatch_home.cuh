@@ -142,9 +142,9 @@ EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t tok
   return step;
 }
 
-/* Stores the scales of a unit, of which every eighth lane has one. Lane r stores them on
- * rank r, if the token goes there. With scales=row they are also stored for each row on this
- * rank. */
+/* Stores the scales of a unit. Every eighth lane has one scale. Lane r stores all scales of the
+ * unit on rank r, if the token goes there. With scales=row they are also stored for each row on
+ * this rank. */
 EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);

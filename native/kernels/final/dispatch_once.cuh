@@ -128,7 +128,7 @@ static const bool FIN_HOME = false;
 #endif
 static const uint32_t FIN_SOURCES = FIN_HOME && EP_RANKS > 1 ? EP_RANKS - 1 : EP_RANKS;
 
-/* Message i for this rank. Messages are numbered in the order in which senders send them: the
+/* Returns message i for this rank. Messages are numbered in the order in which senders send them: the
  * first tokens of all blocks, then the second tokens of all blocks, and so on. */
 EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;

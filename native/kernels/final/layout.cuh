@@ -79,7 +79,7 @@ EP_DEVICE uint32_t *fin_places(const EpArgs &a) {
   return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_PLACES));
 }
 
-/* The K words of a token in FIN_HEADERS or FIN_ROUTE. */
+/* Returns the address of the K words of a token in FIN_HEADERS or FIN_ROUTE. */
 EP_DEVICE uint64_t *fin_words(const EpArgs &a, int owner, FinRegion region, int source, uint32_t token) {
   return reinterpret_cast<uint64_t *>(fin_at(a, owner, region)) +
          (static_cast<uint64_t>(source) * a.max_tokens + token) * EP_TOPK;

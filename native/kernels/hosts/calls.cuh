@@ -6,13 +6,13 @@
 #include "epcomm/calls.cuh"
 #include "hosts/align.cuh"
 
-/* Region 0 of each rank has [2, ranks] words like EpAgree.said: word [n & 1, r] is what rank
- * r said of call n. After them comes the number of calls compared so far. */
+/* Returns the offset of a word in region 0, which has [2, ranks] words like EpAgree.said: word
+ * [n & 1, r] is rank r's description of call n. After them comes the number of calls compared so far. */
 EP_DEVICE uint64_t ep_said_at(const EpArgs &a, uint32_t number, int32_t from) {
   return a.region[0] + 8ull * ((number & 1u) * static_cast<uint64_t>(a.ranks) + static_cast<uint64_t>(from));
 }
 
-/* One block of 32 threads, with the arguments of ep_agree. */
+/* Takes the arguments of ep_agree. One block of 32 threads. */
 EP_ENTRY(32, 1) ep_agree_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   uint64_t *calls = ep_own_word(a, a.region[0] + 16ull * static_cast<uint64_t>(a.ranks));

@@ -24,7 +24,7 @@ EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   }
 }
 
-/* The target of a row. Its rank is -1 if src_info names no slot, see ep_return_slot. */
+/* Returns the target of a row. Its rank is -1 if src_info names no slot, see ep_return_slot. */
 EP_DEVICE EpTarget ep_return_target(const EpArgs &a, int64_t row, uint32_t source) {
   const int32_t token = a.src_info[2 * row], k = a.src_info[2 * row + 1];
   if (token < 0 || token >= a.max_tokens || k < 0 || k >= EP_TOPK) return {-1, 0, 0, 0, 0};

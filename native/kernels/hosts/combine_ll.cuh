@@ -11,7 +11,7 @@ static const uint32_t LH_TOGETHER = 4; /* number of rows that a sender loads tog
 static const uint32_t LH_BATCH = EP_TOPK < 8 ? EP_TOPK : 8; /* number of rows that a receiver polls together */
 static const uint32_t LH_FAR_RANKS = EP_RANKS - EP_PER_NODE;
 
-/* Byte offset in a row of this lane's vector of a chunk. */
+/* Returns the byte offset in a row of this lane's vector of a chunk. */
 EP_DEVICE uint32_t lh_column(uint32_t chunk) { return chunk * LL_WARP_BYTES + lane_id() * 16; }
 EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 || column < LH_ROW; }
 
@@ -54,8 +54,8 @@ EP_DEVICE LhReturn lh_near_unit(const EpArgs &a, uint32_t unit) {
   return {static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE) + place, unit / EP_PER_NODE / LH_CHUNKS, unit / EP_PER_NODE % LH_CHUNKS};
 }
 
-/* Lane k: the row of top-k position k, or LL_NOWHERE if this rank does not have it. Lane
- * EP_TOPK: the token. */
+/* Returns in lane k the row of top-k position k, or LL_NOWHERE if this rank does not have it; in
+ * lane EP_TOPK the token. */
 EP_DEVICE uint32_t lh_rows_of(const EpArgs &a, const LhReturn &r) {
   return lane_id() < LH_HEAD ? static_cast<uint32_t>(lh_route(a, r.source, r.message)[lane_id()]) : LL_NOWHERE;
 }
@@ -94,7 +94,7 @@ EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r
   }
 }
 
-/* The largest number of messages from a rank of this host, or of other hosts. */
+/* Returns the largest number of messages from one rank: of the ranks of this host, or of other hosts. */
 EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   uint32_t most = 0;
   for (uint32_t s = lane_id(); s < EP_RANKS; s += 32)

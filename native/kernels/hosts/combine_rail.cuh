@@ -22,13 +22,13 @@
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 
-/* Whether hosts send sums. Without router weights rows are not summed, and each row has to
+/* Returns whether hosts send sums. Without router weights rows are not summed, and each row has to
  * be sent. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
 /* ---- offsets in any rank's heap ---- */
 
-/* Index of a token of the rank that has the same place on host `node`. */
+/* Returns the index of a token of the rank that has this rank's place on host `node`. */
 EP_DEVICE uint64_t ep_rail_token(const EpArgs &a, int32_t node, uint64_t token) {
   return static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + token;
 }
@@ -38,7 +38,7 @@ EP_DEVICE uint64_t ep_gather_at(const EpArgs &a, int32_t node, uint64_t token, u
 EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
   return a.region[EP_H_SUMS] + ep_rail_token(a, node, token) * 2 * EP_ROW_BYTES;
 }
-/* A host's recipe (the ids and weights of its tokens) starts at a multiple of 16 bytes. */
+/* Returns the offset of a host's recipe (the ids and weights of its tokens), a multiple of 16. */
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
@@ -72,7 +72,7 @@ static __device__ void ep_send_recipe(const EpArgs &a) {
   }
 }
 
-/* The target of a row for a token of another host: its collector on this host. */
+/* Returns the target of a row for a token of another host: the token's collector on this host. */
 EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t token, uint32_t k) {
   const int32_t collector = ep_node_of(a.rank) * EP_PER_NODE + source % EP_PER_NODE, node = ep_node_of(source);
   return {collector, EP_NET_SET, ep_gather_at(a, node, token, k), ep_gather_word(a, node, token, k), ep_round(a)};

@@ -111,7 +111,7 @@ EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   return p;
 }
 
-/* Lane k: the expert of position k, on any rank; -1 if it is masked. */
+/* Returns in lane k the expert of top-k position k, on any rank; -1 if it is masked. */
 EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
@@ -199,7 +199,7 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* The rank on this rank's rail that is n + 1 hosts further on; host 0 follows the last. */
+/* Returns the rank with this rank's place on the host that comes n + 1 hosts later; host 0 follows the last. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }

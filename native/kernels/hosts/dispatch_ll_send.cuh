@@ -8,14 +8,15 @@
 #include "common/message.cuh"
 #include "hosts/ll_layout.cuh"
 
-/* Lane k: the expert of top-k position k, -1 if there is none. */
+/* Returns in lane k the expert of top-k position k, -1 if there is none. */
 EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* For the fault drill (a fault that is caused on purpose) that loses data for an expert. With
- * route direct the counts for the expert's rank are not sent. With the rail the messages to
- * the expert's host are not sent, and the forwarding rank waits for them. */
+/* Returns whether a fault drill (a fault that is caused on purpose) omits the counts for rank
+ * `owner`. The drill loses data for an expert. With route direct the counts for the expert's rank
+ * are not sent. With the rail the messages to the expert's host are not sent, and the forwarding
+ * rank waits for them. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -48,9 +49,9 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* A word of LH_COUNTS for a rank. Not only the forwarding rank of a host but all its ranks get
- * the number of messages that are relayed to the host. From it the other ranks know that the
- * call used the rail, see lh_headers_used. */
+/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of messages that are
+ * relayed to the host. Ranks that forward nothing see from it that the call used the rail, see
+ * lh_headers_used. */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
@@ -93,9 +94,9 @@ struct LhTarget {
   uint64_t head;    /* header word */
 };
 
-/* For each top-k position of a token the numbers of earlier tokens. rows: those that have the
- * position's expert; messages: those that have any expert of its rank; relayed, under
- * EP_ROUTE_RAIL: those that have any expert of its host. */
+/* Numbers of earlier tokens, for each top-k position of a token. rows: tokens that have the position's
+ * expert; messages: tokens that have any expert of its rank; relayed, under EP_ROUTE_RAIL: tokens
+ * that have any expert of its host. */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
@@ -150,7 +151,7 @@ EP_DEVICE LhTarget lh_target(const EpArgs &a, LhEarlier &s, uint32_t token) {
   return t;
 }
 
-/* Positions that begin a message to a near rank. */
+/* Returns the positions that begin a message to a near rank, one bit for each. */
 EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
   return __ballot_sync(EP_FULL_WARP, t.rank >= 0 && ep_is_near(a, t.rank));
 }
@@ -227,7 +228,7 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* The number of headers of a source that an earlier call used. A far source uses headers only
+/* Returns the number of headers of a source that an earlier call used. A far source uses headers only
  * with the rail, and then it has relayed at least one message. */
 EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
   const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
@@ -236,7 +237,7 @@ EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t sour
 }
 
 /* Clears the headers that the previous call used, because the call after the next one uses the
- * same set. The previous call's counts say how many they are and which route the call used.
+ * same set. The previous call's counts determine the number of headers and the route of that call.
  * The lanes of a warp load these counts together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);

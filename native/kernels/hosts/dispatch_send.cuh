@@ -10,7 +10,7 @@
 /* After layout.cuh: it uses the names of ep/layout.cuh. */
 #include "ep/dispatch_wait.cuh"
 
-/* The target of message number `slot` from a source to an expert. */
+/* Returns the target of message number `slot` from a source to an expert. */
 EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t source, int32_t slot) {
   const uint64_t at = recv_buf_layout(static_cast<uint32_t>(expert % EP_LOCAL_EXPERTS), static_cast<uint32_t>(source),
                                       static_cast<uint64_t>(slot), static_cast<uint64_t>(a.max_tokens));
@@ -19,14 +19,14 @@ EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t sou
 
 constexpr EpTarget EP_NOWHERE = {-1, 0, 0, 0, 0};
 
-/* The target of a message to an expert's own rank. */
+/* Returns the target of this rank's next message to an expert's rank. */
 EP_DEVICE EpTarget ep_direct_target(const EpArgs &a, int32_t expert, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_SLOTS + (call & 1u) * EP_EXPERTS + static_cast<uint32_t>(expert)), expert, &slot)) return EP_NOWHERE;
   return ep_expert_target(a, expert, a.rank, slot);
 }
 
-/* The target of this rank's next message to the rank of another host that forwards it. */
+/* Returns the target of this rank's next message to the rank of another host that forwards it. */
 EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node, uint32_t call) {
   int32_t slot;
   if (!ep_take_slot(a, ep_counter(a, EP_RAIL_SLOTS + (call & 1u) * EP_NODES + static_cast<uint32_t>(node)), expert, &slot)) return EP_NOWHERE;

@@ -1,16 +1,16 @@
 /* The memory of the hosts kernels. Messages, output rows and the functions that copy them are
- * those of the ep kernels. The memory that other ranks write is different.
+ * the same as in the ep kernels. The memory that other ranks write is different.
  * kernels/cuda/declare/hosts.go computes the same sizes.
  *
- * Letters are those of ep/layout.cuh, and N is the number of hosts.
+ * The letters mean the same as in ep/layout.cuh, and N is the number of hosts.
  */
 #ifndef EP_HOSTS_LAYOUT_CUH
 #define EP_HOSTS_LAYOUT_CUH
 
 /* In the ep kernels ep_region and ep_word return addresses in any rank's memory, from
- * EpArgs.heap. Here they return addresses in this rank's own memory. So the halves of
- * dispatch and combine that only read data that has arrived are included from ep/. The
- * halves that write to other ranks are in this folder. */
+ * EpArgs.heap. Here they return addresses in this rank's own memory. So the second halves of
+ * dispatch and combine, which only read data that has arrived, are included from ep/. The
+ * first halves, which write to other ranks, are in this folder. */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
 #include "ep/layout.cuh"
@@ -25,8 +25,8 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* Indices into EpArgs.region. The regions D_SEND, D_RECV and C_RECV are those of
- * ep/layout.cuh. An arrival word counts the parts that have arrived from a rank since
+/* Indices into EpArgs.region. The regions with the numbers of EP_D_SEND, EP_D_RECV and EP_C_RECV
+ * are the same as in ep/layout.cuh. An arrival word counts the parts that have arrived from a rank since
  * set-up. An announcement is a word with a call number and a count, see transport.cuh. "From
  * the same place of each host" means: from the rank of each host that has this rank's place. */
 enum EpHostRegion {

@@ -41,7 +41,7 @@
 #ifndef EP_LL_HOSTS_LAYOUT_CUH
 #define EP_LL_HOSTS_LAYOUT_CUH
 
-/* Sizes, calls and sentinels are those of ll/layout.cuh; the regions are not. */
+/* Sizes, calls and sentinels are the same as in ll/layout.cuh; the regions are different. */
 #define ll_at ll_at_of_one_host
 #include "ll/layout.cuh"
 #undef ll_at
@@ -95,7 +95,7 @@ EP_DEVICE uint64_t lh_count_flag(const EpArgs &a, uint32_t call, uint32_t rank) 
 EP_DEVICE uint64_t lh_count_send(const EpArgs &a, uint32_t call, uint32_t rank) {
   return a.region[LH_COUNT_SEND] + 8ull * (call % 3 * EP_RANKS + rank) * LH_COUNT_WORDS;
 }
-/* Index of a source's message in a set. */
+/* Returns the index of a source's message in a set. */
 EP_DEVICE uint64_t lh_message(const EpArgs &a, uint32_t set, uint32_t source, uint32_t message) {
   return static_cast<uint64_t>(set * EP_RANKS + source) * static_cast<uint64_t>(a.max_tokens) + message;
 }
@@ -118,7 +118,7 @@ EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
 EP_DEVICE uint64_t lh_started(const EpArgs &a, uint32_t call, int32_t rank) {
   return a.region[LH_STARTED] + 8ull * ((call & 1) * EP_RANKS + static_cast<uint32_t>(rank));
 }
-/* Index of a returned row. */
+/* Returns the index of a returned row. */
 EP_DEVICE uint64_t lh_place(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
   return (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * EP_TOPK + k;
 }
@@ -136,23 +136,23 @@ EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message)
 }
 EP_DEVICE uint32_t *lh_messages(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ep_own_heap(a) + a.region[LH_MESSAGES]); }
 
-/* Whether all vectors of a warp that moves n vectors in each lane belong to a token. */
+/* Returns whether a vector number is inside the token, for a warp that moves n vectors in each lane. */
 template <uint32_t n>
 EP_DEVICE bool lh_inside(uint32_t vector) {
   return LH_VECTORS % (32 * n) == 0 || vector < LH_VECTORS;
 }
-/* Whether this lane has a scale too, besides its vector. */
+/* Returns whether this lane has a scale too, besides its vector. */
 template <uint32_t n>
 EP_DEVICE bool lh_has_scale(uint32_t vector) {
   return LL_SCALES > 0 && lh_inside<n>(vector) && vector % 8 == 0;
 }
 EP_DEVICE uint32_t *lh_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8; }
 
-/* The rank of an expert, and the host of a rank; -1 for a masked position. */
+/* lh_owner returns the rank of an expert, and lh_host the host of a rank; -1 for a masked position. */
 EP_DEVICE int32_t lh_owner(int32_t expert) { return expert < 0 ? -1 : expert / EP_LOCAL_EXPERTS; }
 EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(owner); }
 
-/* Whether this lane holds the first of the warp's equal values, which begins a message. */
+/* Returns whether no lower lane has the same value. Such a lane begins a message. */
 EP_DEVICE bool lh_first(int32_t value) {
   return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
 }

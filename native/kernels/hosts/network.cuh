@@ -46,7 +46,7 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 #endif
 }
 
-/* One thread sets a word or adds to it. It is not ordered with any put or other signal. */
+/* One thread sets a word or adds to it. The change is not ordered with any put or other signal. */
 EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   emul_net_signal(word, value, op, rank);
@@ -55,9 +55,9 @@ EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) 
 #endif
 }
 
-/* Makes data visible to this GPU that another host put, with `word` as the put's word. One
- * thread calls it after it has seen the expected value in the word. On some machines the
- * network card's writes are not visible without it. */
+/* Makes the data of a put from another host visible to this GPU. `word` is the word that the put
+ * sets. One thread calls the function after it has seen the expected value in the word. On some
+ * machines the network card's writes are not visible without this call. */
 EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #ifndef EP_EMULATE
   ep_net_seen(word, value);

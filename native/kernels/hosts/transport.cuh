@@ -18,10 +18,10 @@
 
 EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
 
-/* The address of another rank's heap on this GPU; null for a rank of another host. */
+/* Returns the address of another rank's heap on this GPU; null for a rank of another host. */
 EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
 
-/* Offset of the word that `from` sets at a start alignment. */
+/* Returns the offset of the word that `from` sets at a start alignment. */
 EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
   return static_cast<uint64_t>(a.heap[1] - a.heap[0]) + 8ull * static_cast<uint64_t>(a.ranks + from);
 }
@@ -72,8 +72,8 @@ EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t 
   st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
 }
 
-/* Adds one to another rank's word. It is for words to which two signals of the same rank may
- * be on the way, because the network may deliver them in any order. */
+/* Adds one to another rank's word. Two signals of the same rank to the word may be on the way at
+ * the same time, and the network may deliver them in any order. */
 EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -118,7 +118,7 @@ EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
 
-/* An announcement holds the number of a call in the upper half and a count in the lower half. The
+/* Returns an announcement: the number of a call in the upper half and a count in the lower half. The
  * next call's announcement overwrites it. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 

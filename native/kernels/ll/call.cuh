@@ -1,6 +1,6 @@
-/* What the low-latency kernels need besides their memory. Usually ll/layout.cuh defines the memory. A file
- * with kernels for other memory defines LL_MEMORY, and defines the names of ll/layout.cuh itself:
- * masked/dispatch_ids.cuh, masked/combine.cuh and final/polled.cuh do so.
+/* Definitions for the low-latency kernels, except their memory. Usually ll/layout.cuh defines the memory.
+ * masked/dispatch_ids.cuh, masked/combine.cuh and final/polled.cuh have kernels for other memory: they define
+ * LL_MEMORY, and then the names of ll/layout.cuh themselves.
  */
 #ifndef EP_LL_CALL_CUH
 #define EP_LL_CALL_CUH
@@ -15,7 +15,7 @@ static const uint32_t LL_PLACE_BITS = 20;
 
 static const uint32_t LL_WARP_BYTES = 512; /* one 16-byte vector for each lane */
 
-/* Whether a combine sends rows and sums only for tokens of other ranks. */
+/* True if a combine sends rows and sums only for tokens of other ranks. */
 #ifdef EP_PARTIAL
 static const bool LL_PEERS = true;
 #else

@@ -24,11 +24,11 @@ static const uint32_t LL_CHUNK_BYTES = LL_STEP * LL_WARP_BYTES; /* bytes of a ro
 static const uint32_t LL_CHUNKS = (2 * EP_HIDDEN + LL_CHUNK_BYTES - 1) / LL_CHUNK_BYTES;
 static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS; /* ranks to which a rank sends */
 
-/* Byte offset in a row of this lane's vector v of a chunk. */
+/* Returns the byte offset in a row of this lane's vector v of a chunk. */
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane, uint32_t v = 0) { return chunk * LL_CHUNK_BYTES + v * LL_WARP_BYTES + lane * 16; }
 EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_CHUNK_BYTES == 0 || column < 2 * EP_HIDDEN; }
 
-/* Unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
+/* Returns unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
  * rank after itself. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
@@ -43,10 +43,10 @@ EP_DEVICE LlRoute ll_load_route(const EpArgs &a, const LlCall &c, uint32_t unit)
   return ll_route_at(a, c, r.source, r.token, r.token < static_cast<uint32_t>(a.max_tokens));
 }
 
-/* Whether this block sends. In a sending kernel c.blocks is the number of blocks that send. */
+/* Returns whether this block sends. In a sending kernel c.blocks is the number of blocks that send. */
 EP_DEVICE bool ll_sends(const EpArgs &a, const LlCall &c) { return ll_summing_blocks(a) == 0 || c.block < c.blocks; }
 
-/* The number of warps of a block that send; they are its first warps. */
+/* Returns the number of warps of a block that send; they are its first warps. */
 EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
   return LL_PEERS ? c.warps - min(static_cast<uint32_t>(a.receivers), c.warps - 1) : c.warps;
 }
@@ -60,8 +60,8 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 /* ---- sending ---- */
 
 /* The first loads of a warp, issued together with the load of the call's number. In a short
- * call it would take too long to load one after the other. The words that say which ranks
- * have begun have mostly arrived at that time. */
+ * call it would take too long to make these loads one after the other. Most ranks' start words
+ * have arrived at that time. */
 struct LlReturnAhead {
   LlRoute route;   /* route of the warp's first unit */
   uint32_t tokens; /* lane r: number of tokens of rank r; with LL_PEERS 0 for this rank */
@@ -98,7 +98,7 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
 
 /* ---- entries ---- */
 
-/* Returns the call with the number of this block among those that sum, and the number of these blocks. */
+/* Returns the call with `block` and `blocks` counted only among the blocks that sum. */
 EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   const uint32_t only = ll_summing_blocks(a);
   if (only > 0) {

@@ -1,13 +1,13 @@
 /* The parts of combine_ll (ll/combine.cuh) for own=registers. Ranks send only partial sums, see
- * common/partial.cuh, and keep those of their own tokens in registers.
+ * common/partial.cuh, and keep the sums of their own tokens in registers.
  */
 #ifndef EP_LL_COMBINE_PARTIAL_CUH
 #define EP_LL_COMBINE_PARTIAL_CUH
 
 /* ---- sending ---- */
 
-/* Sends eight elements of the only row, or of the sum. All ones means an empty slot, but it is
- * also a NaN in f32: ep_canonical changes such a sum to another NaN. */
+/* Sends eight elements of the sum, or of the row if there is only one. All ones means an empty slot, but
+ * it is also a NaN in f32: ep_canonical changes such a sum to another NaN. */
 EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -89,7 +89,7 @@ EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) 
   return true;
 }
 
-/* The number of units of this block that warps have taken to sum. */
+/* Returns the address of the number of units of this block that warps have taken to sum. */
 EP_DEVICE uint32_t *ll_taken() {
   __shared__ uint32_t taken;
   return &taken;

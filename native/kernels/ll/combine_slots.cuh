@@ -7,16 +7,16 @@
 #define EP_LL_COMBINE_SLOTS_CUH
 
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* number of vectors that are summed for one vector of the output */
-static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of them that are polled together */
-/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on
- * each rank, on more ranks one or two. The threads of large blocks have registers for two. */
+static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of these vectors that are polled together */
+/* Number of rows that a sender loads together. On 2 ranks a token has about four rows on each
+ * rank, on more ranks one or two rows. In large blocks a thread has registers for only two. */
 static const uint32_t LL_ROWS = LL_STEP > 1 ? 1 : EP_THREADS > 512 || EP_RANKS > 2 ? 2 : 4;
 
 /* ---- sending ---- */
 
-/* The vectors of a chunk that this lane has, of each of up to LL_ROWS rows of y. `left` has the
- * top-k positions of these rows. If there are fewer rows, the first is loaded again and not used,
- * so that there is no branch between the loads. */
+/* This lane's vectors of one chunk of up to LL_ROWS rows of y. `left` has the top-k positions of these
+ * rows. If there are fewer rows, the first row is loaded again and not used, so that there is no branch
+ * between the loads. */
 struct LlRows {
   uint4 data[LL_ROWS][LL_STEP];
   uint32_t k[LL_ROWS];
@@ -50,8 +50,8 @@ EP_DEVICE void ll_fill(uint8_t *slot, uint32_t column, const uint4 (&data)[LL_ST
   }
 }
 
-/* Sums the unit's rows into one and sends it to the slot of this rank. With LL_LATE_WEIGHTS it waits for the
- * weights while the first rows load, and returns false if they did not arrive. */
+/* Sums the unit's rows and sends the sum to the slot of this rank. With LL_LATE_WEIGHTS it waits for the
+ * weights while the first rows load, and returns false if the weights did not arrive. */
 EP_DEVICE bool ll_send_sum(const EpArgs &a, const LlCall &c, LlReturn r, LlRoute route, uint32_t here) {
   float acc[LL_STEP][8] = {};
   for (bool known = !LL_LATE_WEIGHTS; here != 0; known = true) {
@@ -95,7 +95,7 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
 
 /* ---- receiving ---- */
 
-/* The slots of a token that will be filled: bit i for slot i. A slot belongs to a rank, or
+/* Returns the slots of a token that will be filled, bit i for slot i. A slot belongs to a rank, or
  * with EP_DIRECT to a top-k position. */
 EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
@@ -115,8 +115,8 @@ EP_DEVICE bool ll_lacks(const LlBatch &b, uint32_t i, uint4 data) {
   return (ep_largest(data) == EP_SENTINEL) & ((b.used >> i & 1u) != 0);
 }
 
-/* Describes for what the warp waits: the first slot of which the first lane in `missing` has
- * not got its vector. */
+/* Describes for what the warp waits: the first slot whose vector has not arrived in the first lane of
+ * `missing`. */
 EP_DEVICE EpWait ll_missing_term(const LlBatch &b, uint32_t missing, const uint4 (&data)[LL_BATCH], int32_t id) {
   uint32_t slot = b.first;
 #pragma unroll

@@ -55,10 +55,9 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
   }
 }
 
-/* Lane k gets the number of earlier tokens that chose the same expert as top-k position k of
- * `token`. This is the row's position in its segment. It is found without atomics and is the
- * same in every run. Eight top-k positions are handled at a time, so that the counters stay
- * in registers. */
+/* Returns in lane k the number of earlier tokens that chose the same expert as top-k position k of
+ * `token`: the row's position in its segment. No atomics are used, so the position is the same in
+ * every run. Eight top-k positions are handled at a time, so that the counters stay in registers. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;
@@ -115,7 +114,7 @@ EP_DEVICE bool ll_inside(uint32_t vector) {
   return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
 }
 
-/* Whether this lane has a scale as well as its vector. */
+/* Returns whether this lane has a scale as well as its vector. */
 template <uint32_t n>
 EP_DEVICE bool ll_has_scale(uint32_t vector) {
   return LL_SCALES > 0 && ll_inside<n>(vector) && vector % 8 == 0;
@@ -161,7 +160,7 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, con
   }
 }
 
-/* The number of warps of the block that send data; they are its first warps. */
+/* Returns the number of warps of the block that send data; they are its first warps. */
 EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * LL_UNITS;
   uint32_t receivers = min(static_cast<uint32_t>(a.receivers), c.warps - 1);
@@ -181,8 +180,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
 }
 
 /* Clears the headers that the previous call used, because the call after the next one uses
- * the same set. The previous call's counts say how many they are. One warp of each block
- * calls it. */
+ * the same set. The previous call's counts give the number of these headers. One warp of each
+ * block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);
@@ -377,7 +376,7 @@ EP_DEVICE void ll_dispatch_wait(const EpArgs &a, const LlCall &c, LlShared &s, u
 
 #ifndef EP_COUNT_IDS /* dispatch_ids.cuh has the entry then */
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_ll)(const __grid_constant__ EpArgs a) {
-  __shared__ LlShared s; /* in a split call the counting block alone uses it */
+  __shared__ LlShared s; /* in a split call only the counting block uses it */
   ep_span_begin(a);
   pdl_wait();
   if (EP_FUSED) pdl_launch();

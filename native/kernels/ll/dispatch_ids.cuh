@@ -1,5 +1,5 @@
-/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. A header says to which
- * expert a row goes. Each block that copies rows reads the headers of all tokens, counts
+/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. A header names the
+ * expert of a row. Each block that copies rows reads the headers of all tokens, counts
  * them, and computes the rows' positions in the output itself. So a sender needs no counts,
  * reads its ids once, and has no barrier.
  *
@@ -72,7 +72,7 @@ EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
 
-/* What a gathering warp knows about this call. Until it knows the tokens of all ranks, it
+/* The knowledge of a gathering warp about this call. Until it knows the tokens of all ranks, it
  * assumes that the other ranks have as many tokens as this rank. */
 struct LlArrivals {
   uint32_t tokens; /* lane r: number of tokens of rank r % EP_RANKS; 0 if not known yet */
@@ -89,8 +89,8 @@ struct LlHeads {
 EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
 EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
 
-/* Whether the lane's words have arrived. Words of tokens that do not exist stay all ones
- * and do not count. */
+/* Returns whether the lane's words have arrived. Words of tokens that do not exist stay all ones
+ * and are ignored. */
 EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
   bool here = true;
 #pragma unroll

@@ -4,7 +4,7 @@
 
 #include "ll/dispatch_counts.cuh"
 
-static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* number of header words of one token of each source together */
+static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* number of header words of one token of every source, added up */
 
 /* Sends every rank the number of this rank's tokens. The fault drill that drops an expert's
  * signal does not send it to that expert's rank. */
@@ -41,7 +41,7 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
 }
 
 /* The unit and the header that a warp sends first. They are loaded together with the number
- * of the call. In a short call it would take too long to load one after the other. */
+ * of the call. In a short call it would take too long to make these loads one after the other. */
 struct LlAhead {
   LlHead head;
   LlUnit unit;

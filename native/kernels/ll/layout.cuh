@@ -39,14 +39,14 @@ EP_DEVICE uint8_t *ll_at(const EpArgs &a, int rank, LlRegion region) {
   return a.heap[rank] + a.region[region];
 }
 
-/* The count words of a source. Counts and headers have three sets, and call n uses set n % 3.
- * During a call a fast rank may already write the set of the next call. And this rank
- * clears the headers of the previous call, whose counts say how many they are. */
+/* Returns the count words of a source. Counts and headers have three sets, and call n uses set
+ * n % 3. During a call a fast rank may already write the set of the next call. And this rank
+ * reads the counts of the previous call, to clear as many headers. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }
 
-/* The K header words of a token. */
+/* Returns the K header words of a token. */
 EP_DEVICE uint64_t *ll_header(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_HEADERS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;

@@ -9,7 +9,7 @@
 
 static const uint32_t LL_STEP = 1; /* 16-byte vectors of a row that a lane moves at a time */
 
-/* The number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
+/* Returns the number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &) { return 0; }
 
 struct LlRoute {
@@ -19,16 +19,16 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }
 
-/* The route of one of this rank's tokens. */
+/* Returns the route of one of this rank's tokens. */
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) { return ll_route_at(a, c, a.rank, token, true); }
 
-/* The row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
+/* Returns the row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 
-/* The token's number at its source. */
+/* Returns the token's number at its source. */
 EP_DEVICE uint32_t ll_token_of(const LlRoute &, uint32_t place) { return place; }
 
-/* The number of routes of a source. */
+/* Returns the number of routes of a source. */
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) { return ll_tokens(a)[source]; }
 
 EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return a.topk_ids[at]; }

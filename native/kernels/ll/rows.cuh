@@ -8,7 +8,7 @@
 
 #define LL_WEIGHTS 1 /* 1: a weight is sent with each id */
 
-/* The number of output rows that an expert with `rows` rows uses, padding included. */
+/* Returns the number of output rows that an expert with `rows` rows uses, padding included. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &, uint32_t rows) { return ceil_div(rows, EP_ROW_PAD) * EP_ROW_PAD; }
 
 /* Writes the index of expert e, whose first row is `row`. The last argument has the number of
@@ -39,7 +39,7 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
 }
 
 /* Clears the headers that another kernel may have written in the previous call. In layout expert no other kernel
- * uses this memory. In layout masked dispatch_masked with count=sender does. */
+ * uses this memory. In layout masked, dispatch_masked with count=sender uses it. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}
 
 #endif

@@ -1,9 +1,9 @@
 /* combine_masked is combine_ll for layout masked. The code is in ll/combine.cuh, which uses some names of
  * ll/layout.cuh and ll/route.cuh. This file defines these names for the memory of masked/layout.cuh.
  *
- * The weights are not known when tokens are dispatched. A rank that sums rows before it sends them needs them.
- * So each rank sends its weights at the start of this call, one word for each expert. This takes no longer than
- * the load of the first rows. With mode=split the sending kernel occupies its SMs until the last rank has sent
+ * The weights are not known when tokens are dispatched. A rank that sums rows before it sends them needs the
+ * weights. So each rank sends its weights at the start of this call, one word for each expert. This takes no longer
+ * than the load of the first rows. With mode=split the sending kernel occupies its SMs until the last rank has sent
  * its weights. With own=registers a rank with one row of a token sends that row and waits for no weight.
  *
  * The kernel reads the routes that lie after src_info; any dispatch_masked of this rank may have written them.
@@ -16,7 +16,7 @@
 
 static const uint32_t LL_STEP = EP_UNIT_BYTES / LL_WARP_BYTES; /* 16-byte vectors of a row that a lane moves at a time */
 
-/* The number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
+/* Returns the number of blocks that send nothing and only sum. If it is 0, every block first sends and then sums. */
 EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &a) { return static_cast<uint32_t>(a.wait_sms); }
 
 EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t token, uint32_t slot) {
@@ -73,8 +73,8 @@ EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token)
 
 static const bool LL_LATE_WEIGHTS = true;
 
-/* Sends each weight of this rank's tokens to the rank of its expert. With LL_PEERS this rank's own experts need
- * none. `senders` warps of each sending block call it. */
+/* Sends each weight of this rank's tokens to the rank of its expert. With LL_PEERS no weights are sent for this
+ * rank's own experts. `senders` warps of each sending block call it. */
 EP_DEVICE void ll_send_weights(const EpArgs &a, const LlCall &c, uint32_t senders) {
   uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK, step = c.blocks * senders * 32;
   for (uint32_t j = ll_from_bottom(c) * 32 + c.lane; j < all; j += step) {

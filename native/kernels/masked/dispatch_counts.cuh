@@ -33,7 +33,7 @@ EP_DEVICE void masked_signal(const EpArgs &a, const RankCall &c, const MaskedSha
   }
 }
 
-/* Word w of the head of the tile's token i, for rank `to`. */
+/* Returns word w of the head of the tile's token i, for rank `to`. */
 EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint32_t i, int to, uint32_t w) {
   if (w == 0) return token;
   uint32_t k = (w - 1) % EP_TOPK;
@@ -122,8 +122,8 @@ EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e
   a.row_offsets[e] = all;
 }
 
-/* Every block reads all counts and computes s.base, because this takes less time than passing
- * it from one block to the others. The last block also writes the index of the output. */
+/* Reads all counts and computes s.base. Every block does so, because this takes less time than
+ * passing s.base from one block to the others. The last block also writes the index of the output. */
 EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {

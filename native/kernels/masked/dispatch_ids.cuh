@@ -20,8 +20,8 @@ static const uint32_t LL_PAYLOAD = RANK_PAYLOAD;
 static const uint32_t LL_SCALES = RANK_SCALES;
 static const uint32_t LL_COUNT_WORDS = 1;
 
-/* The count words of a source. Here only the last one exists, the number of tokens: no rank
- * sends the counts of experts, which ll/layout.cuh has before it. */
+/* Returns the count words of a source. Here only the last word exists, the number of tokens. Before it
+ * ll/layout.cuh has the counts of experts, which no rank sends here. */
 EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int source) {
   return masked_tokens(a, owner, call, source) - EP_LOCAL_EXPERTS;
 }
@@ -37,8 +37,8 @@ EP_DEVICE uint32_t *ll_tokens(const EpArgs &a) { return reinterpret_cast<uint32_
 
 #define LL_WEIGHTS 0 /* 0: weights are sent by combine */
 
-/* An expert's block has room for all rows that may arrive, so that an expert's first row is
- * known without counts. */
+/* Returns the rows of an expert's block. The block has room for all rows that may arrive, so an
+ * expert's first row is known without counts. */
 EP_DEVICE uint32_t ll_block_rows(const EpArgs &a, uint32_t) { return masked_room(a); }
 
 EP_DEVICE void ll_publish_expert(const EpArgs &a, uint32_t e, uint32_t, const uint32_t (&rows)[EP_RANKS]) {
@@ -62,7 +62,8 @@ EP_DEVICE void ll_publish_all(const EpArgs &a, uint32_t lane, uint32_t, const ui
   if (lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = all;
 }
 
-/* In an expert's block of scales, all scales of a group are together. */
+/* Returns the address of the first scale of a row. In an expert's block of scales, all scales of a group
+ * are together. */
 EP_DEVICE uint32_t *ll_row_scales(const EpArgs &a, uint64_t row, uint32_t place, int k) {
   uint64_t before = __shfl_sync(EP_FULL_WARP, place >> LL_PLACE_BITS, k) * static_cast<uint64_t>(masked_room(a)) * (LL_SCALES - 1);
   return reinterpret_cast<uint32_t *>(a.out_scales) + before + row;

@@ -2,10 +2,10 @@
  * local expert. In a block the rows of one source rank are together, in the order of ranks
  * and tokens.
  *
- * Messages are those of rank/layout.cuh, which also says why no barrier is needed. The head
- * of a message has for each top-k position the local expert, and the number of earlier
- * tokens of the sender that chose that expert. The row follows from these and the counts of
- * all ranks; no prefix sum over experts is needed.
+ * Messages are the same as in rank/layout.cuh, which also explains why no barrier is needed. The
+ * head of a message has for each top-k position the local expert, and the number of earlier
+ * tokens of the sender that chose that expert. The receiver computes the row from these and from
+ * the counts of all ranks; no prefix sum over experts is needed.
  */
 #ifndef EP_MASKED_LAYOUT_CUH
 #define EP_MASKED_LAYOUT_CUH
@@ -28,10 +28,10 @@ static const uint32_t MASKED_ROUTE = 1 + EP_TOPK; /* words of a message that com
 
 EP_DEVICE uint8_t *masked_at(const EpArgs &a, int rank, MaskedRegion region) { return ep_heap(a, rank) + a.region[region]; }
 
-/* The words of a message's head. Heads have three sets, and call n uses set n % 3. During a
- * call a fast rank may already write the set of the next call, and this rank clears the
- * heads of the previous call. It cannot clear a head in the same call, because several warps
- * read it. */
+/* Returns the words of a message's head. Heads have three sets, and call n uses set n % 3. During
+ * a call a fast rank may already write the set of the next call, and this rank clears the heads
+ * of the previous call. It cannot clear the heads of this call, because several warps still read
+ * them. */
 EP_DEVICE uint32_t *masked_head(const EpArgs &a, int owner, uint32_t call, int source, uint32_t place) {
   return reinterpret_cast<uint32_t *>(masked_at(a, owner, MASKED_HEADS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + place) * RANK_HEAD;
@@ -58,7 +58,7 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
   return rank_at(a, owner, RANK_RETURN) + (at * MASKED_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
 
-/* The number of rows that one expert's block has room for. */
+/* Returns the number of rows for which one expert's block has room. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
 /* The routes for combine: [R source][T][MASKED_ROUTE], in each the token and then, for each
@@ -74,9 +74,9 @@ EP_DEVICE int32_t *masked_messages(const EpArgs &a) { return masked_route(a, EP_
 /* ---- clearing ---- */
 
 /* Calls of dispatch_masked and dispatch_masked_ids may follow each other on the same
- * memory. Each clears the words of call `number`, whichever kernel wrote them, because the
- * third call after that one uses the same set. A count of another call means that there is
- * nothing to clear. One warp of each block calls it. */
+ * memory. Each kernel clears the words of call `number`, whichever kernel wrote them, because
+ * call number + 3 uses the same set. If a count is of another call, there is nothing to clear.
+ * One warp of each block calls the functions below. */
 struct MaskedClear {
   uint32_t number, block, blocks, lane;
 };

@@ -1,7 +1,7 @@
 /* combine_rank sends back one row for each token and rank, and adds the rows of a token in f32
- * in the order of ranks. The caller has already multiplied the outputs of a rank's experts by
- * their weights and summed them to that row. Receivers poll the rows; a rank does not send
- * the rows of its own tokens.
+ * in the order of ranks. The row is the weighted sum of the outputs of the rank's experts, which
+ * the caller has computed. Receivers poll the rows; a rank does not send the rows of its own
+ * tokens.
  *
  * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the
  * last one, see ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
@@ -76,8 +76,8 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
 
 /* ---- receiving ---- */
 
-/* The number of vectors of a token that a lane adds up at the same time. Their loads are in flight together,
- * which few SMs need. With more ranks the registers are enough for one. */
+/* The number of vectors of a token that a lane adds up at the same time. Their loads are in flight together, which
+ * calls on few SMs need. With more than 2 ranks the registers are enough for only one vector. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
 /* Some vectors of the rows of a token, for the other ranks from number `first` on. Number i among the other

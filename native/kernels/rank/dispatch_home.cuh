@@ -1,5 +1,5 @@
 /* dispatch_rank_home does the work of dispatch_rank for many tokens. A sender stores a token's
- * elements directly in their row of the receiver's output, so that nobody has to copy them.
+ * elements directly in their row of the receiver's output, so the receiver does not copy them.
  * With dispatch_rank a sender stores them in a slot, and the receiver reads them, writes them
  * to the output and empties the slot. With few SMs this takes longer than the transfer over
  * the link.
@@ -13,8 +13,8 @@
  * dispatch_rank_staged (EP_STAGED) writes outputs that peers cannot reach. A sender stores the elements
  * of a peer's row in the slot, before scales and head. A receiver copies them to the output and
  * fills the slot with ones, because calls with rows=slot poll it. In a block that sends and
- * receives, half of the warps receive while the others send. It moves a third fewer bytes on an SM
- * than dispatch_rank: rows of this rank itself do not pass through a slot.
+ * receives, half of the warps receive while the others send. On an SM it moves a third fewer bytes
+ * than dispatch_rank, because rows of this rank itself do not pass through a slot.
  *
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
  * layout.cuh; EP_RAW, see common/message.cuh.
@@ -71,8 +71,8 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHome
   }
 }
 
-/* Sends tokens [begin, end), which are this block's run, in tiles of one token for each thread of
- * c.warps warps. These warps call it. `unit` is the first unit of the first token of this warp. */
+/* Sends this block's tokens [begin, end) in tiles. A tile has one token for each thread of c.warps warps.
+ * These warps call it. `unit` is the first unit of the first token of this warp. */
 EP_DEVICE void rank_home_tiles(const EpArgs &a, const RankCall &c, RankHomeShared &s, uint32_t begin, uint32_t end, RankUnit unit) {
   const uint32_t tile = RANK_STAGED ? c.warps * 32 : blockDim.x;
   for (uint32_t first = begin; first < end; first += tile) {

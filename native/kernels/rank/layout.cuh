@@ -64,7 +64,7 @@ EP_DEVICE RankCall rank_call(const EpArgs &a) {
 EP_DEVICE bool rank_sends(const RankCall &c) { return c.block < c.senders; }
 EP_DEVICE bool rank_receives(const RankCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* This warp's number among the receiving warps. Warps are numbered in turn over blocks: first
+/* Returns this warp's number among the receiving warps. Warps are numbered in turn over blocks: first
  * one warp of every block, then the next warp of every block, and so on. If blocks both send
  * and receive, receiving begins with the last warps and sending with the first, so that with
  * little work no warp does both. */

@@ -16,7 +16,7 @@ static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * R
 EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_STEP) == 0 || vector < RANK_VECTORS; }
 EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
 
-/* Addresses in this rank's output, for this rank's own stores. */
+/* rank_out and rank_out_scale return addresses in this rank's output, for this rank's own stores. */
 EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * RANK_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
   return rank_left_scales(a) + row * RANK_SCALES + vector / 8;
@@ -55,7 +55,7 @@ EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bo
   return u;
 }
 
-/* Word i of the head of a token's message to a rank. */
+/* Returns word i of the head of a token's message to a rank. */
 EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i) {
   if (i == 0) return token;
   uint32_t k = (i - 1) % EP_TOPK;

@@ -8,8 +8,8 @@
 #include "common/ids.cuh"
 #include "rank/layout.cuh"
 
-/* A tile of a run of tokens: one token for each thread. Bit i of a group says that the i-th
- * of its 32 tokens goes to the rank. */
+/* A tile of a run of tokens: one token for each thread. Bit i of goes[g][r] is set if token i of
+ * group g, which has 32 tokens, goes to rank r. */
 static const uint32_t RANK_GROUPS = EP_THREADS / 32;
 struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
@@ -18,7 +18,7 @@ struct RankTile {
   uint32_t all[EP_RANKS];                 /* number of all this rank's tokens that go to the rank; only in blocks that count all */
 };
 
-/* The ranks of a token's experts, one bit for each. */
+/* Returns the ranks of a token's experts, one bit for each. */
 EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
   uint32_t mask = 0;
 #pragma unroll
@@ -115,7 +115,7 @@ EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
   __syncthreads();
 }
 
-/* Whether token `i` of the tile goes to a rank, and its place there. */
+/* rank_goes returns whether token `i` of the tile goes to a rank, and rank_place returns its place there. */
 EP_DEVICE bool rank_goes(const RankTile &t, uint32_t i, int to) { return (t.goes[i / 32][to] >> (i % 32) & 1u) != 0; }
 EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
   return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));

@@ -10,9 +10,9 @@
  *
  * A call moves 4.5 to 6 bytes for each element and executes 15 to 30 instructions on it. So
  * memory limits its time, if enough loads are in flight: with a latency of 0.7 us and 4.3
- * TB/s each of 132 SMs needs 23 KB in flight. A warp's piece is 1 KB. If a load waited until
- * all pieces before it are computed, memory would be idle in the meantime: this was a quarter
- * of the time.
+ * TB/s each of 132 SMs needs 0.7 us x 4.3 TB/s / 132 = 23 KB in flight. A warp's piece is 1 KB.
+ * If a load waited until all pieces before it are computed, memory would be idle in the
+ * meantime: this was a quarter of the time.
  */
 #ifndef EP_ACTIVATE_CUH
 #define EP_ACTIVATE_CUH
@@ -35,10 +35,10 @@
 #define EP_IN_FLIGHT 1
 #endif
 
-/* x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits
+/* Returns x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits
  * or fewer shows such an error, and for a scale the oracle allows an error of 1 in a million.
- * expf and a division would take twice the instructions. The product of the exponent is
- * rounded. `lost` is what the rounding removed; it is added again. If y is beyond the bounds of `inside`, the
+ * expf and a division would take twice the instructions. The product in the exponent is rounded;
+ * `lost` is the rounding error, which is added again. If y is beyond the bounds of `inside`, the
  * quotient is 0 or x anyway; without the bounds an infinite y would make `lost` NaN. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
@@ -57,7 +57,7 @@ EP_DEVICE float silu_gate(float x, float y) {
 
 EP_DEVICE float silu(float gate, float up) { return __fmul_rn(silu_gate(gate, gate), up); }
 
-/* gate' = min(gate, L), up' = clamp(up, -L, L), (up'+1) * gate' * sigmoid(alpha*gate'). */
+/* Returns (up'+1) * gate' * sigmoid(alpha*gate') with gate' = min(gate, L) and up' = clamp(up, -L, L). */
 EP_DEVICE float silu_clamped(float gate, float up, float limit, float alpha) {
   const float g = fminf(gate, limit), u = fminf(fmaxf(up, -limit), limit);
   return __fmul_rn(__fadd_rn(u, 1.0f), silu_gate(g, __fmul_rn(alpha, g)));
@@ -83,7 +83,7 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
   }
 }
 
-/* The number of valid rows, but at most as many as the buffers hold. */
+/* Returns the number of valid rows, but at most as many as the buffers hold. */
 EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) {
   return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows));
 }
@@ -93,10 +93,10 @@ EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) {
 constexpr uint32_t EP_PIECE = 256;
 constexpr uint32_t EP_PIECES = (EP_COLS + EP_PIECE - 1) / EP_PIECE;
 
-/* This lane's column of a piece. */
+/* Returns this lane's column of a piece. */
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }
 
-/* Input of a piece, zeros from `end` on and beyond the row. */
+/* Returns the input of a piece: zeros from piece `end` on, and beyond the end of the row. */
 EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end) {
   const uint32_t c = silu_column(piece);
   if (piece >= end || c >= EP_COLS) return {{0, 0, 0, 0}, {0, 0, 0, 0}};

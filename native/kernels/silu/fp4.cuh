@@ -1,16 +1,15 @@
-/* Quantizes activated values to MXFP4 or NVFP4. The result has the same bits as that of
- * ep_quantize8. But ep_quantize8 compares each element seven times, which would take longer
- * than the memory accesses. */
+/* Quantizes activated values to MXFP4 or NVFP4, with the same bits as ep_quantize8.
+ * ep_quantize8 compares each element seven times, which would take longer than the memory
+ * accesses. */
 #ifndef EP_SILU_FP4_CUH
 #define EP_SILU_FP4_CUH
 
 #include "silu/activate.cuh"
 
-/* Rounds to e2m1; both methods below round ties to even. The largest result is 6. If |x| is at
- * least 1, the bits are rounded as an integer: if u is the value of the last bit that is
- * kept, u / 2 - 1 is added, and 1 more if that bit is set. If |x| is below 1, 2^22 is added as
- * a float32. The last bit of this sum has the value 0.5, so that the addition rounds to
- * multiples of 0.5. */
+/* Rounds to e2m1, ties to even. The largest result is 6. If |x| is at least 1, the bits are
+ * rounded as an integer: if u is the value of the last bit that is kept, u / 2 - 1 is added, and
+ * 1 more if that bit is set. If |x| is below 1, 2^22 is added as a float32. The last bit of this
+ * sum has the value 0.5, so the addition rounds to multiples of 0.5. */
 EP_DEVICE uint32_t silu_e2m1(float x) {
   const float a = fminf(fabsf(x), 6.0f);
   const uint32_t b = __float_as_uint(a);
@@ -19,7 +18,7 @@ EP_DEVICE uint32_t silu_e2m1(float x) {
   return (a < 1.0f ? small : normal) | (__float_as_uint(x) >> 28 & 8u);
 }
 
-/* Eight values of a lane. The other values of their group are in neighbouring lanes. All 32
+/* Quantizes eight values of a lane. The other values of their group are in neighbouring lanes. All 32
  * lanes call it. */
 template <int dtype>
 EP_DEVICE EpQuantized silu_fp4(const float (&z)[8], float global) {

@@ -8,7 +8,7 @@
  */
 #include "silu/fp4.cuh"
 
-/* Packs four neighbouring scales to a word. Of each eight lanes every second one has a scale. */
+/* Packs four neighbouring scales to a word. Every second lane has a scale. */
 EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
   uint32_t atom = 0;
 #pragma unroll
@@ -20,8 +20,8 @@ EP_DEVICE void silu_store_atom(const EpSiluArgs &a, EpRow r, uint32_t c, uint32_
   *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_COLS>(r, c / 64)) = atom;
 }
 
-/* The group of a row: the last group that begins at the row or before it. The warp looks at
- * 32 offsets at a time, which divides the range of the search by 32. */
+/* Returns the group of a row: the last group that begins at the row or before it. The warp looks
+ * at 32 offsets at a time, which divides the range of the search by 32. */
 EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   uint32_t first = 0, count = static_cast<uint32_t>(a.groups);
   while (count > 1) {
@@ -34,7 +34,7 @@ EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   return first;
 }
 
-/* A row of a group, `in_group` rows after the group's first row. */
+/* Returns a row of a group: `in_group` rows after the group's first row. */
 EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_group) {
   const uint32_t start = a.row_offsets[group];
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};

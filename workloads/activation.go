@@ -10,7 +10,7 @@ import (
 // Gates fills dst with the BF16 bits of one input row of the activation: hidden gates,
 // then hidden ups. Signs and mantissas are random. Magnitudes lie in [2^-3, 2^5); one
 // value in 1,024 lies in [128, 256), where the exponential of a float32 overflows. The
-// values depend on seed, rank, row and column alone.
+// values depend only on seed, rank, row and column.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {
@@ -26,13 +26,13 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 	}
 }
 
-// ActivationScale returns the input scale of a group of rows; only NVFP4 has one. Scales of
+// ActivationScale returns the input scale of a group of rows. Only NVFP4 has input scales. Scales of
 // neighbouring groups differ, so that a check notices a row with the scale of another group. Scales
 // are small, so that at most one in a million of the largest results saturates.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
-// Received returns the number of rows that a rank receives, rows of a shared expert
-// included, padding excluded.
+// Received returns the number of rows that a rank receives. It counts rows of a shared expert, and
+// no padding.
 func (w *Workload) Received(rank int) int {
 	n, local := 0, int32(w.Problem.LocalExperts())
 	count := func(_ int, e int32) {
@@ -51,8 +51,8 @@ func (w *Workload) Received(rank int) int {
 }
 
 // BytesActivation returns the bytes that an activation reads and writes on the rank with the
-// most rows. Each row reads 2*hidden BF16 values and writes hidden elements of the dtype with
-// their scales.
+// most rows. For each row it reads 2*hidden BF16 values, and writes hidden elements of the dtype
+// with their scales.
 func (w *Workload) BytesActivation() int64 {
 	p := w.Problem
 	l := dtype.Of(p.Dispatch, p.Hidden)

@@ -70,10 +70,10 @@ func TestGatesOfActivation(t *testing.T) {
 	if most < 128 || most >= 256 || least < 0.125 {
 		t.Errorf("magnitudes from %g to %g", least, most)
 	}
-	if large < 32 || large > 96 { // 64 are expected; none is between 32 and 128
+	if large < 32 || large > 96 { // about one value in 1,024, that is 64, is in [128, 256); the others are below 32
 		t.Errorf("%d of %d values are 32 or more, want about one in 1,024", large, len(a))
 	}
 	if same > len(a)/100 {
-		t.Errorf("%d of %d values are those of another row or rank", same, len(a))
+		t.Errorf("%d of %d values equal the value of another row or rank", same, len(a))
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// Placement says which slots hold which experts. Each slot holds one expert. An expert may be in
-// several slots, its replicas. Every rank has the same number of slots. Slots are numbered rank
-// by rank.
+// Placement lists the slots that hold each expert. Each slot holds one expert. An expert may be in
+// several slots (replicas). Every rank has the same number of slots. Slots are numbered rank by rank.
 type Placement struct {
 	Ranks int
 	Slots [][]int32 // [expert] the slots that hold the expert
@@ -26,17 +25,17 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 	})
 }
 
-// Rebalance returns the placement that EPLB makes for the loads of experts, [experts], and a
-// number of redundant slots. It does the work of replicate_experts and balanced_packing in
-// eplb.py of deepseek-ai/EPLB, with EPLB's global policy, which ignores hosts.
+// Rebalance returns the placement of EPLB's global policy, which ignores hosts. load holds the load of
+// each expert, and redundant is the number of slots beyond one for each expert. Rebalance does the work
+// of replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
 
 // RebalanceOver returns the placement of EPLB's hierarchical policy, which eplb.py calls
-// rebalance_experts_hierarchical. All replicas of a group of experts are on one host. Each host is
-// then packed separately. A token that selects experts of few groups is sent to few hosts. If the
-// groups do not divide among the hosts, RebalanceOver uses the global policy, as EPLB does.
+// rebalance_experts_hierarchical. All replicas of a group of experts are on one host, so that a token
+// whose experts are in few groups is sent to few hosts. Each host is packed separately. If the groups do
+// not divide among the hosts, RebalanceOver uses the global policy, as EPLB does.
 func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
 	if hosts <= 1 || groups%hosts != 0 {
 		return Rebalance(load, redundant, ranks)

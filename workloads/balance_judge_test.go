@@ -79,7 +79,7 @@ func TestJudgeBalance(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		layer      int
-		gain       float64 // the placement divides the busiest rank's load by at least this
+		gain       float64 // the busiest rank's load before the placement, divided by its load after, is at least this
 	}{
 		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // half of 28 tokens hardly predicts the other half
 		{"zipf", drawnTrace(t, "zipf:1.2"), -1, 1.3},
@@ -120,8 +120,8 @@ func TestJudgeBalance(t *testing.T) {
 	}
 }
 
-// TestBalanceIsJudgedLater: the placement is not made from the tokens that it is judged on. If
-// another expert is hot in the second half, this expert has a single slot.
+// TestBalanceIsJudgedLater: the placement is made only from the first half of the tokens, and judged on the
+// second half. An expert that is hot only in the second half has a single slot.
 func TestBalanceIsJudgedLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	out, err := trace.Create(path, 1, false)

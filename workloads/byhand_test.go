@@ -74,8 +74,9 @@ func TestBusiestByHand(t *testing.T) {
 	}
 }
 
-// TestMeasuresByHand: of 1, 2, 3, 4 and 10 the largest is 2.5 times the mean, a fifth of them has half of
-// the sum, and the Gini coefficient is 2 x 80 / (5 x 20) - 6/5.
+// TestMeasuresByHand compares the measures of the loads 1, 2, 3, 4 and 10 with values worked out by hand. Their
+// sum is 20 and their mean 4. The largest load, 10, is 2.5 times the mean and half of the sum. The Gini
+// coefficient is 2 x (1x1 + 2x2 + 3x3 + 4x4 + 5x10) / (5 x 20) - (5 + 1) / 5 = 2 x 80 / 100 - 6/5 = 0.4.
 func TestMeasuresByHand(t *testing.T) {
 	load, even, none := []float64{3, 10, 1, 4, 2}, []float64{2, 2, 2, 2}, []float64{0, 0, 0, 0}
 	for _, c := range []struct {
@@ -107,10 +108,10 @@ func TestCopiesByHand(t *testing.T) {
 	l := newPlacedLoadOver(blocks, 1)
 	l.BetweenRanks = [][]int64{{50, 1, 2}, {3, 70, 0}, {0, 6, 90}}
 	if got := l.MaxMeanPair(); got != 3 {
-		t.Errorf("largest pair over the mean: %g, want 6 / 2", got)
+		t.Errorf("the largest pair divided by the mean is %g, want 6 / 2", got)
 	}
 	if got := (&PlacedLoad{BetweenRanks: [][]int64{{5}}}).MaxMeanPair(); got != 1 {
-		t.Errorf("one rank has no pairs: %g", got)
+		t.Errorf("with one rank, which has no pairs, the ratio is %g, want 1", got)
 	}
 }
 

@@ -72,8 +72,8 @@ func exchange(keep float64) float64 {
 
 // Sequence yields the workloads of steps 0 to n-1 of a routing. After every h steps half of
 // the experts have exchanged their popularity with others. Each step draws other tokens.
-// The Spec of each workload has the modifier drift, so that one step can be drawn again
-// alone.
+// The Spec of each workload has the modifier drift, so that a single step can be drawn
+// again.
 func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {

@@ -5,7 +5,7 @@ import "sync"
 // gateBits is the resolution of a logit: a logit has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate returns a table: the value of the gate function for each possible router logit. Logits
+// gate returns the table of a gate function: its value for each possible router logit. Logits
 // are drawn from the standard normal distribution. The weights of a token descend over the
 // top-k, as routers emit them, and are scaled to the sum 1.
 type gate func() []float32

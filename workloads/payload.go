@@ -7,8 +7,8 @@ import (
 )
 
 // Token fills dst with the BF16 bits of one token's hidden vector: random sign and
-// mantissa, magnitude in [2^-3, 2). The values depend on seed, rank, token and
-// column alone, so every backend and the oracle can compute them without sharing memory.
+// mantissa, magnitude in [2^-3, 2). The values depend only on seed, rank, token and
+// column, so that every backend and the oracle can compute them without sharing memory.
 // Replicated tokens (SkipA2A) are the same on all ranks.
 func (w *Workload) Token(rank, token int, dst []uint16) {
 	if w.Problem.SkipA2A {

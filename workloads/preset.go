@@ -80,7 +80,7 @@ func findPreset(ps []Preset, name, where string) (Preset, error) {
 		}
 		names = append(append(names, p.Name), p.Aliases...)
 	}
-	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists all %d", name, ep.DidYouMean(name, names, ""), where, len(ps))
+	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists all %d presets", name, ep.DidYouMean(name, names, ""), where, len(ps))
 }
 
 // cutYAML splits FILE.yaml:NAME. ok is false if s has no such form.

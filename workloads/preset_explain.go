@@ -32,7 +32,7 @@ func (p Preset) Hazards() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if p.WireHidden != p.Hidden {
-		add("experts work in a latent space: %d elements of a token travel, not %d", p.WireHidden, p.Hidden)
+		add("experts work in a latent space: ranks send %d elements of a token, not %d", p.WireHidden, p.Hidden)
 	}
 	for _, d := range ep.DTypes() {
 		q := p.Problem(1)

@@ -33,7 +33,7 @@ func TestPresets(t *testing.T) {
 func TestPresetHazards(t *testing.T) {
 	for name, want := range map[string]string{
 		"gpt-oss-120b":     "no fp8: hidden: 2880 is not a multiple of 128",
-		"kimi-k3":          "3584 elements of a token travel, not 7168",
+		"kimi-k3":          "ranks send 3584 elements of a token, not 7168",
 		"nemotron-3-super": "top-22 is more than the 8",
 		"longcat-flash":    "+masked:0.333",
 		"glm-4.5":          "160 experts do not divide by 64 ranks; use 1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 80, 160",

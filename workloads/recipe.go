@@ -77,7 +77,7 @@ type batch struct {
 	ranks []Routing
 }
 
-// orUniform sets the law of a modifier that stands alone to uniform.
+// orUniform sets the law to uniform if a spec begins with a modifier.
 func (r *recipe) orUniform() {
 	if r.law == nil {
 		r.law = uniform

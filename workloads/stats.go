@@ -59,7 +59,7 @@ func (w *Workload) Stats() Stats {
 	return s
 }
 
-// MeasureCounts returns the statistics that follow from the loads of experts alone. counts is
+// MeasureCounts returns the statistics that depend only on the loads of experts. counts is
 // [experts]; experts lie on the ranks in equal blocks.
 func MeasureCounts(counts []int64, ranks int) Stats {
 	load := floats(counts)

@@ -53,7 +53,7 @@ func TestStatsByHand(t *testing.T) {
 	// A dispatch message has 128 bytes of payload, 16 of index and 16 of ids; a combine message
 	// has 128 bytes.
 	if d, c := w.BytesDispatch(Direct), w.BytesCombine(Direct); d != 2*160 || c != 2*128 {
-		t.Errorf("busiest rank moves %d and %d bytes", d, c)
+		t.Errorf("the busiest rank moves %d bytes in a dispatch and %d in a combine", d, c)
 	}
 	if got := w.BytesOp(ep.Pair, Dedup); got != 2*160+2*128 {
 		t.Errorf("a pair moves %d bytes", got)

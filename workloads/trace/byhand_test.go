@@ -47,7 +47,7 @@ func TestRanksAreJoinedByContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the first token is %v, rank 0's is %v", got, want)
+		t.Errorf("the first token read is %v, the first token of rank 0 is %v", got, want)
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 )
 
 // TestNumPyReadsOurs: NumPy loads the files that Create writes, and Open reads the files
-// that NumPy then writes. If NumPy is not installed, the files under testdata/traces
-// replace this test.
+// that NumPy then writes. It needs NumPy. TestNumPyFiles reads files that NumPy wrote earlier.
 func TestNumPyReadsOurs(t *testing.T) {
 	python := os.Getenv("EPBENCH_PYTHON")
 	if python == "" {

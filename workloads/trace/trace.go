@@ -30,7 +30,7 @@ const (
 
 // Options selects what to read from a file, and says what the file's arrays hold.
 type Options struct {
-	Kind  Kind   // "": the name of the array decides, or if it is unknown the array's shape
+	Kind  Kind   // "": the array's name decides, or the array's shape if the name is unknown
 	Layer int    // the layer to read, if the array has an axis of layers; -1 if there is one layer
 	Array string // name of the array in an archive; "": the first array with a known name
 	Axes  []Axis // axes of the array; if nil, the array's name decides
@@ -58,7 +58,7 @@ type Reader struct {
 	ranks  []int                      // the ranks whose tokens the file holds, if the file names them
 	verify func(counts []int64) error // compares the counts of all ids with those that the file holds
 
-	// localExperts says that the counts are those of one rank's experts. The counts of several
+	// localExperts is true if the counts are those of one rank's experts. The counts of several
 	// ranks are then joined, not added up.
 	localExperts bool
 

@@ -21,7 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CacheEnv is the environment variable with the folder of compiled units. "off" means no folder.
+// CacheEnv names the environment variable that holds the folder of compiled units. With the value "off"
+// nothing is kept.
 const CacheEnv = "EPBENCH_CACHE"
 
 // Compiler turns units into binaries for one architecture and keeps them on disk. It needs libnvrtc
@@ -47,8 +48,8 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	return c, nil
 }
 
-// cacheFolder returns the folder of compiled units. It is "" if the folder does not exist and cannot be
-// made. Every unit is then compiled again in each process.
+// cacheFolder returns the folder of compiled units. It returns "" if there is no such folder and none can
+// be made: each process then compiles every unit again.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -68,7 +69,7 @@ func cacheFolder() string {
 	return dir
 }
 
-// staleAfter sets the age at which a temporary file is removed. A process that writes one for so long was
+// staleAfter is the age at which a temporary file is removed: the process that wrote it must have been
 // killed.
 const staleAfter = time.Hour
 
@@ -115,8 +116,8 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions returns a text on which the binary of a unit depends: the version of the compiler and, for a
-// unit that crosses hosts, the name of the bridge to NVSHMEM. build reports the errors of both.
+// versions names what the binary of a unit depends on besides its source: the version of the compiler
+// and, for a unit that crosses hosts, the bridge to NVSHMEM. It drops errors, because build reports them.
 func (c *Compiler) versions(u declare.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {

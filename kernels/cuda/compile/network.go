@@ -51,8 +51,8 @@ func (c *Compiler) openNetwork() (*network, error) {
 }
 
 // bridge returns the binary of networkSource: from NVSHMEM's folder, from the cache, or newly compiled.
-// Its file name in NVSHMEM's folder does not depend on the compiler, so that the binary can be made on
-// a host with the headers and copied to a host without them.
+// The file in NVSHMEM's folder has a name that does not depend on the compiler. It can therefore be made
+// on a host with NVSHMEM's headers and copied to a host without them.
 func (c *Compiler) bridge(folder string) ([]byte, error) {
 	name, err := c.bridgeName(folder)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// variantsEnv chooses the variants that are compiled for sm_90a: all, or by default pairs.
+// variantsEnv names the environment variable that, with the value "all", makes the test compile every
+// variant for sm_90a.
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// arches lists the architectures for which every kernel must compile. Tables are measured on
-// sm_90a. For sm_90a the test compiles every default, and variants that together have every pair of
-// parameter values of every source. With EPBENCH_VARIANTS=all it compiles every variant, which
-// takes twice as long. For the other architectures the compiled variants together have every
-// parameter value.
+// arches lists the architectures for which every kernel must compile. For each the test compiles every
+// default. For sm_90a, on which tables are measured, it adds variants until they contain every pair of
+// parameter values of a source, or all variants, which takes twice as long. For the others it adds
+// variants until they contain every parameter value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 // variantsFor returns the variants of a space that are compiled for an architecture.
@@ -41,8 +41,8 @@ func variantsFor(arch string, space []compiled) []compiled {
 	return cover(space, pairs)
 }
 
-// cover returns the defaults of a space, and then repeatedly the variant that adds the most features to
-// those that were taken, until nothing is added.
+// cover chooses variants that together have every feature of a space. It takes the defaults first, and
+// then again and again the variant with the most features that are still missing.
 func cover(space []compiled, features func(compiled) []string) []compiled {
 	var out, left []compiled
 	seen := map[string]bool{}
@@ -92,8 +92,8 @@ func pairs(x compiled) []string {
 	return out
 }
 
-// TestVariantsCover: the variants that are compiled for an architecture have every default, and every value
-// or pair of values of the space.
+// TestVariantsCover: the variants that are compiled for an architecture include every default, and have every
+// parameter value of the space (sm_80) or every pair of values (sm_90a).
 func TestVariantsCover(t *testing.T) {
 	t.Setenv(variantsEnv, "")
 	space := defaultSpace(t)
@@ -274,9 +274,9 @@ func TestCompileAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := c.load(key); b == nil || len(q.seen) != 1 || len(q.slots) != 0 {
-		t.Errorf("%d bytes in the cache; %d asked for, %d compiling", len(b), len(q.seen), len(q.slots))
+		t.Errorf("the cached binary has %d bytes, %d units were added, %d still compile", len(b), len(q.seen), len(q.slots))
 	}
-	q.slots <- struct{}{} // the next one has to wait
+	q.slots <- struct{}{} // takes the only slot, so that the next unit has to wait
 	dropped := declare.Unit{Source: declare.LitmusSource}
 	q.Add(dropped)
 	q.closed.Store(true)
@@ -285,6 +285,6 @@ func TestCompileAhead(t *testing.T) {
 	if key, err := dropped.Hash(c.arch, "nvrtc "+c.library.Version()); err != nil {
 		t.Error(err)
 	} else if c.load(key) != nil {
-		t.Error("the queue compiled a unit that had not begun when the queue was closed")
+		t.Error("Close did not drop the unit that waited for a slot")
 	}
 }

@@ -15,9 +15,9 @@ import (
 // stores the words of the kernels that it launches.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
-// abiOf returns the words of `all`, and of the former kernels that have become parameter values of
-// these kernels. A word is the revision and the source hash. The word of a former kernel has no
-// hash: table rows of the former kernel are accepted, but it cannot be built any more.
+// abiOf returns a word for each kernel of `all`: its revision and its source hash. A former kernel, which
+// is now a parameter value of another kernel, has a word without a hash: its table rows are accepted,
+// but it cannot be built any more.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {

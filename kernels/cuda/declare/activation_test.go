@@ -15,13 +15,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationArena collects the memory of one emulated call, and the statements that point to it.
+// activationArena collects the memory of one emulated call, and the statements that set its pointers.
 type activationArena struct {
 	mem []byte
 	job []string
 }
 
-// add appends data to the memory, for a pointer of EpSiluArgs.
+// add appends data to the memory, and the statement that points a field of EpSiluArgs to it.
 func (m *activationArena) add(field string, data any) (offset int) {
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.LittleEndian, data) // slices of fixed-size values cannot fail
@@ -44,7 +44,7 @@ type activated struct {
 	maxRows     int
 }
 
-// newActivated draws a problem and its inputs. Some experts get no row.
+// newActivated draws a routing for the problem and fills the inputs. Some experts get no row.
 func newActivated(t *testing.T, p ep.Problem, how ref.Activation) *activated {
 	t.Helper()
 	w, err := workloads.Draw("zipf:1.5", p, 3)
@@ -116,8 +116,8 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	copy(x.scales, m.mem[scales:])
 }
 
-// activationProblem returns a problem that is small enough for an emulated GPU, and whose
-// rows are no multiple of 256 columns.
+// activationProblem returns a problem that is small enough for an emulated GPU. Its rows have 384
+// columns, which is not a multiple of the 256 columns that a warp takes at once.
 func activationProblem(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}
@@ -173,10 +173,10 @@ func TestActivationJudged(t *testing.T) {
 	d, l := x.oracle.Dispatch(0), x.oracle.Encoding()
 	last := len(d.Groups) - 1
 	for name, b := range map[string]*byte{
-		"an element":   &x.out[3*l.Payload],
-		"a scale":      &x.scales[0],
-		"a row behind": &x.out[d.End*l.Payload+1],
-		"padding":      &x.scales[ref.ScaleAt(l, 0, 0, d.Groups[last].Rows()|1, int(d.RowOffsets[last]/128+d.ScaleOffsets[last]), x.maxRows)],
+		"an element":           &x.out[3*l.Payload],
+		"a scale":              &x.scales[0],
+		"a row after the last": &x.out[d.End*l.Payload+1],
+		"padding":              &x.scales[ref.ScaleAt(l, 0, 0, d.Groups[last].Rows()|1, int(d.RowOffsets[last]/128+d.ScaleOffsets[last]), x.maxRows)],
 	} {
 		old := *b
 		*b ^= 0x47

@@ -1,6 +1,6 @@
-// Package declare says which CUDA kernels exist: their parameters, which configs are
-// legal, what a config launches, and how its memory is laid out. It is pure and links no
-// driver, so that a host without a GPU can plan, check and pack.
+// Package declare describes the CUDA kernels: their parameters, which configs are legal, what a
+// config launches, and how its memory is laid out. It links no driver, so that a host without a
+// GPU can plan, check and pack.
 package declare
 
 import (
@@ -16,11 +16,11 @@ type Declaration struct {
 	Kernel kernels.Kernel
 
 	// source is the file under native/kernels that holds the entry points, such as
-	// "ep/dispatch.cuh". Includes are spelled from native/kernels or native/include
-	// ("common/ptx.cuh", "ep_args.h"), never relative to the including file, and never
-	// name a CUDA header, which a GPU host lacks. Entries are
-	// EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a). Without __grid_constant__,
-	// the compiler would copy EpArgs to the stack before passing it on by reference.
+	// "ep/dispatch.cuh". The paths of its includes begin in native/kernels or native/include
+	// ("common/ptx.cuh", "ep_args.h"). It includes no CUDA header, because a GPU host may have
+	// none. An entry is spelled EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a).
+	// Without __grid_constant__, the compiler would copy EpArgs to the stack before it passes
+	// EpArgs on by reference.
 	source string
 
 	// State is the memory that the calls use. A dispatch and the combines that return its
@@ -62,13 +62,13 @@ type Declaration struct {
 type State struct {
 	Name string
 
-	// extends names another state: its regions are the first regions of this state. Dispatches
-	// of the other state can run in both. It is "" if there is no other state.
+	// extends names another state, whose regions are the first regions of this state. Dispatches
+	// of that state can also run in the memory of this state. "" for none.
 	extends string
 
-	// anyDType is true if a call with tokens of one dtype may follow a call of another dtype in the
-	// same memory, as if both were calls of one dtype. A region whose size depends on the dtype then has
-	// one set of slots, or has Halves.
+	// anyDType is true if calls with tokens of different dtypes may follow one another in the same
+	// memory, like calls of one dtype. In such a state, a region whose size depends on the dtype has one
+	// set of slots, or sets Halves.
 	anyDType bool
 
 	// Regions lists the regions in the order of the state's device-side enum, the index of
@@ -97,7 +97,7 @@ func (s State) Of(micro int) State {
 	return s
 }
 
-// serves reports whether calls of another state find their memory in this one.
+// serves reports whether this state includes the memory of the other state.
 func (s State) serves(other State) bool { return other.Name == s.Name || other.Name == s.extends }
 
 // Part returns the name that a part of the state's memory has in the heap.
@@ -110,9 +110,8 @@ type Region struct {
 	Fill  byte // 0x00 or 0xff, to which every byte is set at set-up and after a fault
 
 	// Halves is true if the region holds two sets of slots, one in each half. The call number
-	// decides which set a call uses. If regions of several dtypes share memory, their middles are
-	// at the same place: a call of one dtype then uses no byte of the other set, whatever dtype the
-	// other call has.
+	// decides which set a call uses. Regions of several dtypes that share memory have their middle at
+	// the same place, so that calls that use different sets share no byte, whatever their dtypes.
 	Halves bool
 
 	// Area names memory that regions of several states share, "" for none. States with a region in
@@ -120,9 +119,10 @@ type Region struct {
 	Area string
 }
 
-// Areas that are shared by the combines that poll their slots, in llState and polledState. Between two calls of any of these combines all slots are empty.
+// Areas that the combines of llState and polledState share. These combines poll their slots. Between two
+// of their calls all slots are empty.
 const (
-	AreaReturn  = "return"  // [2][max_tokens][max(ranks, topk)][hidden] BF16 by call number, all ones
+	AreaReturn  = "return"  // [call number % 2][max_tokens][max(ranks, topk)][hidden] BF16, filled with ones
 	AreaStarted = "started" // [ranks] u32: the last combine that each rank began
 )
 
@@ -158,7 +158,7 @@ type Launch struct {
 // LaunchParams holds the launch parameters of EpArgs, under the same names.
 type LaunchParams struct {
 	SMs, WaitSMs, CountSMs, TileTokens, ChunkBytes int
-	Own                                            any // parameters of few kernels: CombineParams, LLParams, those of a litmus, or nil
+	Own                                            any // parameters that only some kernels have: CombineParams, LLParams, a type of litmus.go, or nil
 }
 
 // Types of LaunchParams.Own, for the kernels named ep and ll.

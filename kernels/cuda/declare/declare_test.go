@@ -101,7 +101,7 @@ func TestUnknownParameters(t *testing.T) {
 			t.Errorf("%s: an unknown parameter gave %v", k.Name, err)
 		}
 		if err := k.Check(h200, p, ep.Config{Kernel: k.Name}); err == nil {
-			t.Errorf("%s: no parameters at all are legal", k.Name)
+			t.Errorf("%s: a config without parameters is legal", k.Name)
 		}
 	}
 }

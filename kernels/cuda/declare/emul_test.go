@@ -25,9 +25,9 @@ var (
 	raceTools = sync.OnceValues(func() (*emulator, error) { return newEmulator("-fsanitize=thread") })
 )
 
-// need returns the emulator, or skips the test if this host cannot emulate or if the run is short. Runs with
-// Go's race detector pass -short, because that detector cannot see into the emulator, which is another
-// process. raceTools find races of device code.
+// need returns the emulator. It skips the test with -short, and on a host that cannot emulate. Runs with
+// Go's race detector pass -short: that detector cannot see into the emulator, which is another process.
+// raceTools find the races of device code.
 func need(t *testing.T, get func() (*emulator, error)) *emulator {
 	t.Helper()
 	if testing.Short() {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// errNoEmulator means that this host cannot emulate, at least not with these flags. The error that wraps it
-// says why.
+// errNoEmulator means that this host cannot compile the emulator with the given flags. The error that wraps
+// errNoEmulator gives the reason.
 var errNoEmulator = errors.New("no emulation here")
 
 // emulator compiles CUDA device sources with a host compiler and runs them on the CPU. Every block is an OS
@@ -30,9 +30,8 @@ type emulator struct {
 	flags []string // compiler options for device code, such as -fsanitize=thread
 }
 
-// newEmulator compiles the harness. The compiled files are in a folder for temporary files, whose name has a
-// hash of all sources, so that a second run need not compile again. flags are compiler options for device
-// code.
+// newEmulator compiles the harness. flags are compiler options for device code. The compiled files stay in a
+// temporary folder, whose name has a hash of all sources, so that a second run finds them.
 func newEmulator(flags ...string) (*emulator, error) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil, fmt.Errorf("%w: it needs g++ with C++20, but there is no g++ on PATH", errNoEmulator)

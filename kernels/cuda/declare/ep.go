@@ -113,8 +113,8 @@ func definesEP(c ep.Config) []string {
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
 
-// launchesEP returns the launches of a call: one of `entry` if the call is fused; otherwise one of
-// entry_async, which sends, and one of entry_wait, which receives, both on the same grid.
+// launchesEP returns the launches of a call. A fused call launches `entry`. A split call launches
+// entry_async, which sends, and then entry_wait, which receives, on a grid of the same size.
 func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
 	l := launchOf(entry, c)
 	l.Shared = sharedEP(p, c)
@@ -246,7 +246,7 @@ func checkPairEP(dispatch, combine ep.Config) error {
 // releases another.
 const maxBlocksEP = 512
 
-// regionsEP lists EpRegion of ep/layout.cuh.
+// regionsEP lists the regions in the order of the enum EpRegion in ep/layout.cuh.
 func regionsEP(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	sources := int64(dtype.Sources(p))
@@ -270,5 +270,5 @@ func messagesEP(p ep.Problem) (direct, dedup int64) {
 	return int64(h.Bytes), int64(h.Dedup)
 }
 
-// countersEP returns the size of EpCounter of ep/layout.cuh.
+// countersEP returns the number of words that the enum EpCounter in ep/layout.cuh describes.
 func countersEP(p ep.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }

@@ -68,7 +68,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 	})
 }
 
-// TestEPRefusals: each refusal begins with the field or the parameter, and its value.
+// TestEPRefusals: each refusal begins with the name of the field or parameter, and its value.
 func TestEPRefusals(t *testing.T) {
 	base := epCase{dtype: ep.FP8, ranks: 2, experts: 8, topK: 2, hidden: 256, max: 8}
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestEPPairs(t *testing.T) {
 	}
 	follow := combineEP().dispatch(onCPU(), ep.Problem{Ranks: 2, Experts: 8}, changed(c, "algo", "dedup"))
 	if follow.Str("algo") != "dedup" {
-		t.Errorf("combine dedup is fed by %s", follow.Key())
+		t.Errorf("before a combine with algo=dedup runs the dispatch %s", follow.Key())
 	}
 	if first := slices.IndexFunc(Declarations(), func(f Declaration) bool { return f.Kernel.Op == ep.Dispatch }); Declarations()[first].Kernel.Name != "dispatch" {
 		t.Error("the library default is not the first dispatch")

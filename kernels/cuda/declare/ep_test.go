@@ -337,6 +337,6 @@ func TestEPCopySharedOutputs(t *testing.T) {
 	e.run(1, []string{e.combine[0], "launch ep_copy_shared_outputs 2 64 0"})
 	n := 3 * c.hidden * 2
 	if got := e.part(0, PartCombined); !bytes.Equal(got[:n], e.part(0, PartY)[:n]) || !bytes.Equal(got[n:], bytes.Repeat([]byte{0xff}, len(got)-n)) {
-		t.Error("the first three rows are not the input's, or others changed")
+		t.Error("the first three rows differ from the input, or other rows changed")
 	}
 }

@@ -99,7 +99,7 @@ func (q fastCase) checkCalls(e fastPair) {
 	e.checkDispatch(ordered)
 	e.checkCombine(compare)
 	q.reroute(e)
-	for _, n := range []int{1, 2} { // the first of these calls could still take data of the last routing
+	for _, n := range []int{1, 2} { // the first call could still take data of the previous routing
 		e.run(n, e.call(e.d, e.dc), e.experts(), e.call(e.c, e.cc))
 		e.checkDispatch(ordered)
 		e.checkCombine(compare)
@@ -108,9 +108,9 @@ func (q fastCase) checkCalls(e fastPair) {
 }
 
 // checkIdle checks the memory of layouts expert and masked between calls. All return slots must be
-// empty: a later call would take a row that it finds there for its own. Each rank must have told
-// every rank the number of its last combine and no higher number: by this number the others know
-// which slots they may overwrite.
+// empty, because a later call would take a row in a slot for a row of its own. Each rank must have
+// told every rank the number of its last combine, and no higher number: the others use this number to
+// decide which slots they may overwrite.
 func (e fastPair) checkIdle() {
 	e.t.Helper()
 	state := e.c.StateOf(e.cc)

@@ -13,7 +13,8 @@ import (
 // token at its final place. Its counters are FinCounter of final/layout.cuh.
 var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
-// finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups.
+// finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups of 128
+// elements.
 const finalFP8Hidden = 128 * 128
 
 // dispatchFinal declares the dispatch for prefill: counts are sent first, then each token is
@@ -172,8 +173,8 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	}}
 }
 
-// fewSMs is a number of SMs. With fewer SMs, a call is limited by the loads and stores of the SMs
-// and not by the link.
+// fewSMs is the number of SMs below which the loads and stores of the SMs limit a call, and not the
+// link.
 const fewSMs = 32
 
 // startsDispatchFinal returns configs with other splits of the SMs. More completing blocks are
@@ -223,7 +224,7 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
 }
 
-// regionsFinal lists FinRegion of final/layout.cuh.
+// regionsFinal lists the regions in the order of the enum FinRegion in final/layout.cuh.
 func regionsFinal(p ep.Problem) []Region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
 	l := dtype.Of(p.Dispatch, p.Hidden)

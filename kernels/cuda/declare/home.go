@@ -33,7 +33,7 @@ func checkScales(p ep.Problem, c ep.Config) error {
 }
 
 // defaultDispatchFinalHome returns a config without teams, which is legal with any number of SMs
-// and threads. Whether teams are faster depends on both numbers: see startsDispatchFinalHome.
+// and of threads. These two numbers decide whether teams are faster: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultDispatchFinal(m, p).With("algo", "home").With("wait_sms", "0").With("threads", "512")
 }

@@ -49,7 +49,7 @@ func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	return Kernels()
 }
 
-// ABIOver names the build of KernelsOver.
+// ABIOver returns the words of the kernels that KernelsOver lists.
 func ABIOver(nodes int) ep.ABI {
 	if nodes > 1 {
 		return HostABI()
@@ -150,7 +150,8 @@ func combineHosts() Declaration {
 	}
 }
 
-// arrivalParam declares for what receivers wait. Its values use different memory.
+// arrivalParam declares whether receivers wait for counters or poll the data. The two values use
+// different memory.
 func arrivalParam(doc string) kernels.Param {
 	q := designParam("arrival", doc, "count", "count", "data")
 	q.Before = "count"
@@ -182,7 +183,7 @@ var (
 	combineUnpolled  = []string{"wait_sms=1", "chunk_bytes=512", "rotate=1", "route=direct", "partial=f32", "in_flight=4"}
 )
 
-// startsHosts returns a function for Kernel.Starts: the default with arrival=data.
+// startsHosts returns a function for Kernel.Starts that returns the default with arrival=data.
 func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		return []ep.Config{Fitted(of().Kernel, m, p).With("arrival", "data")}
@@ -254,7 +255,7 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 	return out
 }
 
-// HostABI names the build of HostKernels.
+// HostABI returns the words of the kernels that HostKernels lists.
 func HostABI() ep.ABI { return abiOf(HostDeclarations()) }
 
 func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -325,7 +326,7 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 
 func checkInFlight(c ep.Config) error { return kernels.CheckWord(c, "in_flight", "1", "2", "4", "8") }
 
-// regionsHosts lists EpHostRegion of hosts/layout.cuh.
+// regionsHosts lists the regions in the order of the enum EpHostRegion in hosts/layout.cuh.
 func regionsHosts(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	nodes := int64(p.Nodes)
@@ -351,5 +352,5 @@ func regionsHosts(p ep.Problem) []Region {
 	}
 }
 
-// countersHosts returns the size of EpHostCounter of hosts/layout.cuh.
+// countersHosts returns the number of words that the enum EpHostCounter in hosts/layout.cuh describes.
 func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }

@@ -30,7 +30,7 @@ func checkHostsLL(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return checkHosts(m, p, c)
 }
 
-// regionsHostsLL lists LhRegion of hosts/ll_layout.cuh.
+// regionsHostsLL lists the regions in the order of the enum LhRegion in hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	counts := int64(p.LocalExperts()+3) / 2 * 2 // one for each local expert, one of messages, one of relayed messages; rounded up to 16 bytes

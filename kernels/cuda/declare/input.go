@@ -19,8 +19,8 @@ func inputParam() kernels.Param {
 // TakesCast reports whether a dispatch takes tokens that its caller cast.
 func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
 
-// MayTakeCast reports whether this dispatch config has the parameter input, so that with input=fp8 it would take tokens
-// that its caller cast.
+// MayTakeCast reports whether the kernel of this dispatch config has the parameter input, and so can take
+// tokens that its caller cast.
 func MayTakeCast(dispatch ep.Config) bool {
 	_, ok := dispatch.Values["input"]
 	return ok

@@ -67,7 +67,7 @@ func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Confi
 	}
 }
 
-// Find returns the declaration of a kernel, also of one over hosts.
+// Find returns the declaration of a kernel, also of a kernel that crosses hosts.
 func Find(name string) (Declaration, error) { return findIn(allDeclarations(), name) }
 
 func findIn(all []Declaration, name string) (Declaration, error) {

@@ -59,9 +59,9 @@ func checkNVFP4(p ep.Problem) error {
 // would fit depends on the number of registers, which only the compiler knows; a session
 // checks that.
 //
-// If ranks share a GPU, each may use half of an equal share of the SMs. A call that is launched
-// early (pdl) is resident at the same time as the call before it. The other half stays free for
-// another rank that has not begun the earlier call yet.
+// If ranks share a GPU, each may use half of an equal share of the SMs. A call that starts early
+// (pdl=1) is resident at the same time as the call before it. A rank that has not begun the earlier
+// call yet then needs the other half.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU

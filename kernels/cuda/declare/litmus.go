@@ -30,8 +30,8 @@ type (
 	}
 )
 
-// litmusScope says between which threads messages pass: EP_LITMUS_BLOCK and the values that
-// follow it.
+// litmusScope tells between which threads messages pass. Its values are EP_LITMUS_BLOCK and the
+// enumerators after it.
 type litmusScope int
 
 const (

@@ -51,7 +51,7 @@ func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (area
 	return areas, counters, nil
 }
 
-// TestLitmus: each litmus finds that its device primitive works on the emulator.
+// TestLitmus: each litmus passes on the emulator.
 func TestLitmus(t *testing.T) {
 	emulator := need(t, emulTools)
 	for _, l := range Litmuses(300) {
@@ -84,8 +84,8 @@ func TestRaceDetectorSeesMissingFence(t *testing.T) {
 	}
 }
 
-// TestEPLayout: Go and the device code compute the same sizes. Each region is exactly as large as the larger need
-// of the two algorithms.
+// TestEPLayout: Go and the device code compute the same sizes. Each region has exactly the bytes that the
+// algorithm with the larger need uses.
 func TestEPLayout(t *testing.T) {
 	emulator := need(t, emulTools)
 	p := ep.Problem{Ranks: litmusRanks, Hidden: 128, Experts: 4, TopK: 2, Dispatch: ep.BF16, MaxTokens: 65536}

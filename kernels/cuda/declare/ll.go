@@ -217,7 +217,7 @@ func startsDispatchLL(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{defaultDispatchLLIDs(m, p)}
 }
 
-// regionsLL lists LlRegion of ll/layout.cuh.
+// regionsLL lists the regions in the order of the enum LlRegion in ll/layout.cuh.
 func regionsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	l := dtype.Of(p.Dispatch, p.Hidden)

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLowLatencySplitEmulated: dispatch_ll and combine_ll with mode=split give the oracle's bytes in a fixed order, also
-// if sending and receiving grids have different sizes. A pair of a split and a fused kernel does too.
+// TestLowLatencySplitEmulated: dispatch_ll and combine_ll with mode=split give the oracle's bytes in a fixed
+// order, also if the sending and the receiving grid have different sizes, and if one of the two is fused.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},
@@ -51,8 +51,8 @@ func TestSplitReceiverIsBounded(t *testing.T) {
 	}
 }
 
-// TestFormerSplitKernels: split phases were once kernels of their own, and mode was once no
-// parameter. Configs of that time are legal configs of this build and launch the same entries.
+// TestFormerSplitKernels: calls in two phases once were separate kernels, and there was no parameter
+// `mode`. Configs of that time are legal configs of this build and launch the same entries.
 func TestFormerSplitKernels(t *testing.T) {
 	for text, entries := range map[string]string{
 		"dispatch_ll_split:part=512,pdl=0,recv_sms=64,send=512,sms=32,threads=512":           "dispatch_ll_send dispatch_ll_recv",

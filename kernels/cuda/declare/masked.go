@@ -13,7 +13,7 @@ import (
 // only counter is the abort word.
 var maskedState = State{Name: "masked", anyDType: true, Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
 
-// maskedExperts is the largest number of experts. A block has two counts of rows for each expert in
+// maskedExperts is the largest number of experts. A block keeps two row counts for each expert in
 // shared memory, and the first row of each of its own segments.
 const maskedExperts = 2048
 
@@ -128,7 +128,8 @@ func idsParam(name, doc string) kernels.Param {
 	return q
 }
 
-// startsDispatchMasked adds a config with count=receiver to those of startsRank, if it is legal.
+// startsDispatchMasked returns the configs of startsRank and, if it is legal, a config with
+// count=receiver.
 func startsDispatchMasked(m ep.Machine, p ep.Problem) []ep.Config {
 	out := startsRank(defaultDispatchMasked)(m, p)
 	if markBytes(p) > marksShared {
@@ -164,13 +165,13 @@ func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16").With("count", "sender").With("send", "512").With("part", "512")
 }
 
-// aheadTokens is a token count. Up to it, algo=dedup is slower than algo=direct: sending the
-// weights ahead takes longer than sending the rows that dedup saves.
+// aheadTokens is the largest token count at which algo=dedup is slower than algo=direct: sending the
+// weights ahead then takes longer than sending the rows that dedup saves.
 const aheadTokens = 4
 
 // defaultCombineMasked returns a config with own=registers for calls of many tokens. On 2 H100, with FP8 tokens of
-// DeepSeek-V3, it took 29 us for 256 tokens in full precision, and 52 us with own=slot; for 4,096 tokens 384 and
-// 672 us, in reduced precision 257 and 322 us.
+// DeepSeek-V3 in full precision, it took 29 us instead of 52 us with own=slot for 256 tokens, and 384 us instead of
+// 672 us for 4,096 tokens. In reduced precision it took 257 us instead of 322 us for 4,096 tokens.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	from := registersTokens
 	if p.Precision == ep.Reduced {
@@ -236,7 +237,8 @@ func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return splitEarly(slotCombineMasked(m, p).With("algo", algo))
 }
 
-// regionsMasked lists RankRegion of rank/layout.cuh, then MaskedRegion of masked/layout.cuh.
+// regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then the regions of the enum
+// MaskedRegion in masked/layout.cuh.
 func regionsMasked(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	head := 1 + 2*k

@@ -59,7 +59,7 @@ func checkOwn(p ep.Problem, c ep.Config) error {
 	return kernels.CheckRange(c, "receivers", 0, most)
 }
 
-// checkOwnRanks checks own alone.
+// checkOwnRanks checks the value of own. With own=registers there must be more than one rank.
 func checkOwnRanks(p ep.Problem, c ep.Config) error {
 	if ownRegisters(c) && p.Ranks < 2 {
 		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)

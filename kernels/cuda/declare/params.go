@@ -16,8 +16,8 @@ func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep .
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
-// designParam declares a compile-bound parameter each of whose values is a design of its own: a search treats them
-// like different kernels.
+// designParam declares a compile-bound parameter whose values are different designs. A search treats the
+// values like different kernels.
 func designParam(name, doc string, def ep.Value, sweep ...ep.Value) kernels.Param {
 	q := speedParam(kernels.Compile, name, doc, "", def, sweep...)
 	q.Design = true
@@ -72,8 +72,8 @@ func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 // byExpert lists the layouts whose rows are sorted by expert, one group of rows after the other.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
 
-// inOrder demands that a dispatch writes the oracle's bytes, with the tokens of each segment in
-// ascending order.
+// inOrder returns the comparison for a dispatch that writes the tokens of each segment in ascending
+// order: its output must equal the oracle's bytes.
 func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
 
 // preReduced returns the comparison for a combine that may sum a rank's rows before it sends them.
@@ -94,8 +94,8 @@ func partialOf(c ep.Config) ref.Partial {
 // rank. If there are more, the verification compares a sample of the rows.
 const JudgedElements = 16 << 20
 
-// Judged returns how far a config's output may be from the oracle's, and how many rows are compared
-// at most. If the config has an epilogue, all rows are compared.
+// Judged returns how far a config's output may be from the oracle's, and the largest number of rows to
+// compare. If the config has an epilogue, all rows are compared.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	var out ref.Compare
 	if f.compare != nil {
@@ -112,8 +112,7 @@ func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	return out
 }
 
-// JudgedAs returns how a config's output is judged, for workers that run the same kernels in
-// another way.
+// JudgedAs returns what Judged returns, for a caller that has a config but no declaration.
 func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 	f, err := Find(c.Kernel)
 	return f.Judged(p, c), err
@@ -169,8 +168,8 @@ func checkUnused(c ep.Config, condition string, unused ...string) error {
 
 func checkSwitch(c ep.Config, name string) error { return kernels.CheckWord(c, name, "0", "1") }
 
-// formerly lists kernels that have become configs of another one: name, then the values that it stands for,
-// spelled as in a config.
+// formerly returns the former kernels that are now configs of another kernel. The arguments alternate:
+// the name of a former kernel, then the parameter values of its config, spelled as in a config.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for i := 0; i < len(namesAndValues); i += 2 {

@@ -60,7 +60,7 @@ func TestPartialPrecision(t *testing.T) {
 	}
 }
 
-// oncePerRun skips a test that runs device code if -short is given.
+// oncePerRun skips the test if -short is given.
 func oncePerRun(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -8,8 +8,8 @@ import (
 )
 
 // TestFinalPolledEmulated: combine_ll with after=final gives the oracle's bits after either dispatch of
-// the final kernels, with each value of own and of algo, and with split phases. Some ranks have no tokens, there is no barrier between calls, and the routes
-// and counts change from call to call.
+// the final kernels, with each value of own and of algo, and with split phases. Some ranks have no tokens,
+// there is no barrier between calls, and the routes and counts change from call to call.
 func TestFinalPolledEmulated(t *testing.T) {
 	oncePerRun(t)
 	for _, q := range []struct {

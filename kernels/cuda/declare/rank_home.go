@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rowsParam declares where the senders of dispatch_rank store elements. With home they store them once all
-// ranks have begun the call; scales and heads follow through a slot, after a fence. That pays for many tokens
-// and on few SMs.
+// rowsParam declares where the senders of dispatch_rank store elements. With rows=home they store elements in
+// the peer's output, after all ranks have begun the call. Scales and heads follow through a slot, after a
+// fence. rows=home is faster for many tokens and on few SMs.
 func rowsParam() kernels.Param {
 	q := speedParam(kernels.Compile, "rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output; staged: in a slot, and rows of the own rank in its output, while other warps of a block receive", "", "slot", "slot", "home", "staged")
 	q.Before, q.Design = "slot", true
@@ -28,9 +28,9 @@ func defaultDispatchRankHome(m ep.Machine, p ep.Problem) ep.Config {
 	return homeOf(slotDispatchRank(m, p))
 }
 
-// localDispatchRank returns the default for outputs outside the symmetric heap. It is one with rows=staged for long
-// BF16 calls on a limited number of SMs: on 24 and 64 SMs of 2 H100 a dispatch of 4,096 tokens took 326 and 249 us,
-// and with the best config of rows=slot 437 and 270 us. With 1,024 tokens it took 101 and 70 us.
+// localDispatchRank returns the default for outputs outside the symmetric heap. Long BF16 calls on a limited number of
+// SMs have rows=staged. On 2 H100 a dispatch of 4,096 tokens then took 326 us on 24 SMs and 249 us on 64 SMs. The best
+// config of rows=slot took 437 us and 270 us.
 func localDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := slotDispatchRank(m, p)
 	if p.Tokens <= longTokens || !limited(m, p) || p.Dispatch != ep.BF16 {

@@ -55,9 +55,9 @@ func TestEmulatedRankCarriesSentinels(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankHome checks the same for dispatch_rank_home, which stores rows in the output of
-// the receiving rank. The cases include several batches of messages for a warp, more tokens than
-// threads in a block, one rank, rows of several units, and a rank without tokens.
+// TestEmulatedRankHome makes the checks of TestEmulatedRank with rows=home, which stores rows in the
+// output of the receiving rank. The cases include several batches of messages for a warp, more tokens
+// than threads in a block, one rank, rows of several units, and a rank without tokens.
 func TestEmulatedRankHome(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
@@ -79,9 +79,9 @@ func TestEmulatedRankHome(t *testing.T) {
 	}
 }
 
-// TestEmulatedRankStaged checks the same with rows=staged. The cases include blocks of a warp that sends and one that receives,
-// more tokens than the sending warps have threads, blocks that only receive, and rows whose last vectors are fewer than a warp
-// copies at a time.
+// TestEmulatedRankStaged makes the checks of TestEmulatedRank with rows=staged. The cases include blocks with one
+// sending and one receiving warp, more tokens than the sending warps have threads, blocks that only receive, and
+// rows that end with fewer vectors than a warp copies at a time.
 func TestEmulatedRankStaged(t *testing.T) {
 	for _, q := range []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},

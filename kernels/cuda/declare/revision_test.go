@@ -57,7 +57,7 @@ func recorded(t *testing.T) map[string]map[string]string {
 }
 
 // bumpFaults compares the parameters of a kernel with the recorded parameters in `was`. It returns
-// a message for each change that needs another revision or another line in parametersFile.
+// a message for each change for which the revision or a line of parametersFile must change too.
 func bumpFaults(k kernels.Kernel, was map[string]string) (faults []string) {
 	revision, _, _ := strings.Cut(parameters(k), "\n")
 	if was == nil {

@@ -25,7 +25,7 @@ type Unit struct {
 // Key names the binary of u. The name does not depend on the architecture or the compiler.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
-// Surviving returns u as it is compiled for ranks of which some may be lost: see ep_alive in
+// Surviving returns u with the macro that lets calls go on after ranks are lost: see ep_alive in
 // common/check.cuh.
 func (u Unit) Surviving() Unit {
 	u.Defines = append(slices.Clip(u.Defines), Define("EP_SURVIVORS", 1))
@@ -141,8 +141,8 @@ func (u Unit) Hash(arch, compiler string) (string, error) {
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
 // Closure returns the texts of a device source and of everything it includes, by the names in
-// #include lines. It follows conditional includes too. Included files that it does not find, which
-// only the CPU emulation has, are left out.
+// #include lines. It follows conditional includes too. It leaves out files that it does not find:
+// only the CPU emulation has them.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}

@@ -2,8 +2,8 @@ package declare
 
 import "github.com/epbench/epbench/tune/ep"
 
-// These were kernels of their own. Today they are configs of other kernels. Each declaration has
-// such a config as its default.
+// Each of these functions returns the declaration of a kernel with another default config: the config
+// that replaced a former kernel of this name.
 func dispatchLLIDs() Declaration     { return by(dispatchLL(), defaultDispatchLLIDs) }
 func dispatchMaskedIDs() Declaration { return by(dispatchMasked(), defaultDispatchMaskedIDs) }
 func combineLLPartial() Declaration  { return by(combineLL(), defaultCombineLLPartial) }

@@ -23,8 +23,7 @@ import (
 const partGates = "gates"
 
 // rotatedBytes is the size of all copies of a call's rows together: several times the L2 cache of
-// any GPU. Each call works on the next copy. Its rows then come from memory, so that its time can be
-// compared with the memory's speed.
+// any GPU. Each call works on the next copy, so that its rows come from memory and not from the cache.
 const rotatedBytes = declare.FlushBytes
 
 // maxCopies is the largest number of copies. The rows of a very small call therefore stay in the L2
@@ -47,7 +46,7 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	for rank := range w.Ranks {
 		a.rows = max(a.rows, o.Dispatch(rank).End)
 	}
-	a.rows = (a.rows + 7) / 4 * 4 // float32 scales of fp8 lie as [columns, rows]
+	a.rows = (a.rows + 7) / 4 * 4 // whole 16-byte vectors, because fp8 scales are float32 [columns, rows]
 	a.copies = int(max(1, min(maxCopies, (rotatedBytes+bytes-1)/bytes)))
 	return a
 }

@@ -138,8 +138,8 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// Empty runs emptyFold calls in each of emptyRounds rounds. It then takes a few milliseconds, and
-// its reading has little noise.
+// Empty runs emptyFold calls in each of emptyRounds rounds. With these numbers Empty takes a few
+// milliseconds, and its reading has little noise.
 const (
 	emptyFold   = 20
 	emptyRounds = 20

@@ -129,7 +129,7 @@ func TestSessionOwnPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(b.plans) != 3 || b.plans[b.own] == nil {
-			t.Errorf("%s: own plan %d of %d", b.of, b.own, len(b.plans))
+			t.Errorf("%s: %d plans, want 3; the own plan is for %d SMs and exists: %v", b.of, len(b.plans), b.own, b.plans[b.own] != nil)
 		}
 		for _, c := range []struct{ own, left, made int }{
 			{0, 0, 0}, {0, all - 1, all - 1}, {all - 1, 0, all - 1}, {all - 1, all - 2, all - 2},
@@ -139,7 +139,7 @@ func TestSessionOwnPlan(t *testing.T) {
 			code := newCSteps(1, 1)
 			b.write(&writer{ranks: s.ranks, out: code.steps[0]}, 0, c.left)
 			if got, want := code.steps[0][0].object, uint64(uintptr(unsafe.Pointer(b.plans[c.made][0]))); uint64(got) != want {
-				t.Errorf("%s: own plan for %d SMs, %d left, not the plan for %d", b.of, c.own, c.left, c.made)
+				t.Errorf("%s: the own plan is for %d SMs and calls leave %d, but the launch does not use the plan for %d", b.of, c.own, c.left, c.made)
 			}
 			code.free()
 		}
@@ -286,7 +286,7 @@ func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64)
 // opened once stays open.
 func TestSessionWithoutCublasLt(t *testing.T) {
 	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
-		t.Skip("in a process of its own: EPBENCH_TEST_NO_CUBLASLT=1")
+		t.Skip("set EPBENCH_TEST_NO_CUBLASLT=1 to run this test alone, in a separate process")
 	}
 	t.Setenv("EPBENCH_CUBLASLT", t.TempDir())
 	b, err := Open(Options{Loopback: true})

@@ -87,7 +87,7 @@ func TestSessionCalls(t *testing.T) {
 			if n := got["cuGraphLaunch"]; n > 2*(1+warmups) {
 				t.Errorf("%s, %s: %d rounds of two ranks", op, of.name, n)
 			}
-			delete(got, "cuGraphLaunch") // their number depends on how long the last sample was
+			delete(got, "cuGraphLaunch") // the number of launches depends on how long the last sample took
 			if !maps.Equal(got, of.want) {
 				t.Errorf("%s, %s: %v, want %v", op, of.name, got, of.want)
 			}
@@ -117,10 +117,10 @@ func TestSessionCaptureRefused(t *testing.T) {
 	step.grid = 0
 	_, err = s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2})
 	if err == nil || !strings.Contains(err.Error(), "capture the graph of rank 1") || p.native.ranks[0].exec != 0 || p.native.ranks[1].exec != 0 {
-		t.Fatalf("%v, and ranks have graphs: %v and %v", err, p.native.ranks[0].exec, p.native.ranks[1].exec)
+		t.Fatalf("a refused capture gave %v; graphs of the ranks: %v and %v, want none", err, p.native.ranks[0].exec, p.native.ranks[1].exec)
 	}
 	step.grid = grid
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2}); err != nil || p.native.ranks[0].exec == 0 || p.native.ranks[1].exec == 0 {
-		t.Errorf("%v, and ranks have graphs: %v and %v", err, p.native.ranks[0].exec, p.native.ranks[1].exec)
+		t.Errorf("the next run gave %v; graphs of the ranks: %v and %v, want one for each", err, p.native.ranks[0].exec, p.native.ranks[1].exec)
 	}
 }

@@ -27,8 +27,8 @@ const scratchBytes = 256 << 20
 // rounds:
 //
 //   - SMs, by plan: nothing runs beside the product, but the library plans the product for the SMs
-//     that the calls do not take. This experiment is left out if they are less than a quarter of
-//     the GPU.
+//     that the calls do not take. This experiment is left out if these SMs are less than a quarter
+//     of the GPU's SMs.
 //   - SMs, by blocks: as many blocks as a call has hold SMs and do nothing, for the time that a
 //     call takes alone. The time of a call beside the product would be too long, because its blocks
 //     then mostly wait for SMs.

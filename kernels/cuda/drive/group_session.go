@@ -89,9 +89,9 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes the memory of all ranks usable after a failure. No kernel runs any more on any
-// rank. The ranks first wait for the messages that are still in flight. Otherwise a signal could
-// arrive after the memory was filled again, and be taken for a signal of a later call.
+// recover makes the memory of all ranks usable after a failure, when no rank runs a kernel any more.
+// The ranks first wait for the messages that are still in flight. Otherwise a signal could arrive after
+// the memory was filled again, and a later call would take it for a signal of its own.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err

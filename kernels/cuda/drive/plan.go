@@ -28,10 +28,10 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone, planned for all SMs, and planned for all SMs less each number
-// of `taken`. The fastest plan becomes the product's own plan. That is not always the plan for all
-// SMs: 60 experts of Qwen3-30B took 62 us with it, and 57 us if planned for 100 SMs. If the slower
-// plan were the reference, calls beside the faster plan would seem to cost nothing.
+// choosePlan times the product alone with several plans: one for all SMs, and one for all SMs less each
+// number in `taken`. The fastest plan becomes the product's own plan. It need not be the plan for all
+// SMs: 60 experts of Qwen3-30B took 62 us with the plan for all SMs, and 57 us with the plan for 100 SMs.
+// If the slower plan were the reference, calls beside the faster plan would seem to cost nothing.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}

@@ -114,7 +114,7 @@ func (s *schedule) add(kind stepKind, n int) {
 
 func (s *schedule) align() { s.add(stepAlign, 0) }
 
-// A round measures the time of `flights` alignments at its start. The number must be even: see ep_align.
+// flights is the number of alignments that a round times at its start. It must be even: see ep_align.
 const flights = 4
 
 // measureFlight adds the alignments by which the ranks learn how long a flag takes: see ep_align.

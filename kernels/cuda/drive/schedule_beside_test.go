@@ -12,8 +12,8 @@ import (
 
 // twoStreams computes the stamps of a schedule on a rank with a side stream. An alignment takes
 // 1500 ns, a kernel boundary 100, a dispatch 4000 and a combine 6000. A sending half takes a quarter
-// of its call, a receiving half an eighth. A launch of the product takes 3000 and attention 5000. A
-// product that runs at the same time as calls takes slow times as long.
+// of its call, a receiving half an eighth. A launch of the product takes 3000 and attention 5000. If
+// calls run at the same time, these two times are multiplied by slow.
 func twoStreams(s *schedule, slow float64) []uint64 {
 	readings := make([]uint64, s.slots)
 	calls, side := 1_000_000.0, 1_000_000.0
@@ -138,12 +138,12 @@ func TestInPhases(t *testing.T) {
 func TestFedCombine(t *testing.T) {
 	for _, w := range []way{overlapped, inPhases} {
 		s := besideSchedule(ep.Combine, w, 3, 4, true)
-		want := 3 * 2 // alone and beside
+		want := 3 * 2 // 3 calls alone and 3 beside the product
 		if w == inPhases {
-			want += 3 // the call with stamps around its halves
+			want += 3 // 3 calls with stamps around their halves
 		}
 		if s.calls[ep.Dispatch] != want || s.calls[ep.Combine] != want {
-			t.Errorf("%d: %v, want %d of each", w, s.calls, want)
+			t.Errorf("way %d: the round has %v calls, want %d of each op", w, s.calls, want)
 		}
 		x, err := s.times(twoStreams(s, 1))
 		if err != nil {
@@ -151,7 +151,7 @@ func TestFedCombine(t *testing.T) {
 		}
 		near(t, "call", x.call, 6.1e-6)
 		if x.both > 20e-6 {
-			t.Errorf("%+v counts dispatches", x)
+			t.Errorf("the times include the untimed dispatches: %+v", x)
 		}
 	}
 }
@@ -167,18 +167,20 @@ func TestSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.calls[ep.Dispatch] != s.secondCalls[ep.Dispatch] || s.calls[ep.Combine] != s.secondCalls[ep.Combine] {
-			t.Errorf("%d: %v and %v calls of the micro-batches", w, s.calls, s.secondCalls)
+			t.Errorf("way %d: one micro-batch has %v calls, the other %v", w, s.calls, s.secondCalls)
 		}
 		near(t, "calls alone", x.call, (2*(4100+6100))*1e-9)
 		if x.product < 16e-6 || x.product > 17e-6 {
 			t.Errorf("products alone take %v", x.product)
 		}
-		want := x.product + 2*(1500+2250)*1e-9 // phases
-		if w == stepOverlapped {
-			want = (5000 + 4000 + 6000 + 6000) * 1e-9 // the longer one of each pair
+		// In phases: the product, and the halves of 2 dispatches (4000/4 + 4000/8 each) and of 2 combines
+		// (6000/4 + 6000/8 each).
+		want := x.product + 2*(1500+2250)*1e-9
+		if w == stepOverlapped { // each call or its product, whichever takes longer: see stepCalls
+			want = (5000 + 4000 + 6000 + 6000) * 1e-9
 		}
 		if math.Abs(x.both-want) > 3e-6 {
-			t.Errorf("%d: a layer takes %v, want about %v", w, x.both, want)
+			t.Errorf("way %d: a layer takes %v, want about %v", w, x.both, want)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 		}
 	}
 	if first := s.steps[0].kind; first != stepAlign && first != stepClear && first != stepFlush {
-		t.Errorf("%s: begins with %d, not aligned", name, first)
+		t.Errorf("%s: the first step has kind %d, want an alignment", name, first)
 	}
 }
 

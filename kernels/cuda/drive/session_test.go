@@ -19,7 +19,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// onEmulator reports whether the driver is the one of native/emul/driver.
+// onEmulator reports whether the CUDA driver is the emulated one, native/emul/driver.
 func onEmulator() bool { return os.Getenv("EMUL_SRC") != "" }
 
 // drillProblem returns a problem that is small enough for an emulated GPU.
@@ -39,8 +39,9 @@ func drillWorkload(t *testing.T, p ep.Problem) *workloads.Workload {
 	return w
 }
 
-// drillConfig returns the default config of a kernel. On an emulated GPU, which takes turns between
-// threads, it has the fewest legal threads: with 1,024 a call takes a hundred times longer.
+// drillConfig returns the default config of a kernel. An emulated GPU runs the threads of a block in
+// turn. On it the config has the fewest legal threads, because with 1,024 a call takes a hundred times
+// longer.
 func drillConfig(b *Backend, k kernels.Kernel, p ep.Problem) ep.Config {
 	c := k.DefaultConfig(b.Machine(), p)
 	if onEmulator() {

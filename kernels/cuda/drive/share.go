@@ -55,7 +55,7 @@ var takenSMs = []int{16, 32, 48, 64}
 // same launches differ by up to 0.4 % from round to round.
 const planMargin = 0.01
 
-// fastestPlan returns the index of the fastest plan. seconds are the times of the product alone with
+// fastestPlan returns the index of the fastest plan. seconds holds the time of the product alone with
 // each plan. The first plan, for all SMs, wins unless another is faster by planMargin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
@@ -68,11 +68,11 @@ func fastestPlan(seconds []float64) (best int) {
 }
 
 // planBeside returns the number of SMs for which the product is planned while calls run. `left` is the number
-// of SMs that the calls leave, 0 for all. `own` is the number of SMs of the plan that is fastest alone. If
-// the own plan needs no more SMs than are left it is used, as an engine would use it. Otherwise the product
-// is planned for the SMs that are left. Using a slower plan beside the calls would make the calls seem more
-// expensive. An example is 80 experts of DeepSeek-V3 on 132 SMs, whose own plan is for 84 SMs: beside calls
-// on 32 SMs, the plan for 100 SMs was slower than the own plan.
+// of SMs that the calls leave, 0 for all. `own` is the number of SMs of the plan that is fastest alone, 0 for
+// all. If the own plan fits into the SMs that are left, it is used, as serving engines do. Otherwise the
+// product is planned for the SMs that are left. A plan that is made for all SMs that are left may be slower
+// than the own plan: for 80 experts of DeepSeek-V3 on 132 SMs, beside calls on 32 SMs, the plan for 100 SMs
+// was slower than the own plan for 84 SMs. The calls would then seem more expensive than they are.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

@@ -2,6 +2,6 @@
 // 13, only when something is compiled, so that a program starts without it.
 //
 // The package gorgonia.org/cu/nvrtc is not used, because it links one fixed libnvrtc and returns only
-// PTX. PTX is compiled to a binary by the driver. On a host without a GPU, the numbers of registers
-// and spills would stay unknown.
+// PTX. Only the driver compiles PTX to a binary, so that on a host without a GPU the numbers of
+// registers and spills would stay unknown.
 package nvrtc

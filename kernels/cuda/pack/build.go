@@ -49,7 +49,7 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	return Read(data)
 }
 
-// sizes returns a pack of which only the method HeapBytes may be called.
+// sizes returns a pack without binaries. Only its method HeapBytes may be called.
 func (b *builder) sizes() *Pack {
 	p := &Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
 	p.DTypes, p.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem

@@ -136,9 +136,9 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 }
 
 // localDefault returns a default or start of a dispatch kernel whose output rows are written only by their
-// own rank. Such configs may use several kinds of memory (states). localDefault takes the first config of the
-// second kind if there is one, because the first kind is that of Modular's MAX and needs by far the most
-// memory.
+// own rank. Such configs may use several states (kinds of memory). The first state belongs to the kernels of
+// Modular's MAX and needs by far the most memory. localDefault therefore takes the first config that uses
+// the second state, if there is one.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

@@ -26,7 +26,7 @@ func TestFit(t *testing.T) {
 		r.Problem.MaxTokens = n
 		p, err := Build(r, compile)
 		if err != nil || p.HeapBytes(inFlight) != heap {
-			t.Errorf("%d tokens: a pack with device binaries needs other memory, %v", n, err)
+			t.Errorf("%d tokens: the pack itself does not need the memory that the Fitter returns (%v)", n, err)
 		}
 		r.Problem.MaxTokens = fitCounts[slices.Index(fitCounts, n)+1]
 		if next, err := Build(r, compile); err != nil || next.HeapBytes(inFlight) <= budget {
@@ -45,7 +45,7 @@ func TestFit(t *testing.T) {
 		t.Errorf("7 experts with topk 8: %v", err)
 	}
 	if first := fitCounts[:12]; !slices.Equal(first, []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}) || fitCounts[len(fitCounts)-1] != ep.MaxTokens {
-		t.Errorf("%v to %d", first, fitCounts[len(fitCounts)-1])
+		t.Errorf("the counts begin with %v and end with %d, want the end %d", first, fitCounts[len(fitCounts)-1], ep.MaxTokens)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 // TestHead compares what a library checks before it uses a pack with values worked out by hand: the
-// compute capability of the binaries, which may be exact, and the sizes of one call of at most 10 tokens.
-// Two ranks with 128 experts each receive 10 x 2 x 8 rows. FP8 pads the rows of each of 128 experts to
-// a multiple of four: 160 + 3 x 128.
+// compute capability of the binaries, which may be exact, and the sizes of a call of at most 10 tokens.
+// A rank receives at most 10 tokens x 2 ranks x 8 selections = 160 rows. FP8 pads the rows of each of its
+// 128 experts to a multiple of 4, so that there are at most 160 + 3 x 128 = 544 rows.
 func TestHead(t *testing.T) {
 	for _, c := range []struct {
 		arch         string
@@ -56,7 +56,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestFlags: each flag says one thing, and nothing else sets it.
+// TestFlags: a request sets only the flags that it asks for.
 func TestFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Request)
@@ -88,9 +88,9 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestNearestRowAnswers: if no combine's row of this token count can follow the dispatch, the
-// nearest combine that can is taken. Distance is the ratio of token counts: 100 tokens are nearer
-// to 128 than to 32.
+// TestNearestRowAnswers: if the row of combine for this token count cannot follow the dispatch, the
+// nearest row that can is taken. The distance is the ratio of token counts: 100 tokens are nearer to
+// 128 than to 32.
 func TestNearestRowAnswers(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 32, combineLL, 1), row(ep.Combine, 33, 127, combineFinal, 90), row(ep.Combine, 128, 4096, combineDedup, 40))

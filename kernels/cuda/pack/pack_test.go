@@ -102,7 +102,8 @@ func TestPairsAreJoined(t *testing.T) {
 	}{
 		{50, dispatchLL, combineLL},
 		{2000, dispatchFinal, combineFinal},
-		// At 500: ll 500/100*10 + 500/1000*200 = 150, final 500/4096*(100+400) = 61.
+		// Times are taken in proportion to tokens. At 500 tokens the rows of the ll kernels take
+		// 500/100 x 10 + 500/1000 x 200 = 150 us, the rows of the final kernels 500/4096 x (100 + 400) = 61 us.
 		{500, dispatchFinal, combineFinal},
 	} {
 		if a := said(t, p, ep.Pair, ep.Even, c.tokens); a.Dispatch != c.dispatch || a.Combine != c.combine {
@@ -129,14 +130,15 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 	}
 }
 
-// TestNearestPairAnswers: a pair's row also answers beyond its token counts, unless other halves are
-// faster in proportion to tokens.
+// TestNearestPairAnswers: a row for pairs also answers for more tokens than its own, unless a row of dispatch and
+// a row of combine together are faster in proportion to tokens.
 func TestNearestPairAnswers(t *testing.T) {
 	d, _ := ep.ParseConfig(dispatchFinal)
 	c, _ := ep.ParseConfig(combineFinal)
 	for us, want := range map[float64]string{
-		240: dispatchFinal, // at 4,096 tokens 480, and 32*10 + 400 = 720 with dispatch_ll
-		400: dispatchLL,
+		// At 4,096 tokens the pair takes 4096/2048 x us. The other two rows take 4096/128 x 10 + 400 = 720 us.
+		240: dispatchFinal, // 480 us
+		400: dispatchLL,    // 800 us
 	} {
 		pair := row(ep.Pair, 257, 2048, "x:y=1", us)
 		pair.Config = ep.Join(d, c)

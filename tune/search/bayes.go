@@ -28,7 +28,7 @@ func auto(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, s.spaceFits)
 }
 
-// runBayes runs bayes. It changes to a race as soon as whole reports that the budget allows
+// runBayes runs bayes. It changes to a race as soon as `whole` reports that the budget allows
 // measuring all remaining points.
 func runBayes(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayesSearch(s)
@@ -53,16 +53,16 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 
 const (
 	batchSize           = 4    // number of points that are measured in the same rounds
-	smallBatch          = 2    // the same, while fewer than fewPoints points are known
+	smallBatch          = 2    // batch size while fewer than fewPoints points are known
 	fewPoints           = 50   // number of known points below which the shared surrogate is used
 	maxInitial          = 48   // most initial samples, required points included; only samples for needsInitial may exceed it
 	initialShare        = 0.4  // share of the budget for initial samples
 	maxInitialPerKernel = 2    // see initialPerKernel
 	perKernelShare      = 0.25 // share of the budget; see initialPerKernel
-	competitiveGap      = 0.7  // a kernel gets more initial samples if its best score is at most this above the best of all
+	competitiveGap      = 0.7  // largest distance of a kernel's best score from the best score of all; closer kernels get more initial samples
 	maxPredicted        = 4000 // most points of a kernel whose time is predicted for a batch
 	fastestNeighbours   = 3    // number of fastest points whose neighbours are predicted in every batch
-	maxScored           = 160  // most points, fastest by prediction, whose expected improvement is computed
+	maxScored           = 160  // number of points with the fastest predictions, whose expected improvement is computed
 )
 
 // bayesSearch holds the state of the strategy.
@@ -210,7 +210,8 @@ func (s *State) warped(points []int, least float64) []float64 {
 	return out
 }
 
-// maxTraining bounds the points that a surrogate is fitted to: the cost grows with their cube.
+// maxTraining is the largest number of points to which a surrogate is fitted: the cost grows with
+// the cube of this number.
 const maxTraining = 160
 
 // trainingPoints returns the measured points of a kernel, fastest first. If there are more than

@@ -51,14 +51,14 @@ func (b *bayesSearch) initialPoint(k *kernelModel) int {
 // defaultTries is the number of random points that likeDefault compares.
 const defaultTries = 200
 
-// likeDefault draws random points of a kernel and returns the fresh one whose values are nearest to the
-// default's, -1 if no point was fresh. For a parameter that the default lacks, the middle of its values
-// counts as the default's value. So the first samples of all kernels are alike in grid and block size.
-// With random first samples a fast kernel that happened to be measured on few SMs seemed slow, and was
-// never measured again: on recorded spaces of 2 H100, searches of 25 points lost 1.8 % with random
-// samples, 1.4 % with the default's values of common parameters, and 1.2 % also with middle values of
-// the others. Another rule lost more: a second sample of each kernel with the values of the fastest
-// point of all kernels.
+// likeDefault draws random points of a kernel and returns the fresh one whose values are nearest to
+// the default's, -1 if no point was fresh. For a parameter that the default lacks, the middle of
+// its values counts as the default's value. So the first samples of all kernels are alike in grid
+// and block size. With random first samples, a fast kernel that was first measured on few SMs
+// seemed slow and was never measured again. On recorded spaces of 2 H100, searches of 25 points
+// lost 1.8 % with random first samples. They lost 1.4 % if only the parameters that the default has
+// were near its values, and 1.2 % with this rule. A second sample of each kernel, with the values
+// of the fastest point of all kernels, made the loss larger.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	to := b.shared.coordinates(b.Space, b.Default)
 	like, least := -1, math.Inf(1)
@@ -95,9 +95,9 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns how many initial samples every kernel gets. These are two, because a
-// single slow sample would end the search of its kernel. They are one if two for each kernel
-// would take more than perKernelShare of the budget.
+// initialPerKernel returns how many initial samples every kernel gets. It returns two, because a
+// single slow sample would end the search of its kernel. It returns one if two samples of each
+// kernel would take more than perKernelShare of the budget.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1
@@ -114,7 +114,7 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	}
 }
 
-// initialTries is how many random points furthest compares.
+// initialTries is the number of random points that furthest compares.
 const initialTries = 12
 
 // furthest returns the random fresh point with the largest distance to the nearest initial sample

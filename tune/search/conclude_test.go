@@ -84,7 +84,7 @@ func rules(aa record.AA) DecisionRules {
 
 var nan = math.NaN()
 
-// truth: point 2 is the best, then 1, then the default.
+// truth makes point 2 the fastest, then point 1, then the default.
 var truth = secondsByPoint(2, 1.5, 1, 3, 3, 3)
 
 func TestConclude(t *testing.T) {
@@ -97,7 +97,7 @@ func TestConclude(t *testing.T) {
 		verdict record.Verdict
 		cause   record.Cause
 		config  int
-		other   int // value of a of the challenger
+		other   int // the challenger's value of axis a
 		gain    float64
 		err     error
 	}{
@@ -165,8 +165,8 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestConcludeMarksFailures: a config that failed in the confirmation is not proposed
-// again, neither by this search nor by searches that begin with its results.
+// TestConcludeMarksFailures: a config that failed in the confirmation is marked as failed, so later
+// searches that begin with these results do not propose it.
 func TestConcludeMarksFailures(t *testing.T) {
 	e := &script{seconds: changedIn(record.StageConfirm, 2, nan, truth)}
 	s := sixPoints(t, e, Budget{}, 1, 2)

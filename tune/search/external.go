@@ -28,11 +28,11 @@ const externalPrefix = "exec:"
 const (
 	maxAskLine     = 1 << 20     // bytes of a line
 	maxIdleAsks    = 100         // consecutive lines that name no new legal config
-	externalEnding = time.Second // for the program to exit after its last line
+	externalEnding = time.Second // time for the program to exit after its last line
 )
 
-// externalWait is how long an external strategy may take for its next line, and externalRead how long to read a
-// line. Tests shorten them.
+// externalWait is the time in which an external strategy must write its next line. externalRead is
+// the time in which it must read a line. Tests shorten both.
 var externalWait, externalRead = time.Minute, time.Minute
 
 // externalSpace is the first line that an external strategy reads.
@@ -69,13 +69,13 @@ type externalTell struct {
 
 type externalResult struct {
 	Config ep.Config `json:"config"`
-	Ratio  float64   `json:"ratio,omitempty"` // the config's time over the default's
+	Ratio  float64   `json:"ratio,omitempty"` // the config's time divided by the default's
 	Error  string    `json:"error,omitempty"` // why there is no ratio
 }
 
-// external returns the strategy of a program that chooses configs, by JSON lines on its
-// standard input and output: see docs/search-own.md. Everything else of a search stays as it
-// is: the A/A test, the finals and the confirmation.
+// external returns the strategy of a program that chooses configs, by JSON lines on its standard
+// input and output: see docs/search-own.md. The A/A test, the finals and the confirmation are those
+// of every search.
 func external(command string) (Strategy, error) {
 	argv := strings.Fields(command)
 	if len(argv) == 0 {
@@ -114,7 +114,7 @@ func startExternal(argv []string) (*externalProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A pipe of our own, and not that of StdinPipe, because its writes can have a deadline.
+	// os.Pipe, because its writes can have a deadline and those of StdinPipe cannot.
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastWords returns what the program wrote to its standard error at last, "" if nothing. Call it
-// after end.
+// lastWords returns the last text that the program wrote to its standard error, as the end of an
+// error message. It returns "" if there is none. Call it after end.
 func (p *externalProgram) lastWords() string {
 	if text := strings.TrimSpace(p.said.String()); text != "" {
 		return fmt.Sprintf("; it said: %q", text)
@@ -160,8 +160,8 @@ func (p *externalProgram) lastWords() string {
 	return ""
 }
 
-// end closes the program's input, and kills the program with its children if it does not exit by itself. A child
-// that is left may hold the output open, so end waits for the program, and Wait then closes the output.
+// end closes the program's input, and kills the program with its children if it does not exit by
+// itself. Wait closes the output after the program's exit, even if a child still holds it open.
 func (p *externalProgram) end() error {
 	p.in.Close()
 	kill := time.AfterFunc(externalEnding, func() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
@@ -210,7 +210,8 @@ func (p *externalProgram) run(ctx context.Context, s *State) error {
 	}
 }
 
-// send writes one line. A program that does not read holds it up for at most externalRead.
+// send writes one line. If the program does not read the line within externalRead, send returns an
+// error.
 func (p *externalProgram) send(ctx context.Context, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

@@ -80,8 +80,8 @@ func TestStrangeExternalStrategies(t *testing.T) {
 		"illegal":  "100 lines in a row",
 		"long":     "token too long",
 		"hang":     "it wrote no line for",
-		"child":    "it wrote no line for", // its child holds its output open
-		"orphan":   "it wrote no line for", // so does this child, whose parent has ended
+		"child":    "it wrote no line for", // a child holds its output open
+		"orphan":   "it wrote no line for", // a child holds the output open after the program has ended
 		"deaf":     "it did not read a line of",
 	} {
 		externalWait, externalRead = time.Minute, time.Minute

@@ -161,8 +161,8 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 }
 
 // A confirmation whose neighbouring rounds look too similar takes correlatedRounds times MinRounds.
-// Of confirmations with 25 independent rounds, 2 to 3 % look too similar by chance. More rounds
-// show whether it was chance.
+// Even if 25 rounds are independent, 2 to 3 % of confirmations look too similar by chance. More
+// rounds show whether it was chance.
 const correlatedRounds = 4
 
 // MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours

@@ -87,7 +87,7 @@ func TestMillionPoints(t *testing.T) {
 	}
 	t.Logf("counted in %v, searched 100 configs in %v, %.1f MiB held, best %.2f", counted, searched, held, best)
 	if len(b.measured) > 100 || best > 1.3 {
-		t.Errorf("%d configs measured, the best takes %.2f, 1 is possible", len(b.measured), best)
+		t.Errorf("%d configs measured, the best takes %.2f s, but 1 s is possible", len(b.measured), best)
 	}
 	if held > 64 {
 		t.Errorf("%.0f MiB held", held)

@@ -12,7 +12,7 @@ import (
 // A Protocol holds the rounds and bounds of the comparisons that every search makes: the A/A test
 // at its beginning, the finals and the confirmation at its end.
 type Protocol struct {
-	Band      float64 // a smaller relative difference in time is not called a difference; the A/A test ends when its spread is no larger than Band
+	Band      float64 // times whose relative difference is smaller count as equal; the A/A test ends when its spread is at most Band
 	AARounds  int     // rounds of the A/A test before each check of the spread
 	MaxAA     int     // most rounds of the A/A test
 	Finalists int     // most finalists, required candidates not counted

@@ -38,7 +38,7 @@ var schedule = []struct {
 	{record.StageHalving2, 10, 1},
 }
 
-// chunk is how many fresh points a block screens under a time limit.
+// chunk is the number of fresh points that a block screens under a time limit.
 const chunk = 24
 
 // gridRounds is the number of rounds of every point in a grid search. Each block has gridStep

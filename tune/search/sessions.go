@@ -67,7 +67,7 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 	if stat.Differ(alone.Interval, crowded.Interval) {
 		gain.Cover(alone.Mid)
 		gain.Cover(crowded.Mid)
-		warnings = append(warnings, fmt.Sprintf("the gain is %.3f alone and %.3f with other configs in the same rounds: the interval covers both", alone.Mid, crowded.Mid))
+		warnings = append(warnings, fmt.Sprintf("the gain is %.3f in rounds without other configs and %.3f in rounds with them: the interval covers both", alone.Mid, crowded.Mid))
 	}
 	if earlier.Mid > 0 && stat.Differ(gain.Interval, earlier.Interval) {
 		warnings = append(warnings, fmt.Sprintf("the gain was %.3f in the rounds of the choice and is %.3f in later ones: the interval covers both", earlier.Mid, gain.Mid))
@@ -94,7 +94,7 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 //
 // The interval covers differences between sessions, so the A/A spread of the search's own session
 // is not used any more. The search is noisy only if the interval of its A/A ratio over sessions
-// does not hold 1.
+// does not contain 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

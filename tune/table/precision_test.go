@@ -39,16 +39,3 @@ func TestReducedPrecisionIsAcceptedOneWay(t *testing.T) {
 		t.Errorf("a row of reduced precision answered: %+v", a)
 	}
 }
-
-func TestParsePrecision(t *testing.T) {
-	for text, want := range map[string]ep.Precision{"full": ep.Full, "reduced": ep.Reduced} {
-		if got, err := ep.ParsePrecision(text); got != want || err != nil {
-			t.Errorf("%q: %q, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "any", "same"} {
-		if _, err := ep.ParsePrecision(text); err == nil {
-			t.Errorf("%q passed", text)
-		}
-	}
-}

@@ -27,7 +27,7 @@ func same(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a/b-1) < 1e-9
 }
 
-// TestWrittenIsRead: both formats are read back as what was written.
+// TestWrittenIsRead: a space that was written in one of the formats is read back unchanged.
 func TestWrittenIsRead(t *testing.T) {
 	for name, write := range map[string]func(*Space, *bytes.Buffer) error{
 		"T4":    func(s *Space, b *bytes.Buffer) error { return s.WriteT4(b) },
@@ -96,7 +96,7 @@ func TestCacheIsBounded(t *testing.T) {
 	for i := range 1001 {
 		values := map[string]ep.Value{}
 		for _, name := range []string{"a", "b", "c"} {
-			values[name] = ep.Value(strings.Repeat("1", 1) + string(rune('0'+i%10)) + string(rune('0'+i/10%10)) + string(rune('0'+i/100%10)))
+			values[name] = ep.Value("1" + string(rune('0'+i%10)) + string(rune('0'+i/10%10)) + string(rune('0'+i/100%10)))
 		}
 		s.Points = append(s.Points, Point{Config: ep.Config{Kernel: "k", Values: values}, Time: 1, Runs: []float64{1, 1}})
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // TestClaimsOverSessions: under every kind of noise, at most 5 % of the searches among identical
-// configs claim a gain, and 95 % intervals hold the true gain in at least 93 % of the searches. The
-// figures of docs/intervals.md come from epbench replay claims --replays 2000.
+// configs claim a gain, and the 95 % interval contains the true gain in at least 93 % of the
+// searches. The figures of docs/intervals.md come from epbench replay claims --replays 2000.
 func TestClaimsOverSessions(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {

@@ -120,7 +120,7 @@ func (m *Model) fit(points []record.Point) {
 	}
 }
 
-// fewestOwn is the least number of residuals that a config's own noise is drawn from.
+// fewestOwn is the least number of residuals from which a config's own noise is drawn.
 const fewestOwn = 6
 
 // noiseOf returns the residuals of a fit, and the standard deviation and the correlation of the

@@ -28,9 +28,9 @@ func hundred(t *testing.T) *Model {
 	return m
 }
 
-// TestBaseline compares with autotuning_methodology 1.1.0. For the same times, its
-// cutoff_point(0.95), (0.5) and (0.01) return 33, 3 and 1, and its _redwhite_index_value returns
-// the times in the second list.
+// TestBaseline compares with autotuning_methodology 1.1.0. For these times, its cutoff_point(0.95)
+// returns 33, cutoff_point(0.5) returns 3, and cutoff_point(0.01) returns 1. Its
+// _redwhite_index_value returns the times in the second list.
 func TestBaseline(t *testing.T) {
 	b := hundred(t).Baseline()
 	for share, want := range map[float64]int{0.95: 33, 0.5: 3, 0.01: 1} {
@@ -70,8 +70,8 @@ func TestScoreOfKnownSearches(t *testing.T) {
 	}
 }
 
-// TestSearchesBeatRandomSearch: both strategies are ahead of random search on an easy space,
-// and stop at the cutoff.
+// TestSearchesBeatRandomSearch: the default strategy is ahead of random search on an easy space,
+// and stops at the cutoff.
 func TestSearchesBeatRandomSearch(t *testing.T) {
 	simulates(t)
 	m := hundred(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// claimSessions is the default number of sessions that a claim is computed from.
+// claimSessions is the default number of sessions from which a claim is computed.
 const claimSessions = 3
 
 // Stability says how much recorded gains differ between sessions. It counts pairs of gains of one
@@ -24,7 +24,7 @@ type Stability struct {
 	Beyond      int `json:"beyond"`       // pairs of Claims that are beyond their error
 
 	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time between sessions, root mean square
-	GainSpread float64 `json:"gain_spread"` // the same for gains
+	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain between sessions, root mean square
 }
 
 // Add adds another run's pairs.

@@ -33,8 +33,8 @@ type Report struct {
 	Budget      int     `json:"budget"`
 	Replays     int     `json:"replays"`
 	Regret      float64 `json:"regret"`       // mean of true time of the winner / true best, minus one
-	RegretP95   float64 `json:"regret_p95"`   // 95th percentile of the same
-	RegretMax   float64 `json:"regret_max"`   // maximum of the same
+	RegretP95   float64 `json:"regret_p95"`   // 95th percentile of the regret
+	RegretMax   float64 `json:"regret_max"`   // largest regret
 	Flips       float64 `json:"flips"`        // share of replays in which the second search chose another config
 	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both searches
 	FalseFaster float64 `json:"false_faster"` // share of searches that claim a gain over the default although there is none
@@ -43,7 +43,7 @@ type Report struct {
 	MaxSamples  int     `json:"max_samples"`  // most samples of one search
 	Missed      float64 `json:"missed"`       // mean of true time of the best config tried / true best, minus one: the regret of a search that always chose the best it tried
 	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if that is unknown
-	Covered     float64 `json:"covered"`      // share of the challengers' intervals that hold the true gain, in searches that are not too noisy
+	Covered     float64 `json:"covered"`      // share of the challengers' intervals that contain the true gain, in searches that are not too noisy
 	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
 
 	Searches []SearchResult `json:"searches"` // the first search of each replay
@@ -157,7 +157,7 @@ type tunedResult struct {
 	noisy       bool
 	steps       []step
 	challenges  bool // the search compared another config with the default
-	covers      bool // the interval of that config's gain holds the true gain
+	covers      bool // the interval of that config's gain contains the true gain
 }
 
 func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tunedResult, error) {

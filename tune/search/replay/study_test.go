@@ -62,7 +62,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestRaceReachesItsTargets holds race to 0.35 % regret, 40 % flips and 0.2 % bias.
+// TestRaceReachesItsTargets: `race` loses at most 0.35 % on average. At most 40 % of its second
+// searches choose another config. Its reported times are biased by at most 0.2 %.
 func TestRaceReachesItsTargets(t *testing.T) {
 	simulates(t)
 	t.Parallel()
@@ -72,8 +73,9 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
-// TestDefaultStrategyReachesItsTargets holds the default strategy to its targets on a space of three kernels.
-// Only the default is required, and its kernel is much slower than the others.
+// TestDefaultStrategyReachesItsTargets: on a space of three kernels the default strategy loses at
+// most 2 % with 50 configs, and at most 0.5 % with 155 configs. Only the default is required, and
+// its kernel is much slower than the others.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {

@@ -35,7 +35,7 @@ func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	return &out
 }
 
-// renamedParams returns the present name of a kernel and of its parameters.
+// renamedParams returns the present name of a kernel, and its parameters under their present names.
 func renamedParams(kernel string, given map[string]Param, rename func(ep.Config) ep.Config) (string, map[string]Param) {
 	fixed := rename(ep.Config{Kernel: kernel})
 	out := map[string]Param{}
@@ -76,8 +76,8 @@ func either(a, b map[string]Param) map[string]Param {
 	return out
 }
 
-// renamed returns the constraint for the present names of its kernels. For a former kernel it applies
-// only to configs with the values that the former kernel stands for.
+// renamed returns the constraint for the present names of its kernels. For a former kernel, the
+// constraint applies only to configs with the parameter values that replaced this kernel.
 func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint) {
 	own := c
 	own.Kernels = nil

@@ -124,7 +124,6 @@ func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return k.DefaultWithin(m, p, sms)
 }
 
-// expertOnly lists the layouts of a kernel that declares none.
 var expertOnly = []ep.Layout{ep.LayoutExpert}
 
 // Serves reports whether the kernel serves a layout.

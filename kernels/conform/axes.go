@@ -66,7 +66,6 @@ func (a Axes) Tags() []string {
 	return append(out, tagEmpty, tagEndurance)
 }
 
-// axis is one dimension of the matrix.
 type axis struct {
 	name   string
 	values []string

@@ -22,7 +22,6 @@ const (
 	Stress  Level = "stress"
 )
 
-// effort holds the sizes of a level.
 type effort struct {
 	strength   int // number of axes of which every combination of values occurs
 	iterations int // number of calls between two verifications
@@ -105,7 +104,6 @@ const (
 	tagEndurance = "special=back-to-back"
 )
 
-// mediumProblem returns a problem of medium size for an op.
 func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	p := base
 	p.Op, p.Dispatch, p.Ranks = op, ep.BF16, a.Ranks[min(2, len(a.Ranks)-1)]

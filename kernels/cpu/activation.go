@@ -65,7 +65,6 @@ func (s *Session) makeGates(r *rank) error {
 	return nil
 }
 
-// activationStages returns the program of an activation.
 func activationStages(c ep.Config) []stage {
 	how := ref.ActivationOf(c)
 	return []stage{{decode(c), func(w *worker, l launch, _ int) bool {
@@ -156,7 +155,6 @@ func (r *rank) clearPadding(s *shape) {
 	}
 }
 
-// runPoisonedActivation runs an activation once from poisoned outputs.
 func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error {
 	for _, r := range s.ranks {
 		fill(r.out[:min(int(r.offsets[s.groups])+beyondRows, s.maxRows)*s.encoding.Payload])

@@ -16,7 +16,6 @@ import (
 // 1024 tokens x 8 experts x 7168 values x 2 bytes. Combine sends back as many bytes.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
-// large returns the problem of the benchmarks.
 func large(op ep.Op) ep.Problem {
 	return ep.Problem{Op: op, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}

@@ -55,7 +55,6 @@ func TestRunBeside(t *testing.T) {
 	}
 }
 
-// withMode sets mode in both halves.
 func withMode(c ep.Config, mode ep.Value) ep.Config {
 	for _, name := range c.Names() {
 		if name == "mode" || strings.HasSuffix(name, ".mode") {

@@ -34,7 +34,6 @@ func (w *worker) pollCombine(l launch, set int) bool {
 	return true
 }
 
-// reduce sums the rows of each token.
 func (w *worker) reduce(l launch, set int) {
 	for tokens, columns := range l.claim(&w.r.move, w.r.tokens, w.s.Hidden, l.chunk/2) {
 		for t := tokens.start; t < tokens.start+tokens.count; t++ {

@@ -75,7 +75,6 @@ func params(algoClass kernels.Class) []kernels.Param {
 	}
 }
 
-// check checks a config of dispatch or combine.
 func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkProblem(p),
 		kernels.CheckNames(c, params(kernels.Speed)),

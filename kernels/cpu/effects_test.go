@@ -75,7 +75,6 @@ func (e effect) ratio(b *testing.B) float64 {
 	return ratios[len(ratios)/2]
 }
 
-// slowest returns the seconds of the slowest rank in one round.
 func (e effect) slowest(b *testing.B, s kernels.Session, c ep.Config, fold int) float64 {
 	if err := s.Prepare(b.Context(), c); err != nil {
 		b.Fatal(err)

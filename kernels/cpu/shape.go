@@ -19,7 +19,6 @@ type shape struct {
 	rowBytes int  // bytes of a combine message
 }
 
-// combines reports whether the op includes a combine.
 func (s shape) combines() bool { return s.Op == ep.Combine || s.Op == ep.Pair }
 
 func shapeOf(p ep.Problem) shape {

@@ -173,7 +173,6 @@ func (s *Session) checkDispatch(r *rank) kernels.Comparison {
 	return s.oracle.CheckDispatch(r.id, s.delivered(r), ref.Compare{MaxRows: sample(s.encoding.Payload)})
 }
 
-// delivered returns the output of dispatch on a rank.
 func (s *Session) delivered(r *rank) ref.Output {
 	out := ref.Output{
 		RowOffsets: r.offsets, ExpertIDs: r.ids, SrcInfo: r.srcInfo,

@@ -145,7 +145,6 @@ func norm(p, a, b float64) float64 {
 	return big * math.Pow(math.Pow(a/big, p)+math.Pow(b/big, p), 1/p)
 }
 
-// limit sets Limit to the largest part.
 func (p *Prediction) limit() {
 	most := -1.0
 	for _, part := range []struct {

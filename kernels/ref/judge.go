@@ -24,7 +24,6 @@ type judge struct {
 	first int // the place that Detail describes
 }
 
-// wrong adds a difference at the current place.
 func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }

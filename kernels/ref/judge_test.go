@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// checkOn checks an output of rank 0 on a number of processors.
 func checkOn(processors int, o *Oracle, out Output) kernels.Comparison {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	return o.CheckDispatch(0, out, Compare{})

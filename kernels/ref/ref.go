@@ -111,7 +111,6 @@ func (d Delivery) rows() int {
 // Dispatch returns every row that a rank receives. The slices are shared: do not change them.
 func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
 
-// deliver computes the delivery of a rank.
 func (o *Oracle) deliver(rank int) Delivery {
 	p := o.w.Problem
 	if p.Layout.ByRank() {

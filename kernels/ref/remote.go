@@ -133,7 +133,6 @@ func (r *Remote) judge(op ep.Op, rank int, dispatch, combine Compare) (kernels.C
 	return Merge(v, w), err
 }
 
-// combined compares the combined tokens of a rank.
 func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	picked, size := r.oracle.CombinePicks(rank, c), 2*r.oracle.w.Problem.Hidden
 	rows, err := r.pieces(rank, PartCombined, size, picked)
@@ -237,7 +236,6 @@ func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	}
 }
 
-// pieces reads some rows of a part, in order.
 func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]byte, error) {
 	if len(rows) == 0 {
 		return nil, nil

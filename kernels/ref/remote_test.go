@@ -45,7 +45,6 @@ func store(o *Oracle, e *Epilogue) stored {
 	return out
 }
 
-// read implements Memory.
 func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	var out [][]byte
 	for _, at := range offsets {
@@ -163,7 +162,6 @@ func TestRemoteProbe(t *testing.T) {
 	}
 }
 
-// probeAll checks Probe before Judge, after Judge and after Forget.
 func probeAll(t *testing.T, o *Oracle, r *Remote) {
 	t.Helper()
 	if _, err := r.Probe(0, 0, 0); err == nil {

@@ -122,7 +122,6 @@ func (r *rowCheck) segment(s int) {
 	}
 }
 
-// fetch reads the elements of the rows to be compared.
 func (r *rowCheck) fetch() {
 	if r.got.Expect != nil {
 		rows := make([]int, len(r.picked))
@@ -167,7 +166,6 @@ func (p *pickedRow) contents(o *Oracle, out Output) {
 	p.maxErr = o.rowError(want, got)
 }
 
-// scales returns the scales of the current row.
 func (r *rowCheck) scales() []byte {
 	return r.o.scalesAt(r.got, r.row, r.inGroup, r.firstBlock)
 }

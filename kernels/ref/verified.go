@@ -25,7 +25,6 @@ func newVerifiedBits() *verifiedBits {
 	return &verifiedBits{maphash.MakeSeed(), map[bitsKey]kernels.Comparison{}}
 }
 
-// hash returns a hash of all rows. The rows are hashed in parallel.
 func (p *verifiedBits) hash(rows [][]byte) uint64 {
 	sums := make([]byte, 8*len(rows))
 	parallel(len(rows), func(i int) { binary.LittleEndian.PutUint64(sums[8*i:], maphash.Bytes(p.seed, rows[i])) })

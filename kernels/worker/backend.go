@@ -312,7 +312,6 @@ func (b *Backend) print(line string) {
 	}
 }
 
-// restart ends the process and starts a new one.
 func (b *Backend) restart(ctx context.Context) error {
 	b.proc.end()
 	b.restarts++

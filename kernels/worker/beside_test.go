@@ -37,8 +37,7 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
-		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}.WithProduct(q, 8, o)
+	p := toyProblem(op).WithProduct(q, 8, o)
 	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
@@ -154,8 +153,7 @@ func TestBesideRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := drawn(t, ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
-			Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}.WithProduct(q, 8, ep.BesideProduct), "uniform")
+		w := drawn(t, toyProblem(ep.Pair).WithProduct(q, 8, ep.BesideProduct), "uniform")
 		if _, err := c.b.Open(t.Context(), w); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.product, err, c.says)
 		}

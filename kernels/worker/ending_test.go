@@ -82,8 +82,7 @@ func TestLostSession(t *testing.T) {
 			}
 			var said []string
 			b.command.Said = func(line string) { said = append(said, line) }
-			w := drawn(t, ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
-				Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}, "uniform")
+			w := drawn(t, smallProblem(ep.Dispatch), "uniform")
 			within(t, "the first session", func() {
 				s, err := b.Open(t.Context(), w)
 				if strings.HasSuffix(script, "-open") {

@@ -68,7 +68,6 @@ func newGroup(l net.Listener, end func()) *group {
 	}
 }
 
-// member is one connected rank.
 type member struct {
 	Greeting
 	conn  net.Conn

@@ -49,7 +49,6 @@ func FindPlace() (Place, error) {
 	return Place{Ranks: 1}, nil
 }
 
-// placeFrom reads rank, ranks and local rank from three variables.
 func placeFrom(names [3]string) (Place, error) {
 	var n [3]int
 	for i, name := range names {

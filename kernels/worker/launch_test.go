@@ -28,7 +28,6 @@ const (
 	markEnv = "EPBENCH_TEST_MARK"
 )
 
-// setMark sets markEnv.
 func setMark(t *testing.T) string {
 	t.Helper()
 	mark := filepath.Join(t.TempDir(), "hangs")
@@ -117,7 +116,6 @@ func openLaunched(t *testing.T, script, role string) (*Backend, *heard) {
 	return b, said
 }
 
-// waitFor waits until this number of ranks has connected.
 func (g *group) waitFor(t *testing.T, ranks int) {
 	t.Helper()
 	for range 6000 {

@@ -27,7 +27,6 @@ type outputPipes struct {
 	copied      sync.WaitGroup // counts the copying goroutines
 }
 
-// pipe makes a pipe and returns both ends.
 func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	if r, w, err = os.Pipe(); err == nil {
 		o.read, o.given = append(o.read, r), append(o.given, w)

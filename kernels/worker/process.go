@@ -126,7 +126,6 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 	return messageFilter{channel.Line(lines, in), p.printed}, nil
 }
 
-// run starts the command.
 func (p *process) run() error {
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.cmd.Args[0], err)
@@ -236,13 +235,11 @@ func (p *process) release() {
 	p.mu.Unlock()
 }
 
-// end kills the process and waits for its end.
 func (p *process) end() {
 	p.kill()
 	p.stop()
 }
 
-// allowExit lets launched ranks disconnect without being reported as lost.
 func (p *process) allowExit() {
 	if p.group != nil {
 		p.group.allowExit()

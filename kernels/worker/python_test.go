@@ -63,10 +63,9 @@ func TestRankWithoutTokens(t *testing.T) {
 	for _, b := range []*Backend{toy, openPython(t, "")} {
 		for _, op := range ep.Exchanges() {
 			k := kernels.Of(b.Kernels(), op)[0]
-			p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
-				Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16}
-			if b == toy {
-				p.Layout = ep.LayoutRank
+			p := toyProblem(op)
+			if b != toy {
+				p.Layout = ep.LayoutExpert
 			}
 			s := openProblem(t, b, p, "ragged:0:5")
 			if v, err := s.Verify(t.Context(), k.DefaultConfig(b.Machine(), p)); err != nil || !v.OK() || v.Rows == 0 {

@@ -53,10 +53,8 @@ func TestRowsFile(t *testing.T) {
 // TestRowsOfNoProbes shows that without probes the content of the rows file is ignored.
 func TestRowsOfNoProbes(t *testing.T) {
 	b := openScripted(t, "honest")
-	p := ep.Problem{Op: ep.Activation, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
-		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
-	s := openProblem(t, b, p, "uniform").(*session)
-	if err := os.WriteFile(s.proc.rows, make([]byte, 2*p.Hidden), 0); err != nil {
+	s := openWorkload(t, b, ep.Activation).(*session)
+	if err := os.WriteFile(s.proc.rows, make([]byte, 2*s.workload.Problem.Hidden), 0); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := s.Verify(t.Context(), defaultOf(t, b, ep.Activation)); err != nil || !v.OK() {

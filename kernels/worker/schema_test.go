@@ -40,7 +40,6 @@ type messages struct {
 	Failed       Trouble        `json:"failed"`
 }
 
-// workerSchema makes the JSON schema of all messages.
 func workerSchema(t *testing.T) []byte {
 	t.Helper()
 	r := jsonschema.Reflector{

@@ -223,10 +223,14 @@ func openScripted(t *testing.T, script string) *Backend {
 	return b
 }
 
+func smallProblem(op ep.Op) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
+		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+}
+
 func openWorkload(t *testing.T, b kernels.Backend, op ep.Op) kernels.Session {
 	t.Helper()
-	return openProblem(t, b, ep.Problem{Op: op, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 2,
-		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}, "uniform")
+	return openProblem(t, b, smallProblem(op), "uniform")
 }
 
 func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) kernels.Session {
@@ -250,5 +254,5 @@ func drawn(t *testing.T, p ep.Problem, routing string) *workloads.Workload {
 
 func defaultOf(t *testing.T, b kernels.Backend, op ep.Op) ep.Config {
 	t.Helper()
-	return kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), ep.Problem{Op: op, Ranks: 2, Hidden: 256, Experts: 8, TopK: 2, Tokens: 4, MaxTokens: 4})
+	return kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), smallProblem(op))
 }

@@ -65,7 +65,6 @@ type server struct {
 	active kernels.Session // the session whose progress the heartbeats report
 }
 
-// opened is an open session and its problem.
 type opened struct {
 	kernels.Session
 	problem ep.Problem
@@ -156,7 +155,6 @@ func designs(k kernels.Kernel) []ep.Config {
 	return out
 }
 
-// rules returns the backend's conditions for a kernel.
 func (s *server) rules(kernel string) []Rule {
 	of, ok := s.backend.(kernels.Conditioned)
 	if !ok {

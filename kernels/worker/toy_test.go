@@ -54,11 +54,15 @@ func openToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	return b, said, err
 }
 
-// toySession opens a workload of three ranks, the last one without tokens.
+// toyProblem returns a problem of three ranks, in the layout of the example library toy.py.
+func toyProblem(op ep.Op) ep.Problem {
+	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
+		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}
+}
+
 func toySession(t *testing.T, b kernels.Backend, op ep.Op) (kernels.Session, ep.Config) {
 	t.Helper()
-	p := ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
-		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}
+	p := toyProblem(op)
 	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
@@ -104,8 +108,8 @@ func TestToyWorker(t *testing.T) {
 // toyLayer verifies and times whole layers of the toy, also with rows that epbench compares itself.
 func toyLayer(t *testing.T, b *Backend) {
 	t.Helper()
-	p := ep.Problem{Op: ep.Layer, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Intermediate: 16, Experts: 9, TopK: 3,
-		Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16}
+	p := toyProblem(ep.Layer)
+	p.Intermediate, p.Tokens, p.MaxTokens, p.Layout = 16, 4, 4, ep.LayoutExpert
 	s, c := openProblem(t, b, p, "ragged:0:4"), kernels.Of(b.Kernels(), ep.Layer)[0].DefaultConfig(b.Machine(), p)
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
 		t.Errorf("layer: %+v, %v", v, err)

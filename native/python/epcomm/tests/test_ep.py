@@ -31,7 +31,7 @@ def stand_in(**info):
 
 def make(**info):
     patch, _ = stand_in(**info)
-    with patch, mock.patch.object(module, "_emulated_wait"):
+    with patch, mock.patch.object(module.native, "emulated_context", return_value=(0, mock.Mock())):
         return module.EP(pack="x.pack", device="cpu", rank=0, ranks=2, all_gather=lambda mine: mine * 2)
 
 

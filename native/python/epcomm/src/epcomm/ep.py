@@ -46,18 +46,6 @@ def _bytes(address, size, device):
     return torch.as_tensor(_Memory(address, size), device=device)
 
 
-def _emulated_wait(device):
-    """Returns a function that waits for the emulated driver, whose GPUs torch does not know."""
-    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-
-    def wait():
-        driver.cuCtxSetCurrent(context)
-        driver.cuCtxSynchronize()
-
-    return wait
-
-
 def _group_gather(group):
     """Returns an all-gather of bytes over torch.distributed."""
     import torch.distributed as dist
@@ -104,7 +92,7 @@ class EP:
         self._begun = [None] * i.in_flight  # the output of a combine that was sent and not yet received, by slot
         self._views, self._rows = {}, {}
         self._index = index
-        self._settle = _emulated_wait(index) if self.device.type == "cpu" else None
+        self._settle = native.emulated_context(index)[1] if self.device.type == "cpu" else None
         self._native, self._said = self._extension() if native.load() else (None, None)
         self.id = _register(self)
 

@@ -150,6 +150,19 @@ def _addresses(owner, names):
     return (c_uint64 * len(names))(*(ctypes.cast(getattr(owner, n), c_void_p).value for n in names))
 
 
+def emulated_context(index):
+    """Returns the emulated driver's context of a GPU, and a function that waits for it."""
+    driver, context = ctypes.CDLL("libcuda.so.1"), c_void_p()
+    driver.cuInit(0)
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index)
+
+    def settle():
+        driver.cuCtxSetCurrent(context)
+        driver.cuCtxSynchronize()
+
+    return context.value, settle
+
+
 def new_lane(context):
     """Makes the extension's lane, which orders the calls of a Buffer. context is None on a GPU. On the emulated
     driver it is the driver's context, and each call waits until its kernels have ended."""

@@ -19,10 +19,6 @@ LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estima
 LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # with and without prefer_overlap_with_compute
 
 
-def aligned(n, to):
-    return -(-n // to) * to
-
-
 def nvlink_gbs():
     """Returns the sum of the speeds of a GPU's NVLinks in GB/s, as nvidia-smi prints them; 0 if it prints none."""
     try:
@@ -95,7 +91,7 @@ class ElasticBuffer:
                              allow_multiple_reduction=True):
         """Returns the bytes of the largest possible number of BF16 rows with their ids and weights, rounded up to
         2 MB. ElasticBuffer does not use this number."""
-        return aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
+        return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
     def capture():
@@ -132,7 +128,7 @@ class ElasticBuffer:
             warnings.warn("get_theoretical_num_sms: nvidia-smi prints no speed of NVLinks; give num_sms, or nvlink_gbs", stacklevel=3)
         there = ranks * (1 - comb(experts - experts // ranks, topk) / comb(experts, topk))  # mean number of ranks to which a token is sent
         carried = gbs / (1 - 1 / ranks)
-        sms = aligned(max(LEAST_SMS, ceil(MARGIN * max(carried / there / read_gbs, carried / write_gbs))), 2)
+        sms = expand.aligned(max(LEAST_SMS, ceil(MARGIN * max(carried / there / read_gbs, carried / write_gbs))), 2)
         return min(sms if self.prefer_overlap_with_compute else max(sms, LEAST_SMS_ALONE), most)
 
     def _device_sms(self):

@@ -164,19 +164,6 @@ class Lane:
             behind.note(stream, capture)  # also if work failed after a launch
 
 
-def emulated_context(index):
-    """Returns the emulated driver's context of a GPU, and a function that waits for it."""
-    driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    driver.cuInit(0)
-    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index)
-
-    def settle():
-        driver.cuCtxSetCurrent(context)
-        driver.cuCtxSynchronize()
-
-    return context.value, settle
-
-
 _orders = {}  # (the extension's lane or None, the last calls), by thread and device
 
 
@@ -185,7 +172,7 @@ def new_lane(device, rank):
     context = settle = None
     index = device.index if device.index is not None else rank
     if device.type == "cpu":
-        context, settle = emulated_context(index)
+        context, settle = native.emulated_context(index)
     key = threading.get_ident(), device.type, index
     if key not in _orders:
         # The extension makes its events on the current device.

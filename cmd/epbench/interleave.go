@@ -34,8 +34,8 @@ func newInterleave() *cobra.Command {
 		Short: "Measure the winners of several runs again, in alternating turns",
 		Long: `Measure the winners of several runs of sweep or bench again, each with its default. In every turn
 each run's library has one round, and the order changes from turn to turn: a drift of
-the machine then hits all libraries alike. All backends are started at the beginning,
-and one of them runs at a time. -o gets one run directory for each sweep. All sweeps
+the machine then hits all libraries alike. All backends are started at the beginning.
+They check their answers at the same time, and in the turns one of them runs at a time. -o gets one run directory for each sweep. All sweeps
 must have the same --seed: with another seed, tokens go to other experts.`,
 		Example: `  epbench interleave dsv3-deepep dsv3-nccl --trust-command -o dsv3-turns
   epbench interleave dsv3-* --trust-command --op pair --turns 100 -o dsv3-pairs
@@ -69,7 +69,8 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := checkInterleaved(runs); err != nil {
 		return err
 	}
-	t := &interleaving{flags: f, backends: map[string]*startedBackend{}, id: time.Now().UTC().Format(time.RFC3339Nano)}
+	now := time.Now()
+	t := &interleaving{flags: f, backends: map[string]*startedBackend{}, began: now, id: now.UTC().Format(time.RFC3339Nano)}
 	defer t.close()
 	comparisons, err := t.comparisons(cmd, runs)
 	if err != nil {
@@ -145,7 +146,9 @@ type interleaving struct {
 	id       string                     // marks the new runs as measured together: record.Run.InterleaveID
 	backends map[string]*startedBackend // by value of --backend
 	runs     []*openRun
-	missing  []error // errors of backends that did not start; the runs of the other backends are measured
+	began    time.Time
+	starting time.Duration // in which all backends started
+	missing  []error       // errors of backends that did not start; the runs of the other backends are measured
 }
 
 // openRun is a new run directory, and the backend whose results it gets.
@@ -181,6 +184,7 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 		}
 	}
 	t.start(cmd, recorded)
+	t.starting = time.Since(t.began)
 	var cases []runCase
 	for i, l := range runs {
 		r, err := t.open(cmd, l, recorded[i])
@@ -331,10 +335,11 @@ func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	all.Wait()
 }
 
-// write writes the decisions of every run.
+// write writes the decisions of every run, and the parts of the wall time. The total is that of all runs together.
 func (t *interleaving) write() error {
 	var err error
 	for _, r := range t.runs {
+		r.Job.Run.Wall.Starting, r.Job.Run.Wall.Total = t.starting.Seconds(), time.Since(t.began).Seconds()
 		err = errors.Join(err, r.dir.WriteRun(r.Job.Run))
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/epbench/epbench/kernels"
@@ -38,7 +39,8 @@ type Interleaving struct {
 }
 
 // Interleave measures the sides of each interleaving in alternating turns, so that a drift of the
-// machine affects all of them alike. In a turn a side runs one round of its config and one of its
+// machine affects all of them alike. All sides check their answers at the same time, before the first turn
+// and after the last one. In a turn a side runs one round of its config and one of its
 // default. The order of sides is random, and reversed in every other turn. All processes exist at
 // the same time, but only one runs at a time. A side that fails is recorded as failed, and the
 // others continue. Interleave returns only errors of ctx or of a log. It calls done after each
@@ -65,6 +67,7 @@ func (il Interleaving) run(ctx context.Context) error {
 		sides[i] = newActiveSide(il, s)
 		turns = max(turns, s.Run.Job.Rounds)
 	}
+	eachAtOnce(sides, func(a *activeSide) { a.prepare(ctx) })
 	rng := rand.New(rand.NewPCG(il.Seed, il.hash()))
 	var order []int
 	for turn := range turns {
@@ -80,10 +83,17 @@ func (il Interleaving) run(ctx context.Context) error {
 			break
 		}
 	}
-	for _, a := range sides {
-		a.finish(ctx)
-	}
+	eachAtOnce(sides, func(a *activeSide) { a.finish(ctx) })
 	return ctx.Err()
+}
+
+// eachAtOnce calls f for all sides at the same time. Sides have backends and runs of their own.
+func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
+	var all sync.WaitGroup
+	for _, a := range sides {
+		all.Go(func() { f(a) })
+	}
+	all.Wait()
 }
 
 // hash returns a seed that differs from interleaving to interleaving.
@@ -120,6 +130,14 @@ func newActiveSide(il Interleaving, s Side) *activeSide {
 
 // distinctPoints returns the points of the default and of the config; one point if they are the same.
 func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
+
+// prepare opens the session and checks the answers, which takes much longer than the turns. Nothing is timed
+// yet, so all sides do it at the same time. The first turn records a wrong answer, because it checks it again.
+func (a *activeSide) prepare(ctx context.Context) {
+	if a.lost == nil {
+		a.lost = a.comparison.runner.Prepare(ctx, record.StageRecheck, a.distinctPoints())
+	}
+}
 
 // runRound runs each config once. Before that it makes one call that it does not record, because
 // the GPU must first switch from another process.
@@ -190,6 +208,9 @@ func (a *activeSide) decide() record.Search {
 
 func (a *activeSide) add(result record.Search) {
 	run := a.Run.Job.Run
+	if a.harness != nil {
+		run.Wall = run.Wall.Plus(a.harness.wall)
+	}
 	run.Searches = append(run.Searches, result)
 	if a.workload != nil {
 		run.Workloads = append(run.Workloads, a.record())

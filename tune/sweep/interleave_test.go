@@ -5,7 +5,10 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -15,7 +18,7 @@ import (
 
 // drifting returns a run whose times rise with every round that any side runs. Its config takes
 // `us` microseconds, and its default takes twice as long.
-func drifting(t *testing.T, clock *int, us float64) (*InterleavedRun, *memory) {
+func drifting(t *testing.T, clock *atomic.Int64, us float64) (*InterleavedRun, *memory) {
 	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == dfltKey {
 			return 2e-6 * us
@@ -23,9 +26,9 @@ func drifting(t *testing.T, clock *int, us float64) (*InterleavedRun, *memory) {
 		return 1e-6 * us
 	}}
 	b.OnRun = func(_ call, seconds []float64) error {
-		*clock++
+		now := clock.Add(1)
 		for i := range seconds {
-			seconds[i] *= 1 + float64(*clock)/200
+			seconds[i] *= 1 + float64(now)/200
 		}
 		return nil
 	}
@@ -59,7 +62,7 @@ func roundTimes(log *memory, key string) map[int]float64 {
 // with the same number are measured close together, so the ratio of their times does not include
 // the drift.
 func TestInterleaveUnderDrift(t *testing.T) {
-	clock := 0
+	var clock atomic.Int64
 	a, logA := drifting(t, &clock, 10)
 	b, logB := drifting(t, &clock, 11)
 	if err := Interleave(context.Background(), []Interleaving{interleavingOf(t, a, b)}, func(Interleaving) {}); err != nil {
@@ -102,7 +105,7 @@ func TestInterleaveLosesOne(t *testing.T) {
 		"no session: no memory": func(b *scripted) { b.OnOpen = func(int) error { return errors.New("no memory") } },
 	}
 	for reason, fault := range faults {
-		clock := 0
+		var clock atomic.Int64
 		a, log := drifting(t, &clock, 10)
 		b, _ := drifting(t, &clock, 11)
 		fault(b.Backend.(*scripted))
@@ -121,7 +124,7 @@ func TestInterleaveLosesOne(t *testing.T) {
 
 // TestInterleaveDefaultAlone: a side that keeps its default runs it once in each turn.
 func TestInterleaveDefaultAlone(t *testing.T) {
-	clock := 0
+	var clock atomic.Int64
 	a, log := drifting(t, &clock, 10)
 	h := interleavingOf(t, a)
 	h.Sides[0].Config = h.Sides[0].Default
@@ -131,5 +134,39 @@ func TestInterleaveDefaultAlone(t *testing.T) {
 	}
 	if err := Interleave(ctx, []Interleaving{h}, func(Interleaving) {}); !errors.Is(err, context.Canceled) || len(a.Job.Run.Searches) != 1 {
 		t.Errorf("after a cancellation: %v, %d searches", err, len(a.Job.Run.Searches))
+	}
+}
+
+// TestInterleaveChecksAtOnce: the first check of each side ends only after the other side's check has begun.
+func TestInterleaveChecksAtOnce(t *testing.T) {
+	var clock atomic.Int64
+	a, _ := drifting(t, &clock, 10)
+	b, _ := drifting(t, &clock, 11)
+	var begun sync.WaitGroup
+	begun.Add(2)
+	for _, s := range []*InterleavedRun{a, b} {
+		var first sync.Once
+		s.Backend.(*scripted).OnVerify = func(call) (int, error) {
+			var err error
+			first.Do(func() {
+				begun.Done()
+				both := make(chan struct{})
+				go func() { begun.Wait(); close(both) }()
+				select {
+				case <-both:
+				case <-time.After(10 * time.Second):
+					err = errors.New("the other side does not check")
+				}
+			})
+			return 0, err
+		}
+	}
+	if err := Interleave(context.Background(), []Interleaving{interleavingOf(t, a, b)}, func(Interleaving) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*InterleavedRun{a, b} {
+		if got := s.Job.Run.Searches; !got[0].OK() || s.Job.Run.Wall.Checking == 0 {
+			t.Errorf("%+v, %+v", got, s.Job.Run.Wall)
+		}
 	}
 }

@@ -312,6 +312,25 @@ func round(x float64) float64 {
 	return y
 }
 
+// Prepare opens a session, compares points with the oracle and warms them up. The log holds the comparison
+// as a block. A point that fails is checked again by the next block, and fails there.
+func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) error {
+	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) {
+		if err := r.open(ctx); err != nil {
+			return nil, err
+		}
+		lines := make([]record.Result, len(points))
+		for i, point := range points {
+			lines[i] = r.line(stage, block, point)
+		}
+		return lines, r.admit(ctx, points, lines)
+	})
+	if err == nil {
+		r.flatten(points, lines)
+	}
+	return err
+}
+
 // Recheck compares points with the oracle again, after they were timed, and reports which of them
 // are still right. The log holds the comparison as a block.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {

@@ -12,9 +12,10 @@ import (
 )
 
 // Reading a file may take leastMemory, or memoryTimes the size of the file if that is more. The
-// same holds for work. Until garbage is collected, a process takes about twice the memory that its
-// reader holds; with these limits it stays below 256 MiB, or 8 times the file. Every recorded
-// routing seen so far compresses to at least a 64th of its size.
+// limit of work is computed in the same way, from leastWork and workTimes. Until garbage is
+// collected, a process takes about twice the memory that its reader holds; with these limits it
+// stays below 256 MiB, or 8 times the file. Every recorded routing seen so far compresses to at
+// least a 64th of its size.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3

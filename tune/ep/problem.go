@@ -94,7 +94,7 @@ func (p Problem) validateNames() error {
 		return err
 	}
 	if p.Combine != BF16 {
-		return fmt.Errorf("combine: %q, only bf16 travels back", p.Combine)
+		return fmt.Errorf("combine: %q, but combine sends bf16 only", p.Combine)
 	}
 	if p.Precision != Full && p.Precision != Reduced {
 		return fmt.Errorf("precision: %d is neither ep.Full nor ep.Reduced", int(p.Precision))

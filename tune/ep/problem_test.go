@@ -55,7 +55,7 @@ func TestProblemBounds(t *testing.T) {
 		{`op: unknown "", use one of dispatch, combine, pair, activation, layer`, func(p *Problem) { p.Op = "" }},
 		{`mode: unknown "x", use one of graph, eager, cold`, func(p *Problem) { p.Mode = "x" }},
 		{`dtype: unknown "fp16", use one of bf16, fp8, mxfp4, nvfp4`, func(p *Problem) { p.Dispatch = "fp16" }},
-		{`combine: "fp8", only bf16 travels back`, func(p *Problem) { p.Combine = FP8 }},
+		{`combine: "fp8", but combine sends bf16 only`, func(p *Problem) { p.Combine = FP8 }},
 		{"", func(p *Problem) { p.Layout = LayoutExpert128 }},
 		{"", func(p *Problem) { p.Layout, p.SharedExpert = LayoutRankPacked, false }},
 		{`layout: unknown "rows", use one of expert, expert:128, masked, rank, rank:packed`, func(p *Problem) { p.Layout = "rows" }},

@@ -28,7 +28,7 @@ const maxShared = 1 << 16
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
-	flat     []float64 // the unused end of the block that rows are cut from
+	flat     []float64 // the unused end of the block from which rows are cut
 	options  json.Options
 }
 
@@ -87,10 +87,9 @@ func (d *decoder) decode(line []byte, r *Result) error {
 // quotes inside strings are escaped.
 var lastSeconds = []byte(`,"seconds":[[`)
 
-// cutSeconds parses the seconds at the end of a line and returns the line without them. The
-// JSON library would walk them twice, and they are nine tenths of a log. cutSeconds does
-// not parse a line of unusual form, but returns nil as seconds: then the library parses the
-// whole line.
+// cutSeconds parses the seconds at the end of a line and returns the line without them. The JSON
+// library would walk them twice, and they are nine tenths of a log. If a line has an unusual form,
+// cutSeconds returns nil as seconds, and the library parses the whole line.
 func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	at := bytes.Index(line, lastSeconds)
 	if at < 0 || line[len(line)-1] != '}' {
@@ -152,7 +151,7 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// plain returns an error of the JSON library in other words, which name the field and no Go type.
+// plain rewords an error of the JSON library: the new text names the field and no Go type.
 func plain(err error) error {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -285,8 +284,8 @@ func (s *scanner) number() (float64, error) {
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// The largest numbers of stages and of warnings of a line. A worker may report as many stages, and a line may have a
-// warning about each rank.
+// maxStages is the largest number of stages in a line; a worker may report as many. maxWarnings is
+// the largest number of warnings in a line: two for each rank.
 const (
 	maxStages   = 64
 	maxWarnings = 2 * ep.MaxRanks
@@ -306,7 +305,7 @@ func (r *Result) check() error {
 	case r.Seq < 0 || r.Block < 0 || r.Round0 < 0 || r.Fold < 0 || r.Checked < 0 || r.MaxErr < 0 || r.Wall < 0:
 		return errors.New("seq, block, round0, fold, checked, max_err or wall: below 0")
 	case len(r.MHz) > ep.MaxRanks || len(r.LayerStages) > maxStages || len(r.Warnings) > maxWarnings:
-		return fmt.Errorf("mhz, layer_stages or warnings: more than %d, %d or %d entries", ep.MaxRanks, maxStages, maxWarnings)
+		return fmt.Errorf("more than %d entries in mhz, %d in layer_stages or %d in warnings", ep.MaxRanks, maxStages, maxWarnings)
 	case r.Beside != nil && len(r.Seconds) == 0:
 		return errors.New("beside: a trial without seconds must not have this field")
 	case r.Beside != nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxLine bounds a line of trials.jsonl: a block of 10,000 rounds of 8 ranks
-// takes a fifth of it.
+// maxLine bounds a line of trials.jsonl: a block of 10,000 rounds of 8 ranks takes a fifth of this
+// bound.
 const maxLine = 8 << 20
 
 // Bounds of a log. No sweep comes near them, and readers of a log take memory and time for each case and each

@@ -145,8 +145,8 @@ func (digits) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLogBounds: a log may not have more cases, rounds or entries of a list than its readers have time and memory for.
-// Just as many are accepted.
+// TestLogBounds: a log with more cases, rounds or list entries than the bounds allow is refused. A
+// log with exactly as many is accepted.
 func TestLogBounds(t *testing.T) {
 	cases := func(n int) (log []byte) {
 		for i := range n {
@@ -176,9 +176,9 @@ func TestLogBounds(t *testing.T) {
 		"cases":       {cases(maxCases + 1), "line 20001: more than 20000 problems and routings"},
 		"most rounds": {rounds(fewRounds), ""},
 		"rounds":      {rounds(fewRounds + 1), "524289 rounds in"},
-		"stages":      {list(func(r *Result) { r.LayerStages = make([]ep.StageTime, maxStages+1) }), "mhz, layer_stages or warnings: more than"},
-		"warnings":    {list(func(r *Result) { r.Warnings = make([]string, maxWarnings+1) }), "mhz, layer_stages or warnings: more than"},
-		"mhz":         {list(func(r *Result) { r.MHz = make([]float64, ep.MaxRanks+1) }), "mhz, layer_stages or warnings: more than"},
+		"stages":      {list(func(r *Result) { r.LayerStages = make([]ep.StageTime, maxStages+1) }), "entries in mhz"},
+		"warnings":    {list(func(r *Result) { r.Warnings = make([]string, maxWarnings+1) }), "entries in mhz"},
+		"mhz":         {list(func(r *Result) { r.MHz = make([]float64, ep.MaxRanks+1) }), "entries in mhz"},
 	} {
 		if _, _, err := ReadAll(bytes.NewReader(c.log)); err == nil != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %.200v", name, err)
@@ -186,7 +186,7 @@ func TestLogBounds(t *testing.T) {
 	}
 }
 
-// TestLongLinesAreRefused: what a Reader refuses as too long is not written.
+// TestLongLinesAreRefused: AppendJSON does not write a line that a Reader would refuse as too long.
 func TestLongLinesAreRefused(t *testing.T) {
 	r := sample(0, 1)
 	r.Reason = strings.Repeat("x", maxLine)

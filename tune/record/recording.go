@@ -133,7 +133,7 @@ func (r *Recording) add(line *Result, places map[string]int) {
 // PaceFit computes the Pace of a search from the search's blocks.
 type PaceFit struct {
 	samples, wall                   float64 // samples and wall time of the blocks without a new config
-	newConfigs, newWall, newSamples float64 // new configs, and the wall time and the samples of the blocks that have some
+	newConfigs, newWall, newSamples float64 // number of new configs, and wall time and samples of the blocks with new configs
 }
 
 // Add adds a block: the number of configs that were measured for the first time in it, its

@@ -21,13 +21,13 @@ func recorded() (*Run, []Result) {
 			r := Result{Problem: p, Routing: "uniform", Config: ep.Config{Kernel: "k"}.With("n", ep.Value('1'+rune(max(i-1, 0)))), Role: role, Status: ep.OK,
 				Seconds: [][]float64{{1e-5, 2e-5}, {3e-5, 1e-5 + float64(i)*1e-8}}, Round0: 2 * block, Wall: 0.008, End: i == 3}
 			if block == 0 {
-				r.Wall = 0.108 // 8 samples of 1 ms each, and 3 configs of a thirtieth of a second each
+				r.Wall = 0.108 // 8 samples x 1 ms + 3 configs x 33.3 ms = 108 ms
 			}
 			log = append(log, r)
 		}
 	}
 	log[7].Status, log[7].Seconds = ep.Hang, nil
-	log[4].Wall = 0.006
+	log[4].Wall = 0.006 // 3 configs x 2 rounds x 1 ms: the last config hangs
 	return &Run{Tool: "t", Searches: []Search{{Problem: p, Routing: "uniform", Legal: 3, Decision: Decision{Verdict: Same}}}}, log
 }
 

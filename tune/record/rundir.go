@@ -121,7 +121,7 @@ func (d *Dir) cut() error {
 }
 
 // Append writes the lines of one block, in one write, and sets their Seq, Time, Wall and End. If
-// the write fails, it cuts the file back to the block before, so that a full disk leaves a log
+// the write fails, it cuts the file back to the previous block, so that a full disk leaves a log
 // that can be resumed.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
@@ -216,8 +216,8 @@ func ReadDir(path string) (run *Run, results []Result, warnings []error, err err
 	return run, results, warnings, nil
 }
 
-// HashLog returns the SHA-256 of a run directory's trial log, in hex. A table holds the hash
-// of the log that it was made from.
+// HashLog returns the SHA-256 of a run directory's trial log, in hex. A table holds the hash of the
+// log from which it was made.
 func HashLog(path string) (string, error) {
 	f, err := os.Open(filepath.Join(path, TrialsFile))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestDirSurvivesAFullDisk bounds the size of files so that a block does not fit. Append then cuts
-// the log back to the block before. When there is room again, Append succeeds.
+// the log back to the previous block. When there is room again, Append succeeds.
 func TestDirSurvivesAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d, err := CreateDir(path, &Run{})

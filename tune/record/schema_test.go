@@ -87,8 +87,8 @@ func TestSchemasArePublished(t *testing.T) {
 	}
 }
 
-// TestSchemasFitRecordings: every recorded run and every line of its log satisfies the schemas,
-// and one with a field that is mistyped, missing or unknown does not.
+// TestSchemasFitRecordings: every recorded run and every line of its log satisfies the schemas, and
+// a copy with a field that is mistyped, missing or unknown does not.
 func TestSchemasFitRecordings(t *testing.T) {
 	for file, s := range schemas {
 		schema := compiled(t, s.path)

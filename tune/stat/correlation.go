@@ -7,7 +7,8 @@ import (
 	"sort"
 )
 
-// mostCorrelated bounds the result of correlation: at 1 an interval would be infinitely wide.
+// mostCorrelated is the largest result of the function correlation: at 1 an interval would be
+// infinitely wide.
 const mostCorrelated = 0.99
 
 // correlation returns the correlation of consecutive rounds over all series, from 0 to

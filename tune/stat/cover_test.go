@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestIntervalsOfFewRoundsCover: a 95 % interval covers the truth in 95 % of 4,000 series,
-// to three standard errors, with any number of rounds and any kind of noise. The interval that
-// StdErr gives covers at least as often.
+// TestIntervalsOfFewRoundsCover: a 95 % interval covers the truth in 95 % of 4,000 series, with any
+// number of rounds and any kind of noise. The tolerance is three standard errors of this share plus
+// 1 %. The interval that StdErr gives covers at least as often.
 func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	noises := map[string]func(*rand.Rand) float64{
 		"normal":    (*rand.Rand).NormFloat64,

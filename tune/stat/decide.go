@@ -10,9 +10,9 @@ import (
 
 // Judge returns how A compares with B. All of epbench uses this rule. gain is B's time divided by
 // A's time. A is faster or slower than B if gain.Mid is beyond the band and the interval excludes
-// 1. A and B are the same if the whole interval lies inside the band, ends included. A rule that
-// asks for an interval wholly beyond the band was tried: gains just above the band then need
-// several times the rounds.
+// 1. A and B are the same if the whole interval lies inside the band, ends included. Another rule
+// was tried: the whole interval must lie beyond the band. Gains just above the band then needed
+// several times as many rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -26,7 +26,7 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 	return record.Undecided
 }
 
-// rounding is the relative error of a computed ratio: a ratio of exactly the band may be
+// rounding is the relative error of a computed ratio: a ratio exactly at the end of the band may be
 // computed as 1.0100000000000007.
 const rounding = 1e-9
 

@@ -24,14 +24,14 @@ func TestJudge(t *testing.T) {
 	}{
 		{interval(1.1, 1.3, 1.5), record.Faster},
 		{interval(1.1, 1.25, 1.5), record.Undecided}, // at the band
-		{interval(1, 1.3, 1.5), record.Undecided},    // the interval holds 1
+		{interval(1, 1.3, 1.5), record.Undecided},    // the interval contains 1
 		{interval(0.9, 1.3, 1.5), record.Undecided},
 		{interval(1.1, 1.2, 1.3), record.Undecided}, // certainly beyond 1, perhaps not beyond the band
 		{interval(0.5, 0.7, 0.9), record.Slower},
 		{interval(0.5, 0.8, 0.9), record.Undecided}, // at the band
-		{interval(0.5, 0.7, 1), record.Undecided},   // the interval holds 1
+		{interval(0.5, 0.7, 1), record.Undecided},   // the interval contains 1
 		{interval(0.5, 0.7, 1.1), record.Undecided},
-		{interval(0.8, 1, 1.25), record.Same}, // the band holds its ends
+		{interval(0.8, 1, 1.25), record.Same}, // the ends belong to the band
 		{interval(0.799, 1, 1.25), record.Undecided},
 		{interval(0.8, 1, 1.251), record.Undecided},
 		{interval(1.01, 1.02, 1.03), record.Same}, // a sure difference inside the band
@@ -221,7 +221,7 @@ func TestDecidedBand(t *testing.T) {
 		}
 	}
 	if same[band] < 9*pairs/10 || same[band/2] > pairs/2 {
-		t.Errorf("within %.1f %% %d of %d are the same, within %.1f %% %d", 100*band, same[band], pairs, 50*band, same[band/2])
+		t.Errorf("with a band of %.1f %%, %d of %d pairs are the same; with a band of %.1f %%, %d pairs", 100*band, same[band], pairs, 50*band, same[band/2])
 	}
 }
 

@@ -119,14 +119,14 @@ func Differ(a, b record.Interval) bool {
 	return math.Log(b.Mid/a.Mid) > math.Hypot(math.Log(a.High/a.Mid), math.Log(b.Mid/b.Low))
 }
 
-// Cover widens the interval to hold x.
+// Cover widens the interval so that it contains x.
 func (e *Estimate) Cover(x float64) {
 	e.Low, e.High = min(e.Low, x), max(e.High, x)
 }
 
 // AddSession widens the interval of one session so that it covers differences between sessions.
-// spread is the standard deviation of the logarithm between sessions, estimated from this many
-// sessions.
+// spread is the standard deviation of the logarithm between sessions, and sessions is the number of
+// sessions from which spread was estimated.
 func (e *Estimate) AddSession(spread float64, sessions int) {
 	add := student(sessions) * spread
 	e.Low = e.Mid * math.Exp(-math.Hypot(math.Log(e.Mid/e.Low), add))

@@ -127,7 +127,7 @@ func TestLimitsOfWarnings(t *testing.T) {
 	if got := Drift(rising[:8]); got != 0 {
 		t.Errorf("below nine readings: drift %v", got)
 	}
-	if got := Drift([]float64{1, 1, 9, 1, 5, 5, 5, 2, 2, 2, 7}); got != 1 { // thirds of three
+	if got := Drift([]float64{1, 1, 9, 1, 5, 5, 5, 2, 2, 2, 7}); got != 1 { // each third has three readings
 		t.Errorf("of eleven readings: drift %v", got)
 	}
 	ten := []float64{1, 1.001, 1, 1.001, 1, 1.001, 1, 1.001, 1, 40}

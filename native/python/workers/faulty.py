@@ -37,7 +37,6 @@ def found(name):
 
 
 def faulty(cls, name, fault):
-    """Returns a library class with a fault."""
     kind, _, where = fault.partition(":")
     param, _, value = where.partition("=")
 

@@ -11,6 +11,11 @@ import torch
 import torch.distributed as dist
 
 
+def close(got, want, bound):
+    error = ((got.double() - want.double()).norm() / want.double().norm().clamp(min=1e-9)).item()
+    assert error < bound, f"relative error {error}"
+
+
 def _report(rank, work, arguments, results):
     try:
         results.put((rank, work(rank, *arguments), ""))

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "src"))
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from processes import join, run_ranks  # noqa: E402
+from processes import close, join, run_ranks  # noqa: E402
 
 from epcomm import deepep  # noqa: E402
 from epcomm.comm import PURPOSES, Call, EpcommError  # noqa: E402
@@ -45,11 +45,6 @@ def draw(rank, seed):
     ids[0, 1] = -1
     ids[-1] = -1
     return x, ids, torch.rand((tokens, TOPK), dtype=torch.float32)
-
-
-def close(got, want, bound):
-    error = ((got.double() - want.double()).norm() / want.double().norm().clamp(min=1e-9)).item()
-    assert error < bound, f"relative error {error}"
 
 
 def gathered(t):

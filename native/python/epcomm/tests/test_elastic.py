@@ -7,8 +7,8 @@ import warnings
 import test_deepep as base
 import torch
 import torch.distributed as dist
-from processes import join, run_ranks
-from test_deepep import DEVICE, EXPERTS, RANKS, TOKENS, TOPK, cast, close, draw, gathered, refused, widened
+from processes import close, join, run_ranks
+from test_deepep import DEVICE, EXPERTS, RANKS, TOKENS, TOPK, cast, draw, gathered, refused, widened
 
 from epcomm import deepep
 from epcomm.deepep import elastic

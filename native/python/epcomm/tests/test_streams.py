@@ -14,7 +14,7 @@ for folder in ("../src", "emulated"):
 
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
-from processes import run_ranks  # noqa: E402
+from processes import close, run_ranks  # noqa: E402
 
 from epcomm import native  # noqa: E402
 from epcomm.deepep import events, link as links  # noqa: E402
@@ -239,11 +239,6 @@ class TestGraphs(Streams):
         half = self.lane.run(None, False, self.half, ())[0]
         half.finish()
         self.assertIsNone(half._rest)
-
-
-def close(got, want, bound):
-    error = ((got.double() - want.double()).norm() / want.double().norm()).item()
-    assert error < bound, f"relative error {error}"
 
 
 def layers(buffer, rank):

@@ -81,7 +81,6 @@ class LtProduct(TorchProduct):
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
-        """Frees all plans."""
         for made in self.plans.values():
             self.lib.ep_product_free(made)
         self.plans, self.own = {}, 0

@@ -91,7 +91,6 @@ class Session:
 
     @staticmethod
     def only(config):
-        """Returns the kernel and values of a layer's config."""
         return Half(config["kernel"], config["values"])
 
     def halves(self, config):

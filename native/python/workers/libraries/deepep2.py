@@ -148,7 +148,6 @@ class Library(GPULibrary):
         self.out = self.buffer(half).combine(self.y, self.handle, num_sms=self.taken(half))[0]
 
     def values(self, rows):
-        """Returns received rows, dequantized."""
         return dequantized(self.got[0][rows], self.got[1][rows]) if self.fp8 else self.got[rows]
 
     def described(self):

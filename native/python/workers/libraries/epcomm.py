@@ -69,7 +69,6 @@ class Library(GPULibrary):
                 ("combine", lambda: self.ep.combine(part.y, self.ids, self.weights, out=self.out, **self.where))]
 
     def part(self, by, chunk):
-        """Returns the products of a chunk."""
         experts = self.layers.experts(self.work, self.device)
         return self.layers.get((by, chunk), lambda: Products(by, experts, len(self.y), mean_rows(self.work)))
 
@@ -110,7 +109,6 @@ class Library(GPULibrary):
         self.ep.barrier()
 
     def values(self, at):
-        """Returns rows, dequantized."""
         q = self.view.out[at]
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 

@@ -135,4 +135,3 @@ class Library(GPULibrary):
         ids, weights = self.used(), self.got[-2].reshape(-1, self.work.topk)
         at = ((ids // self.work.local == self.rank).any(1)).nonzero()[:, 0]
         return at // self.work.capacity, self.got[-1].reshape(-1, 4)[at, 0].long(), (ids[at], weights[at]), self.values()[at]
-

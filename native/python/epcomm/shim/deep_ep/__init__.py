@@ -17,7 +17,6 @@ from epcomm.deepep import *  # noqa: F403
 from epcomm.deepep import EventHandle
 
 
-
 def get_physical_domain_size(group):
     """Returns (hosts, ranks of a host)."""
     return 1, group.size()

@@ -176,5 +176,3 @@ def new_link(lib, comm, lane, board, numbers):
     """Makes the link of a communicator for the operators. order.cpp lists the numbers."""
     functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
     return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))
-
-

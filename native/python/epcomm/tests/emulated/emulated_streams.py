@@ -116,7 +116,6 @@ def graph(stream):
 
 
 def _end(stream):
-    """Ends a capture and returns its streams."""
     captured, stream.capture.on = stream.capture.streams, False
     for s in captured:
         s.capture = 0

@@ -104,9 +104,7 @@ class ElasticBuffer:
         """Returns (hosts, ranks of a host)."""
         return 1, self.num_ranks
 
-    def get_logical_domain_size(self):
-        """Returns (hosts, ranks of a host)."""
-        return 1, self.num_ranks
+    get_logical_domain_size = get_physical_domain_size  # they differ only in V2's hybrid mode
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):

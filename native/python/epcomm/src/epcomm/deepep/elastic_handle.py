@@ -81,7 +81,6 @@ class EPHandle:
 
     @functools.cached_property
     def places(self):
-        """Returns the Places of the rows in the expanded output."""
         return expand.places_of(self.sent.sent, self.recv_topk_idx, self.expert_alignment, self.num_expanded_tokens)
 
     @functools.cached_property

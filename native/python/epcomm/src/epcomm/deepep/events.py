@@ -190,5 +190,3 @@ def tensors_in(value):
     if isinstance(value, (tuple, list)):
         return [t for v in (*value, getattr(value, "sent", None)) for t in tensors_in(v)]
     return []
-
-

@@ -82,7 +82,6 @@ class Link:
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
-        """Returns the EpcommOutputs of a dtype, with its sizes."""
         return self._sizes[dtype]
 
     def rows_shape(self, fp8):

@@ -126,5 +126,3 @@ def check_combine(sent, x, topk_idx, topk_weights, out):
         must_be("out", out, torch.bfloat16, sent.tokens, sent.link.hidden)
         if not out.is_contiguous():
             raise ValueError(f"out: strides {out.stride()}; give a contiguous tensor")
-
-

@@ -148,7 +148,6 @@ def _machine_file(folder, here):
 
 
 def command(shape, machine_file, path):
-    """Returns the command that makes a pack."""
     program = os.environ.get("EPBENCH_PROGRAM") or shutil.which("epbench") or "epbench"
     words = [program, "pack", "--embedded", "--layout", shape.layout, "--ranks", shape.ranks, "--hidden", shape.hidden, "--experts",
              shape.experts, "--topk", shape.topk, "--max-tokens", shape.max_tokens, "--dtype", ",".join(shape.dtypes()), "--max-sms", shape.max_sms,

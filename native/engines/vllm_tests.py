@@ -2,19 +2,26 @@
 function with each set of its parameters. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source distribution.
 
 vLLM's tests start two processes with parallel_launch. Here both processes run already, so parallel_launch is replaced by a
-function that calls the worker. tests.utils is replaced by a module with the one decorator that these tests use. No case
-begins after VLLM_TESTS_SECONDS. Programs that run at the same time with the same folder as VLLM_TESTS_SHARED divide the
-cases: a program runs a case if it is the first to make the file of that name there. A case that takes VLLM_TESTS_CASE
-seconds ends the program with the stacks of all threads."""
+function that calls the worker with rank 0's tensors. tests.utils is replaced by a module with the one decorator that these
+tests use. The tests quantize uninitialized memory to get FP8 weights. In a new process that memory is mostly 0, so it is
+filled with 0 here, and the right output is 0. VLLM_TESTS_WEIGHTS=random fills it with random numbers like those of the BF16
+weights.
+
+VLLM_TESTS_ONLY is a regular expression for the names of the cases to run. No case begins after VLLM_TESTS_SECONDS. Programs
+that run at the same time with the same folder as VLLM_TESTS_SHARED divide the cases: a program runs a case if it is the
+first to make the file of that name there. A case that takes VLLM_TESTS_CASE seconds ends the program with the stacks of all
+threads."""
 
 import faulthandler
 import importlib
 import inspect
 import itertools
 import os
+import re
 import sys
 import time
 import types
+import unittest.mock
 
 import harness
 import pytest
@@ -56,15 +63,50 @@ def _named(test, values):
     return "-".join([test.removeprefix("test_"), *(str(v).split(".")[-1].replace(" ", "") for v in values.values())])
 
 
+def filled(empty):
+    """Returns a replacement of torch.empty whose memory is 0, or random if it is for FP8 weights and the user asks for that."""
+    import torch
+
+    def fill(*arguments, **options):
+        out = empty(*arguments, **options)
+        if out.dtype is torch.float16 and os.environ.get("VLLM_TESTS_WEIGHTS") == "random":
+            return out.normal_().div_(10)
+        return out.zero_()
+
+    return fill
+
+
+def from_rank_0(value):
+    """Returns rank 0's tensor; other values are the same on all ranks."""
+    import torch
+    import torch.distributed as dist
+
+    if isinstance(value, torch.Tensor):
+        value = value.contiguous()
+        dist.broadcast(value.view(torch.uint8), 0)
+    return value
+
+
 def run(module, test, values, group):
     """Runs one case and returns its text. Fixtures only set up the parent process, so None is passed for each."""
-    module.parallel_launch = lambda world_size, worker, *arguments: worker(group, *arguments)
+    import torch
+
+    memory = unittest.mock.patch.object(torch, "empty", filled(torch.empty))
+
+    def launch(world_size, worker, *arguments):
+        memory.stop()
+        worker(group, *map(from_rank_0, arguments))
+
+    module.parallel_launch = launch
     fixtures = dict.fromkeys(n for n in inspect.signature(test).parameters if n not in values)
     skip = next((m.kwargs["reason"] for m in test.pytestmark if m.name == "skipif" and m.args[0]), None)
+    memory.start()
     try:
         return f"skipped: {skip}" if skip else test(**fixtures, **values)
     except pytest.skip.Exception as e:
         return f"skipped: {e}"
+    finally:
+        memory.stop()
 
 
 def free(name):
@@ -102,7 +144,8 @@ def main(rank, port):
     group = ProcessGroupInfo(harness.RANKS, harness.RANKS, rank, 0, rank, torch.device("cuda", rank))
     cases, left = harness.Cases(rank, "vllm-tests"), 0
     end, most = time.monotonic() + float(os.environ.get("VLLM_TESTS_SECONDS", "370")), float(os.environ.get("VLLM_TESTS_CASE", "120"))
-    for name, module, test, values in tests(modules):
+    only = os.environ.get("VLLM_TESTS_ONLY", "")
+    for name, module, test, values in (case for case in tests(modules) if re.search(only, case[0])):
         decision = [None if time.monotonic() >= end else free(name)] if rank == 0 else [None]
         dist.broadcast_object_list(decision)
         left += decision[0] is None

@@ -109,13 +109,13 @@ func TestJudgeBalance(t *testing.T) {
 		before, after := plainJudge(rows, experts, ranks, p)
 		got := r.After.MaxMeanRank()
 		if r.Before.MaxMeanRank() != before || got != after {
-			t.Errorf("%s: %v and %v, plainJudge gives %v and %v", c.name, r.Before.MaxMeanRank(), got, before, after)
+			t.Errorf("%s: the ratio is %v before and %v after the placement; plainJudge gives %v and %v", c.name, r.Before.MaxMeanRank(), got, before, after)
 		}
 		if before/got < c.gain {
-			t.Errorf("%s: %v before, %v after: the placement gains less than %v", c.name, before, got, c.gain)
+			t.Errorf("%s: the ratio is %v before and %v after the placement, less than a gain of %v", c.name, before, got, c.gain)
 		}
 		if r.Planned != int64(len(rows)/2) || r.Judged != int64(len(rows)-len(rows)/2) || r.After.Tokens != r.Judged || len(r.Windows) > 5 || r.Windows[len(r.Windows)-1].Tokens != r.Judged {
-			t.Errorf("%s: %d and %d tokens of %d, windows %v", c.name, r.Planned, r.Judged, len(rows), r.Windows)
+			t.Errorf("%s: planned for %d tokens and judged on %d of %d, in the windows %v", c.name, r.Planned, r.Judged, len(rows), r.Windows)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestBusiestByHand(t *testing.T) {
 		want int64
 	}{{Matrix{{9, 1, 1}, {0, 9, 2}, {0, 0, 9}}, 3}, {Matrix{{9, 3, 3}, {0, 9, 0}, {0, 0, 9}}, 6}, {Matrix{{9, 0, 0}, {3, 9, 0}, {3, 0, 9}}, 6}, {Matrix{{9}}, 0}} {
 		if got := c.m.Busiest(); got != c.want {
-			t.Errorf("%v: %d, want %d", c.m, got, c.want)
+			t.Errorf("messages %v: the busiest rank has %d, want %d", c.m, got, c.want)
 		}
 	}
 	if got := (Matrix{{1, 2}, {3, 4}}).Bytes(10); !reflect.DeepEqual(got, Matrix{{10, 20}, {30, 40}}) {
@@ -139,7 +139,7 @@ func TestJudgeByHand(t *testing.T) {
 		t.Errorf("windows %v, want %v", r.Windows, want)
 	}
 	if r.Planned != 4 || r.Judged != 4 || r.Experts != 2 || r.TopK != 1 || r.Before.Busiest() != 3 || r.After.Busiest() != 2 {
-		t.Errorf("%+v, busiest %d and %d", r, r.Before.Busiest(), r.After.Busiest())
+		t.Errorf("%+v; the busiest rank has %d selections before and %d after", r, r.Before.Busiest(), r.After.Busiest())
 	}
 	// Tokens of a window belong to the ranks in blocks: rank 0 has tokens 0 and 2, rank 1 has 1 and 3.
 	if want := [][]int64{{2, 0}, {1, 1}}; !reflect.DeepEqual(r.Before.BetweenRanks, want) {

@@ -18,7 +18,7 @@ func TestClass(t *testing.T) {
 		for _, tokens := range []int{0, 1, 2, 7, 64, 600} {
 			w := mustNew(t, spec, v3(tokens), 42)
 			if w.Class != want {
-				t.Errorf("%s, %d tokens: %s, want %s", spec, tokens, w.Class, want)
+				t.Errorf("%s, %d tokens: class %s, want %s", spec, tokens, w.Class, want)
 			}
 			if len(w.Ranks) != 8 || w.Ranks[0].Tokens > tokens {
 				t.Errorf("%s, %d tokens: the class changed the workload", spec, tokens)

@@ -37,7 +37,7 @@ func TestSolve(t *testing.T) {
 	for spec, param := range map[string]string{"zipf:gini=0.3": "a", "lognormal:gini=0.25": "sigma", "dirichlet:effective=64.0": "alpha"} {
 		sol, ok, err := Solve(mustParse(t, spec), v3(64), 1)
 		if err != nil || !ok || sol.Param != param || math.Abs(sol.Expected/sol.Target-1) > 2e-4 {
-			t.Errorf("%s: %+v, %v, %v", spec, sol, ok, err)
+			t.Errorf("%s: solution %+v, solved %v, error %v", spec, sol, ok, err)
 		}
 	}
 	if sol, ok, err := Solve(mustParse(t, "zipf:1.0"), v3(64), 1); ok || err != nil {

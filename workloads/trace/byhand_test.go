@@ -69,7 +69,7 @@ func TestScanByHand(t *testing.T) {
 	defer r.Close()
 	s, err := r.Scan(nil)
 	if err != nil || s.Rows != 4 || s.Masked != 2 || s.TopK != 2 || len(s.Counts) != 65536 || s.Counts[0] != 1 || s.Counts[1] != 3 || s.Counts[2] != 0 || s.Counts[3] != 1 || s.Counts[65535] != 1 {
-		t.Errorf("%d rows, %d masked, top-%d, %v, %v", s.Rows, s.Masked, s.TopK, s.Counts[:min(5, len(s.Counts))], err)
+		t.Errorf("%d rows, %d masked, top-%d, counts %v, error %v", s.Rows, s.Masked, s.TopK, s.Counts[:min(5, len(s.Counts))], err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestFoldByHand(t *testing.T) {
 	read := func(dst []int32, _ []float32) (int, error) { return copy(dst, ids) / 2, nil }
 	got := make([]int32, 4)
 	if n, err := foldIDs(read, 2, "m", []int32{7, 5, 6})(got, nil); n != 2 || err != nil || !slices.Equal(got, []int32{6, 5, -1, 7}) {
-		t.Errorf("%v, %d rows, %v", got, n, err)
+		t.Errorf("ids %v in %d rows, error %v", got, n, err)
 	}
 	if _, err := foldIDs(read, 2, "m", []int32{7, 5})(got, nil); err == nil || !strings.Contains(err.Error(), "physical expert 2 is outside the 2 of m") {
 		t.Errorf("%v", err)

@@ -56,7 +56,7 @@ var noLayer = Options{Layer: -1}
 func TestNumPyFiles(t *testing.T) {
 	want, _, err := readAll(t, golden+"ids_i4.npy", noLayer)
 	if err != nil || len(want) != 1200 || !reflect.DeepEqual(want[:4], []int32{6, 3, 0, 4}) {
-		t.Fatalf("%d ids, first %v, %v", len(want), want[:4], err)
+		t.Fatalf("%d ids, the first are %v, error %v", len(want), want[:4], err)
 	}
 	for _, f := range []string{"ids_be_i8.npy", "ids_u2_v2.npy", "ids_weights.npz"} {
 		got, weights, err := readAll(t, golden+f, noLayer)
@@ -129,7 +129,7 @@ func TestLayerAxes(t *testing.T) {
 		x, _, err := readAll(t, a, Options{Layer: l, Axes: []Axis{Layers, Tokens, TopK}})
 		y, _, err2 := readAll(t, b, Options{Layer: l, Axes: []Axis{Tokens, Layers, TopK}})
 		if err != nil || err2 != nil || !slices.Equal(x, y) || x[3] != int32(id(l, 1, 1)) {
-			t.Errorf("layer %d: %v, %v; %v, %v", l, x, err, y, err2)
+			t.Errorf("layer %d: one file gives %v (%v), the other %v (%v)", l, x, err, y, err2)
 		}
 	}
 }
@@ -362,7 +362,7 @@ func TestLogicalIDs(t *testing.T) {
 	ids := make([]int32, 9)
 	n, err := foldIDs(read, 3, "map", []int32{0, 1, 2, 3, 7, 9})(ids, nil)
 	if n != 2 || err != io.EOF || !slices.Equal(ids[:6], []int32{0, 7, -1, 9, 1, 2}) {
-		t.Errorf("%d rows %v, %v", n, ids, err)
+		t.Errorf("%d rows with ids %v, error %v", n, ids, err)
 	}
 	if _, err := foldIDs(read, 3, "map", []int32{0, 1, 2})(ids, nil); err == nil || !strings.Contains(err.Error(), "physical expert 4 is outside the 3 of map") {
 		t.Errorf("an id beyond the map: %v", err)

@@ -19,7 +19,7 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 		for _, f := range Declarations() {
 			c := f.Kernel.DefaultWithin(m, p, bound)
 			if err := f.Kernel.Check(m, p, c); err != nil || c.Int("sms") > bound {
-				t.Fatalf("%d SMs: %s: %v", bound, c.Key(), err)
+				t.Fatalf("at most %d SMs: %s: %v", bound, c.Key(), err)
 			}
 		}
 	}

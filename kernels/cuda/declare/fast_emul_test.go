@@ -107,6 +107,30 @@ func (q fastCase) checkCalls(e fastPair) {
 	e.checkIdle()
 }
 
+// checkEach runs checkCalls in a parallel subtest for each case and each of the layouts, or in the case's own
+// layout if none is given.
+func checkEach(t *testing.T, d, c Declaration, cases []fastCase, layouts ...ep.Layout) {
+	t.Helper()
+	for _, q := range cases {
+		if len(layouts) == 0 {
+			q.check(t, q.name(), d, c)
+		}
+		for _, layout := range layouts {
+			q.p.Layout = layout
+			q.check(t, layout.String()+"_"+q.name(), d, c)
+		}
+	}
+}
+
+// check runs checkCalls in a parallel subtest. Its receiver is a copy, so the caller may change q afterwards.
+func (q fastCase) check(t *testing.T, name string, d, c Declaration) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		q.checkCalls(q.prepare(t, d, c))
+	})
+}
+
 // checkIdle checks the memory of layouts expert and masked between calls. All return slots must be
 // empty, because a later call would take a row in a slot for a row of its own. Each rank must have
 // told every rank the number of its last combine, and no higher number: the others use this number to

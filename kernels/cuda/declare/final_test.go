@@ -12,7 +12,7 @@ import (
 // TestFinalEmulated: dispatch_final and combine_final give the oracle's bytes, in a fixed order. The cases have
 // different numbers of ranks, dtypes, routings and splits of blocks.
 func TestFinalEmulated(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, dispatchFinal(), combineFinal(), []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
 			"sms=3,wait_sms=1,threads=128,scales=tile", "sms=3,wait_sms=1,threads=64,algo=dedup,in_flight=12", 50},
 		{pairProblem(ep.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
@@ -27,12 +27,7 @@ func TestFinalEmulated(t *testing.T) {
 			"sms=2,wait_sms=1,threads=64", "sms=1,wait_sms=0,threads=64", 5},
 		{pairProblem(ep.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,
 			"sms=2,wait_sms=1,threads=64", "sms=2,wait_sms=1,threads=64,algo=dedup", 5},
-	} {
-		t.Run(q.name(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchFinal(), combineFinal()))
-		})
-	}
+	})
 }
 
 // TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs, and if there are not few

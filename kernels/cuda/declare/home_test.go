@@ -22,16 +22,11 @@ func TestFinalHomeAndPartialEmulated(t *testing.T) {
 // blocks that only complete; a rank without tokens.
 func TestFinalHomeTeamsEmulated(t *testing.T) {
 	oncePerRun(t)
-	for _, q := range []fastCase{
+	checkEach(t, dispatchFinalHome(), combineFinalPolled(), []fastCase{
 		{pairProblem(ep.FP8, 2, 1152, 32, 6, 9), []int{9, 4}, 0, 0.3, "sms=1,wait_sms=0,threads=96,team=2,scales=tile", "sms=1,threads=96,receivers=1", 9},
 		{pairProblem(ep.FP8, 4, 640, 16, 4, 7), []int{7, 0, 3, 5}, 0.5, 0.1, "sms=2,wait_sms=1,threads=128,team=3,scales=row", "sms=1,threads=96,receivers=1", 5},
 		{pairProblem(ep.BF16, 2, 2056, 16, 3, 12), []int{12, 5}, 0, 0, "sms=2,wait_sms=0,threads=288,team=2", "sms=1,threads=96,receivers=1", 4},
-	} {
-		t.Run(q.name(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchFinalHome(), combineFinalPolled()))
-		})
-	}
+	})
 }
 
 // TestFinalHomeTeamsRace: the stores of all warps of a team are ordered before the store of the header by one of

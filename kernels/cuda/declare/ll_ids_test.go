@@ -89,6 +89,6 @@ func TestLowLatencyIDsLegality(t *testing.T) {
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	p.MaxTokens = 8192
 	if err := dispatchLLIDs().Kernel.Check(onCPU(), p, overDefault(t, dispatchLLIDs(), p, "")); err != nil || markBytes(p) != 4096 {
-		t.Errorf("128 tokens in buffers for 8,192: %d bytes of marks, %v", markBytes(p), err)
+		t.Errorf("128 tokens in buffers for 8,192: the marks take %d bytes, error %v", markBytes(p), err)
 	}
 }

@@ -11,16 +11,11 @@ import (
 // TestLowLatencySplitEmulated: dispatch_ll and combine_ll with mode=split give the oracle's bytes in a fixed
 // order, also if the sending and the receiving grid have different sizes, and if one of the two is fused.
 func TestLowLatencySplitEmulated(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, splitting(dispatchLL()), splitting(combineLL()), []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},
 		{pairProblem(ep.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3, "sms=2,recv_sms=2,threads=128,part=1024,send=1024", "sms=2,recv_sms=1,threads=64", 10},
 		{pairProblem(ep.BF16, 2, 512, 80, 3, 7), []int{7, 3}, 0.5, 0, "sms=1,recv_sms=2,threads=64", "sms=1,recv_sms=1,threads=96,algo=dedup", 20},
-	} {
-		t.Run(q.name(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, splitting(dispatchLL()), splitting(combineLL())))
-		})
-	}
+	})
 	mixed := fastCase{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 2}, 0, 0, "sms=2,recv_sms=1,threads=64", "sms=2,threads=64", 10}
 	t.Run("mixed", func(t *testing.T) { mixed.checkCalls(mixed.prepare(t, splitting(dispatchLL()), combineLL())) })
 }
@@ -75,7 +70,7 @@ func TestFormerSplitKernels(t *testing.T) {
 		p := pairProblem(ep.FP8, 8, 512, 64, 8, 128)
 		p.Op, p.Layout = f.Kernel.Op, append(f.Kernel.Layouts, ep.LayoutExpert)[0]
 		if err := f.Check(onCPU(), p, c); err != nil {
-			t.Errorf("%s is %s: %v", text, c.Key(), err)
+			t.Errorf("the old config %s became %s: %v", text, c.Key(), err)
 		}
 		var got []string
 		for _, l := range f.Launches(p, c) {

@@ -10,7 +10,7 @@ import (
 // TestLowLatencyEmulated: the low-latency pair gives the oracle's bytes in a fixed order, for
 // every rank count, dtype, routing and parameter that changes its control flow.
 func TestLowLatencyEmulated(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, dispatchLL(), combineLL(), []fastCase{
 		{pairProblem(ep.FP8, 8, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0,
 			"sms=3,threads=128,early=0,receivers=2,pause=100,part=512", "sms=3,threads=128,algo=dedup", 50},
 		{pairProblem(ep.BF16, 8, 264, 32, 6, 6), []int{6, 2, 5}, 0, 0.3,
@@ -25,12 +25,7 @@ func TestLowLatencyEmulated(t *testing.T) {
 			"sms=2,threads=64,early=0,receivers=0", "sms=2,threads=64", 5},
 		{pairProblem(ep.FP8, 8, 256, 8, 1, 2), []int{0}, 0, 0,
 			"sms=1,threads=64,early=1,receivers=0", "sms=1,threads=64,algo=dedup", 5},
-	} {
-		t.Run(q.name(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchLL(), combineLL()))
-		})
-	}
+	})
 }
 
 // TestLowLatencyCarriesSentinels: a row of NaNs with every bit set looks like an empty slot. The

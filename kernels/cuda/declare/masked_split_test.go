@@ -10,28 +10,17 @@ import (
 // TestEmulatedMaskedSplit: the split pair gives the oracle's bytes on grids of different
 // sizes.
 func TestEmulatedMaskedSplit(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, splitting(dispatchMasked()), splitting(combineMasked()), []fastCase{
 		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,algo=dedup", 10},
 		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64,own=registers", 10},
-	} {
-		q.p.Layout = ep.LayoutMasked
-		t.Run(q.name(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, splitting(dispatchMasked()), splitting(combineMasked())))
-		})
-	}
+	}, ep.LayoutMasked)
 }
 
 // TestEmulatedRankSplit makes the check of TestEmulatedMaskedSplit for layouts rank and rank:packed.
 func TestEmulatedRankSplit(t *testing.T) {
-	q := fastCase{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64", 10}
-	for _, layout := range byRank {
-		q.p.Layout = layout
-		t.Run(layout.String(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, splitting(dispatchRank()), splitting(combineRank())))
-		})
-	}
+	checkEach(t, splitting(dispatchRank()), splitting(combineRank()), []fastCase{
+		{pairProblem(ep.FP8, 3, 256, 12, 3, 40), []int{40, 0, 1}, 0, 0.3, "sms=2,recv_sms=4,threads=64", "sms=3,recv_sms=1,threads=64", 10},
+	}, byRank...)
 }
 
 // TestMaskedSplitDefaults checks the default algorithm of combine_masked_split: direct with full

@@ -51,7 +51,7 @@ func TestStatesThatExtend(t *testing.T) {
 	final, polled := regionsFinal(p), regionsPolled(p)
 	for i, r := range final {
 		if polled[i].Name != r.Name {
-			t.Errorf("region %d is %s, in %s %s", i, polled[i].Name, finalState.Name, r.Name)
+			t.Errorf("region %d is %s, but in state %s it is %s", i, polled[i].Name, finalState.Name, r.Name)
 		}
 	}
 	if last := polled[len(polled)-1]; last.Bytes != 2*128*8*2*7168 || last.Fill != 0xff {

@@ -11,7 +11,7 @@ import (
 // TestEmulatedRank checks the kernels of layout rank: calls alone, calls in pairs, ranks of
 // different speed, and calls after a change of routing.
 func TestEmulatedRank(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, dispatchRank(), combineRank(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
 		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
 		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
@@ -21,15 +21,7 @@ func TestEmulatedRank(t *testing.T) {
 		// First case: more tokens than threads on one rank. Second case: a block for each message.
 		{pairProblem(ep.BF16, 2, 256, 8, 2, 150), []int{150, 64}, 0.2, 0.1, "sms=3,threads=64", "sms=2,threads=64", 2},
 		{pairProblem(ep.FP8, 3, 640, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 5},
-	} {
-		for _, layout := range byRank {
-			q.p.Layout = layout
-			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
-				t.Parallel()
-				q.checkCalls(q.prepare(t, dispatchRank(), combineRank()))
-			})
-		}
-	}
+	}, byRank...)
 }
 
 // TestEmulatedRankCarriesSentinels: a BF16 token of NaNs with every bit set looks like an empty slot. It must arrive
@@ -59,7 +51,7 @@ func TestEmulatedRankCarriesSentinels(t *testing.T) {
 // output of the receiving rank. The cases include several batches of messages for a warp, more tokens
 // than threads in a block, one rank, rows of several units, and a rank without tokens.
 func TestEmulatedRankHome(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, dispatchRankHome(), combineRank(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
 		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
 		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=64,wait_sms=1,unit=1024", "sms=3,threads=64,wait_sms=1,unit=1024", 3},
@@ -68,40 +60,22 @@ func TestEmulatedRankHome(t *testing.T) {
 		{pairProblem(ep.FP8, 2, 256, 64, 17, 3), []int{3, 2}, 0, 0.3, "sms=7,threads=64,unit=2048", "sms=2,threads=64", 3},
 		{pairProblem(ep.BF16, 2, 256, 8, 2, 300), []int{300, 64}, 0.2, 0.1, "sms=3,threads=64,wait_sms=1", "sms=2,threads=64,wait_sms=1", 2},
 		{pairProblem(ep.FP8, 3, 4608, 12, 3, 9), []int{5, 9, 0}, 0, 0.2, "sms=10,threads=64", "sms=2,threads=64", 3},
-	} {
-		for _, layout := range byRank {
-			q.p.Layout = layout
-			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
-				t.Parallel()
-				q.checkCalls(q.prepare(t, dispatchRankHome(), combineRank()))
-			})
-		}
-	}
+	}, byRank...)
 }
 
 // TestEmulatedRankStaged makes the checks of TestEmulatedRank with rows=staged. The cases include blocks with one
 // sending and one receiving warp, more tokens than the sending warps have threads, blocks that only receive, and
 // rows that end with fewer vectors than a warp copies at a time.
 func TestEmulatedRankStaged(t *testing.T) {
-	for _, q := range []fastCase{
-		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
-		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1", 3},
-		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=96,unit=1024", "sms=3,threads=96,unit=1024", 3},
-		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048", "sms=4,threads=96,unit=2048", 3},
-		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64", 3},
-		{pairProblem(ep.BF16, 2, 7168, 8, 2, 80), []int{80, 64}, 0.2, 0.1, "sms=3,threads=64,wait_sms=1,unit=2048", "sms=3,threads=64,unit=512", 2},
-		{pairProblem(ep.FP8, 3, 4608, 12, 3, 90), []int{50, 90, 0}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=96", 3},
-	} {
-		for _, layout := range byRank {
-			q := q
-			q.p.Layout = layout
-			q.dispatch += ",rows=staged"
-			t.Run(layout.String()+"_"+q.name(), func(t *testing.T) {
-				t.Parallel()
-				q.checkCalls(q.prepare(t, dispatchRank(), combineRank()))
-			})
-		}
-	}
+	checkEach(t, dispatchRank(), combineRank(), []fastCase{
+		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64,rows=staged", "sms=2,threads=64", 6},
+		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64,rows=staged", "sms=2,threads=64,wait_sms=1", 3},
+		{pairProblem(ep.FP8, 4, 1152, 16, 4, 40), []int{40, 0, 33, 1}, 0.5, 0.2, "sms=3,threads=96,unit=1024,rows=staged", "sms=3,threads=96,unit=1024", 3},
+		{pairProblem(ep.BF16, 3, 2880, 12, 3, 6), []int{6, 6, 1}, 0, 0, "sms=4,threads=96,unit=2048,rows=staged", "sms=4,threads=96,unit=2048", 3},
+		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64,rows=staged", "sms=2,threads=64", 3},
+		{pairProblem(ep.BF16, 2, 7168, 8, 2, 80), []int{80, 64}, 0.2, 0.1, "sms=3,threads=64,wait_sms=1,unit=2048,rows=staged", "sms=3,threads=64,unit=512", 2},
+		{pairProblem(ep.FP8, 3, 4608, 12, 3, 90), []int{50, 90, 0}, 0, 0.2, "sms=2,threads=64,rows=staged", "sms=2,threads=96", 3},
+	}, byRank...)
 }
 
 // TestRankFollow: calls of dispatch_rank with all designs follow each other on one state
@@ -126,7 +100,7 @@ func TestRankFollow(t *testing.T) {
 
 // TestEmulatedMasked makes the checks of TestEmulatedRank for the kernels of layout masked.
 func TestEmulatedMasked(t *testing.T) {
-	for _, q := range []fastCase{
+	checkEach(t, dispatchMasked(), combineMaskedSlots(), []fastCase{
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64", 6},
 		{pairProblem(ep.FP8, 2, 256, 8, 2, 5), []int{5, 3}, 0.3, 0, "sms=3,threads=64", "sms=2,threads=64,algo=dedup", 6},
 		{pairProblem(ep.BF16, 1, 264, 4, 2, 7), []int{7}, 0, 0.2, "sms=2,threads=64", "sms=2,threads=64,wait_sms=1,algo=dedup", 3},
@@ -139,13 +113,7 @@ func TestEmulatedMasked(t *testing.T) {
 		{pairProblem(ep.BF16, 8, 256, 8, 8, 3), []int{3, 2, 1, 0}, 0, 0.3, "sms=2,threads=64", "sms=2,threads=64,own=registers,algo=dedup", 3},
 		{pairProblem(ep.BF16, 2, 264, 64, 8, 40), []int{40, 17}, 0, 0.3, "sms=4,threads=96", "sms=3,threads=64,own=registers", 3},
 		{pairProblem(ep.BF16, 4, 256, 16, 2, 300), []int{300, 200, 40, 1}, 0.6, 0.3, "sms=4,threads=64,wait_sms=1", "sms=4,threads=64,wait_sms=0,unit=512,own=registers", 2},
-	} {
-		q.p.Layout = ep.LayoutMasked
-		t.Run(q.name(), func(t *testing.T) {
-			t.Parallel()
-			q.checkCalls(q.prepare(t, dispatchMasked(), combineMaskedSlots()))
-		})
-	}
+	}, ep.LayoutMasked)
 }
 
 // TestMaskedRace makes the check of TestRankRace for layout masked.

@@ -376,7 +376,7 @@ func checkEffects(t *testing.T, s *session, c ep.Config, words ...string) {
 	}
 	effects, err := s.Explain(t.Context(), c, 6)
 	if err != nil || len(effects) != len(words) {
-		t.Fatalf("%s: %d effects, %v; want %d", c.Key(), len(effects), err, len(words))
+		t.Fatalf("%s: %d effects (error %v), want %d", c.Key(), len(effects), err, len(words))
 	}
 	for i, word := range words {
 		e := effects[i]

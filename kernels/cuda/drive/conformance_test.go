@@ -162,7 +162,7 @@ func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 		}
 		v, err := s.Verify(t.Context(), c)
 		if err != nil || !v.OK() {
-			t.Errorf("%s: %+v %v", c.Key(), v, err)
+			t.Errorf("%s: result %+v, error %v", c.Key(), v, err)
 		}
 		t.Logf("%s, %d ranks, %s: %.1f s", s.problem.Dispatch, s.problem.Ranks, c.Key(), time.Since(begin).Seconds())
 	}

@@ -301,7 +301,7 @@ func TestFastestPlan(t *testing.T) {
 		{[]float64{1, 0.98, 0.979}, 2},
 	} {
 		if got := fastestPlan(c.seconds); got != c.want {
-			t.Errorf("%v: plan %d, want %d", c.seconds, got, c.want)
+			t.Errorf("times %v: plan %d is chosen, want %d", c.seconds, got, c.want)
 		}
 	}
 }

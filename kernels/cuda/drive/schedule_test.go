@@ -108,7 +108,7 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 	}
 	for op, n := range s.calls {
 		if seen[op] != n {
-			t.Errorf("%s: %d calls of %s, counted %d", name, seen[op], op, n)
+			t.Errorf("%s: %d steps call %s, but the schedule counts %d", name, seen[op], op, n)
 		}
 	}
 	if first := s.steps[0].kind; first != stepAlign && first != stepClear && first != stepFlush {
@@ -140,7 +140,7 @@ func TestBadReadings(t *testing.T) {
 		{span, []uint64{math.MaxUint64, 0}},
 	} {
 		if s, err := c.s.seconds(c.r); err == nil {
-			t.Errorf("%s readings %d gave %g s", c.s.clock, c.r, s)
+			t.Errorf("clock %s: the readings %d were accepted and gave %g s", c.s.clock, c.r, s)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Conf
 	for i := range 2 {
 		v, err := s.Verify(t.Context(), c)
 		if err != nil || !v.OK() {
-			t.Errorf("%s, verification %d: %+v %v", c.Key(), i, v, err)
+			t.Errorf("%s, verification %d: result %+v, error %v", c.Key(), i, v, err)
 			return
 		}
 		r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 3})

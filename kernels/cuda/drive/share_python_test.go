@@ -66,7 +66,7 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 		Beside      [][3]int
 	}
 	if err := json.Unmarshal(out, &got); err != nil || len(got.Times) != 9 || len(got.Best) != 9 || len(got.Beside) != 12 {
-		t.Fatalf("%v, %d and %d cases", err, len(got.Times), len(got.Beside))
+		t.Fatalf("error %v; %d lists of times and %d plans", err, len(got.Times), len(got.Beside))
 	}
 	for _, c := range got.Beside {
 		if want := planBeside(c[0], c[1]); c[2] != want {

@@ -22,7 +22,7 @@ func TestSpans(t *testing.T) {
 	} {
 		spans, places := spansOf(c.offsets, n)
 		if !slices.Equal(spans, c.spans) || !slices.Equal(places, c.places) {
-			t.Errorf("%v: %v at %v, want %v at %v", c.offsets, spans, places, c.spans, c.places)
+			t.Errorf("offsets %v: copies %v with pieces at %v, want %v and %v", c.offsets, spans, places, c.spans, c.places)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestHalves(t *testing.T) {
 		for _, c := range ep.Classes() {
 			for _, a := range p.Answers(ep.FP8, false, Halves, c) {
 				if !strings.HasPrefix(a.Dispatch, want[0]) || !strings.HasPrefix(a.Combine, want[1]) {
-					t.Errorf("%s, %s: %s, %s", l, c, a.Dispatch, a.Combine)
+					t.Errorf("layout %s, class %s: the halves are %s and %s", l, c, a.Dispatch, a.Combine)
 				}
 			}
 			if len(p.Answers(ep.FP8, false, Halves, c)) == 0 {

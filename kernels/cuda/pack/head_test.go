@@ -35,7 +35,7 @@ func TestHead(t *testing.T) {
 		}
 	}
 	if p.dtypes[0].DType == p.dtypes[1].DType || ep.DTypes()[p.dtypes[1].DType-1] != ep.FP8 {
-		t.Errorf("dtypes %d and %d", p.dtypes[0].DType, p.dtypes[1].DType)
+		t.Errorf("the numbers of the two dtypes are %d and %d, want that of fp8 second", p.dtypes[0].DType, p.dtypes[1].DType)
 	}
 	own := map[uint32]bool{}
 	for _, state := range p.states {
@@ -83,7 +83,7 @@ func TestDistance(t *testing.T) {
 	r := table.Run{Lo: 16, Hi: 32}
 	for tokens, want := range map[int]float64{8: math.Log(2), 16: 0, 20: 0, 32: 0, 64: math.Log(2), 96: math.Log(3), 4: math.Log(4)} {
 		if got := distance(r, tokens); !(math.Abs(got-want) < 1e-12) {
-			t.Errorf("%d tokens: %g, want %g", tokens, got, want)
+			t.Errorf("%d tokens: distance %g, want %g", tokens, got, want)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestFitByHand(t *testing.T) {
 	// The kernels support at most 14 tokens. Beyond returns the reason why no more fit.
 	f := fitted(14)
 	if n, heap, err := f.Tokens(1<<40, 1); n != 14 || heap != 2400 || err != nil {
-		t.Errorf("%d tokens of %d bytes, %v", n, heap, err)
+		t.Errorf("with kernels for 14 tokens: %d tokens take %d bytes (error %v)", n, heap, err)
 	}
 	if err := f.Beyond(12); err != nil {
 		t.Errorf("beyond 12: %v", err)

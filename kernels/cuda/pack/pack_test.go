@@ -195,11 +195,11 @@ func TestDispatchInTwoStates(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {
-		t.Errorf("%s, elsewhere %q, want %s and %s", a.Dispatch, a.Elsewhere, dispatchFinal, dispatchLL)
+		t.Errorf("dispatch %s, for outputs elsewhere %q; want %s and %s", a.Dispatch, a.Elsewhere, dispatchFinal, dispatchLL)
 	}
 	only := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, only, ep.Pair, ep.Even, 1000); !strings.HasPrefix(a.Elsewhere, "dispatch_ll:") {
-		t.Errorf("elsewhere %q, want the default of dispatch_ll", a.Elsewhere)
+		t.Errorf("the dispatch for outputs elsewhere is %q, want the default of dispatch_ll", a.Elsewhere)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestLayoutsArePacked(t *testing.T) {
 		few, many := runs[0], runs[len(runs)-1]
 		for _, a := range []Answer{few, many} {
 			if !strings.HasPrefix(a.Dispatch, "dispatch_"+kernel+":") || !strings.Contains(a.Dispatch, "input=fp8,") || !strings.HasPrefix(a.Combine, "combine_"+kernel+":") {
-				t.Errorf("%s: %s, %s", layout, a.Dispatch, a.Combine)
+				t.Errorf("layout %s: the answer is %s and %s", layout, a.Dispatch, a.Combine)
 			}
 		}
 		if few.Dispatch == many.Dispatch || few.Hi >= many.Lo {

@@ -73,7 +73,7 @@ func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	p := buildFP8(t, ep.LayoutRank, false, []table.Row{row(ep.Dispatch, 129, 4096, home, 4), row(ep.Dispatch, 1, 128, cast, 4)})
 	for _, a := range p.Answers(ep.FP8, false, ep.Dispatch, ep.Even) {
 		if strings.Contains(a.Dispatch+a.Elsewhere, "input=fp8") {
-			t.Errorf("%d to %d: dispatch %s, elsewhere %s", a.Lo, a.Hi, a.Dispatch, a.Elsewhere)
+			t.Errorf("%d to %d tokens: dispatch %s, for outputs elsewhere %s", a.Lo, a.Hi, a.Dispatch, a.Elsewhere)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestAreasAreShared(t *testing.T) {
 		{declare.CallSpec{State: "rank", AnyDType: true}, declare.Region{Name: "slots", Bytes: 100}, 5},
 	} {
 		if got := b.area(c.call, c.region); got != c.want {
-			t.Errorf("%d: %s of %s: area %d, want %d", i, c.region.Name, c.call.State, got, c.want)
+			t.Errorf("case %d: region %s of state %s is in area %d, want %d", i, c.region.Name, c.call.State, got, c.want)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	g.furtherSessions(c, challenger)
 	c.search.Decision = stat.Decide(stat.Comparison{Config: challenger, Default: c.defaultConfig, Gain: gain,
 		Band: record.Band{Policy: g.run.Band, AA: g.Noise / 4}})
-	c.search.Times, c.search.DefaultTimes = timesOf(rounds), timesOf(defaultConfig)
+	c.search.Times, c.search.DefaultTimes = stat.TimesOf(rounds), stat.TimesOf(defaultConfig)
 	if c.search.Decision.KeepsDefault() {
 		c.search.Times = c.search.DefaultTimes
 	}
@@ -246,10 +246,6 @@ func (g *maker) cross(p ep.Problem) {
 	}
 	at, _ := stat.Minimax(under, keys, g.run.Band)
 	g.run.Regrets = append(g.run.Regrets, stat.NewRegret(p, tuned, configs[at]))
-}
-
-func timesOf(rounds []float64) record.Times {
-	return record.Times{Median: stat.Median(rounds), P10: stat.Quantile(rounds, 0.1), P90: stat.Quantile(rounds, 0.9)}
 }
 
 func config(p ep.Problem, sms, threads, chunk int) ep.Config {

@@ -25,6 +25,21 @@ func (v Value) Int() (n int, ok bool) {
 	return 0, false
 }
 
+// Compare orders numbers by size, then words.
+func (v Value) Compare(w Value) int {
+	x, number := v.Int()
+	y, other := w.Int()
+	switch {
+	case number && other:
+		return cmp.Compare(x, y)
+	case number:
+		return -1
+	case other:
+		return 1
+	}
+	return cmp.Compare(v, w)
+}
+
 // MarshalJSON writes integers as numbers and words as strings.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if _, ok := v.Int(); ok {

@@ -19,12 +19,7 @@ func Objectives() []Objective { return []Objective{Alone, BesideProduct} }
 
 // ParseObjective reads "alone" or "beside".
 func ParseObjective(s string) (Objective, error) {
-	for i, w := range objectiveWords {
-		if s == w {
-			return Objective(i), nil
-		}
-	}
-	return Alone, fmt.Errorf("objective: unknown %q, use alone or beside", s)
+	return Find("objective", s, Objectives(), Objective.String)
 }
 
 // String returns "alone" or "beside".

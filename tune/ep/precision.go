@@ -19,12 +19,7 @@ func Precisions() []Precision { return []Precision{Full, Reduced} }
 
 // ParsePrecision reads "full" or "reduced".
 func ParsePrecision(s string) (Precision, error) {
-	for i, w := range precisionWords {
-		if s == w {
-			return Precision(i), nil
-		}
-	}
-	return Full, fmt.Errorf("precision: unknown %q, use full or reduced", s)
+	return Find("precision", s, Precisions(), Precision.String)
 }
 
 // String returns "full" or "reduced".

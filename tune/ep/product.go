@@ -100,11 +100,6 @@ func (p Product) String() string {
 	return fmt.Sprintf("%s:%d,%d,%d,%s,%d", p.Kind, p.M, p.N, p.K, p.DType, p.Groups)
 }
 
-// FLOPs returns the multiplications and additions of one pass over all groups.
-func (p Product) FLOPs() float64 {
-	return 2 * float64(p.M) * float64(p.N) * float64(p.K) * float64(p.Groups)
-}
-
 // WithProduct returns the problem with an objective and with a product that runs at the same time
 // as the calls. If the product has no sizes, it gets the model's own sizes, which are the sizes of
 // the gate and up projections of the local experts: [M, hidden] x [hidden, 2 x intermediate]. M is

@@ -156,7 +156,7 @@ func TestObjectiveWords(t *testing.T) {
 			t.Errorf("%s: %v, %v", o, back, err)
 		}
 	}
-	if _, err := ParseObjective("both"); err == nil || !strings.Contains(err.Error(), "use alone or beside") {
+	if _, err := ParseObjective("both"); err == nil || !strings.Contains(err.Error(), "use one of alone, beside") {
 		t.Error(err)
 	}
 	if _, err := Objective(5).MarshalText(); err == nil {

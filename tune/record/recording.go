@@ -160,7 +160,6 @@ func (p *PaceFit) Pace() (out Pace) {
 	return out
 }
 
-// paceOf returns the pace of a log.
 func paceOf(log []*Result) Pace {
 	var p PaceFit
 	seen := map[string]bool{}

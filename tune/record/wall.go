@@ -69,7 +69,6 @@ func joined(parts []wallPart, total float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// measuring lists the parts of Measuring.
 func (w Wall) measuring() []wallPart {
 	out := []wallPart{{name: "samples themselves", seconds: w.Samples}}
 	if r := w.Run; r.Rounds > 0 {
@@ -80,7 +79,6 @@ func (w Wall) measuring() []wallPart {
 	return out
 }
 
-// checking lists the parts of Checking.
 func (w Wall) checking() []wallPart {
 	c := w.Check
 	if c.Comparing == 0 {

@@ -256,14 +256,10 @@ func (s *State) summarise() []Finalist {
 		f := &fs[i]
 		item := s.itemOf[f.Point]
 		xs := seconds[item]
-		f.Times, f.Rounds, f.Warnings = timesOf(xs), len(xs), stat.Warnings(xs)
+		f.Times, f.Rounds, f.Warnings = stat.TimesOf(xs), len(xs), stat.Warnings(xs)
 		f.parts = slices.DeleteFunc(parts[item][:], func(p roundSet) bool { return len(p.rounds) == 0 })
 	}
 	return fs
-}
-
-func timesOf(xs []float64) record.Times {
-	return record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 }
 
 // Gain returns the time of dflt divided by the time of f, in the rounds that both were in.

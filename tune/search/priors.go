@@ -36,7 +36,7 @@ const (
 	variancePoints = 2
 )
 
-// priorSetting is one of the numbers of priors.
+// priorSetting names one number of priors and lists its allowed values.
 type priorSetting struct {
 	name   string
 	values []float64 // the allowed values

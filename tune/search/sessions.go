@@ -47,7 +47,7 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 		out.Rounds += f.Rounds
 	}
 	out.Effect = stat.Median(effects)
-	out.Times = timesOf(seconds)
+	out.Times = stat.TimesOf(seconds)
 	out.Median = stat.Median(medians)
 	return out, true
 }

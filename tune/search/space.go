@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -292,7 +291,7 @@ func listedGrid(configs []ep.Config) (Grid, error) {
 	}
 	product := 1.0
 	for _, n := range slices.Sorted(maps.Keys(values)) {
-		g.Axes = append(g.Axes, Axis{Name: n, Values: sortedValues(values[n])})
+		g.Axes = append(g.Axes, Axis{Name: n, Values: slices.SortedFunc(maps.Keys(values[n]), ep.Value.Compare)})
 		product *= float64(len(values[n]))
 	}
 	if product > 1<<62 {
@@ -308,17 +307,4 @@ func listedGrid(configs []ep.Config) (Grid, error) {
 	slices.Sort(g.points)
 	g.points = slices.Compact(g.points)
 	return g, nil
-}
-
-// sortedValues returns the numbers of a set, then the words, both ascending.
-func sortedValues(set map[ep.Value]bool) []ep.Value {
-	number := func(v ep.Value) float64 {
-		if n, ok := v.Int(); ok {
-			return float64(n)
-		}
-		return math.Inf(1)
-	}
-	return slices.SortedFunc(maps.Keys(set), func(a, b ep.Value) int {
-		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a, b))
-	})
 }

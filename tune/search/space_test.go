@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ints returns an axis of integers.
 func ints(name string, values ...int) Axis {
 	a := Axis{Name: name}
 	for _, v := range values {

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -40,7 +41,7 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedS
 	out.names = slices.DeleteFunc(out.names, func(name string) bool { return len(found[name]) < 2 })
 	var counts []int
 	for _, name := range out.names {
-		out.values[name] = sortedValues(found[name])
+		out.values[name] = slices.SortedFunc(maps.Keys(found[name]), ep.Value.Compare)
 		counts = append(counts, len(out.values[name]))
 	}
 	out.surrogate = newCrossKernelSurrogate(counts, usual)

@@ -5,6 +5,8 @@ package stat
 import (
 	"math"
 	"slices"
+
+	"github.com/epbench/epbench/tune/record"
 )
 
 // Quantile returns the p-quantile of xs by linear interpolation between order
@@ -62,6 +64,11 @@ func Midmean(xs []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(sorted)-2*cut)
+}
+
+// TimesOf returns the median and the tails of the times xs.
+func TimesOf(xs []float64) record.Times {
+	return record.Times{Median: Median(xs), P10: Quantile(xs, 0.1), P90: Quantile(xs, 0.9)}
 }
 
 // Logs returns the natural logarithms of xs.

@@ -186,7 +186,6 @@ func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	return nil
 }
 
-// protocol returns the protocol of a search after its A/A test.
 func (s *sweeper) protocol(c *activeSearch) search.Protocol { return s.harness.policy.After(c.aa) }
 
 // conclude measures the finalists, compares them with the oracle again, and

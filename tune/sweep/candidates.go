@@ -146,7 +146,6 @@ func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// spaceFileConfigs returns the configs that the space file requires.
 func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	for _, k := range kernels.For(pl.kernels, p) {
 		out = append(out, pl.opts.Space.Candidates(k.Name)...)

@@ -64,7 +64,6 @@ func (s *routedProblem) draw(seed uint64) (err error) {
 	return nil
 }
 
-// record returns the run's record of the workload.
 func (s *routedProblem) record() record.Workload {
 	w := s.workload
 	return record.Workload{
@@ -95,7 +94,6 @@ func (s *routedProblem) title() string {
 	return text
 }
 
-// runner makes the Runner of a routed problem.
 func (l *harness) runner(s *routedProblem, space *search.Space, dflt int) *measure.Runner {
 	return measure.New(measure.Setup{
 		Backend: l.backend, Workload: s.workload, Space: space, Default: dflt, Policy: l.policy, Log: l.log, Recorded: l.recorded,

@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// withSMs returns a dispatch config with n SMs.
 func withSMs(n string) ep.Config {
 	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(n), "threads": "256"}}
 }

@@ -201,7 +201,7 @@ func (a *activeSide) decide() record.Search {
 		m.Gain = stat.Ratio(stat.Part{A: stat.Logs(dflt), B: stat.Logs(cfg)})
 	}
 	out.Decision = stat.Compare(m)
-	out.Clock, out.Times, out.DefaultTimes = r.Clock(), timesOf(cfg), timesOf(dflt)
+	out.Clock, out.Times, out.DefaultTimes = r.Clock(), stat.TimesOf(cfg), stat.TimesOf(dflt)
 	out.MaxErr, out.Tried = r.MaxErr(a.comparison.points[1]), len(a.distinctPoints())
 	return out
 }
@@ -215,8 +215,4 @@ func (a *activeSide) add(result record.Search) {
 	if a.workload != nil {
 		run.Workloads = append(run.Workloads, a.record())
 	}
-}
-
-func timesOf(xs []float64) record.Times {
-	return record.Times{Median: stat.Median(xs), P10: stat.Quantile(xs, 0.1), P90: stat.Quantile(xs, 0.9)}
 }

@@ -60,7 +60,6 @@ func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
 
-// rows makes all rows.
 func (m *rowMaker) rows() []table.Row {
 	var out []table.Row
 	for _, byTokens := range m.groups {
@@ -288,7 +287,6 @@ func (c *activeSearch) complete() bool {
 	return c.problem.Op != ep.Pair && c.result.Tried >= c.result.Legal
 }
 
-// evidence returns the evidence of a search about a config.
 func (c *activeSearch) evidence(cfg ep.Config) table.Evidence {
 	r := &c.result
 	times, gain, rounds, sessions := r.Times, r.Decision.Gain, r.Decision.Rounds, r.Decision.Sessions
@@ -310,7 +308,6 @@ func (c *activeSearch) evidence(cfg ep.Config) table.Evidence {
 	return e
 }
 
-// row makes the row of a range.
 func (r tokenRange) row(class ep.Class) table.Row {
 	first := r.picks[0]
 	var all, searched []table.Evidence

@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
-// briefs returns the rows of a class, each in one line.
 func briefs(out *Summary, class ep.Class) (lines []string) {
 	for _, r := range out.Table.Rows {
 		if r.Key.Routing == class {

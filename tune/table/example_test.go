@@ -11,7 +11,6 @@ import (
 
 var machine = ep.Machine{Backend: "cuda", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 8}
 
-// problem is the problem of the examples.
 var problem = ep.Problem{
 	Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1,
 	Hidden: 7168, Experts: 256, TopK: 8, MaxTokens: 4096,

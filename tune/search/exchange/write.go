@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,25 +34,9 @@ func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 		}
 	}
 	for _, all := range valuesOf {
-		slices.SortFunc(all, compareValues)
+		slices.SortFunc(all, ep.Value.Compare)
 	}
 	return slices.Sorted(maps.Keys(valuesOf)), valuesOf
-}
-
-// compareValues orders numbers by size. Numbers come before words.
-func compareValues(a, b ep.Value) int {
-	x, xIsNumber := a.Int()
-	y, yIsNumber := b.Int()
-	switch {
-	case xIsNumber && yIsNumber:
-		return cmp.Compare(x, y)
-	case xIsNumber != yIsNumber:
-		if xIsNumber {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(a, b)
 }
 
 // milliseconds converts seconds for both formats.

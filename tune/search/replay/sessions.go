@@ -3,6 +3,8 @@ package replay
 import (
 	"math"
 
+	gonum "gonum.org/v1/gonum/stat"
+
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
@@ -104,16 +106,7 @@ func beyond(a, b stat.Estimate) int {
 }
 
 // deviation returns the standard deviation of the logarithms of xs.
-func deviation(xs []float64) float64 {
-	sum, squares := 0.0, 0.0
-	for _, x := range xs {
-		sum += math.Log(x)
-	}
-	for _, x := range xs {
-		squares += math.Pow(math.Log(x)-sum/float64(len(xs)), 2)
-	}
-	return math.Sqrt(squares / float64(len(xs)-1))
-}
+func deviation(xs []float64) float64 { return gonum.StdDev(stat.Logs(xs), nil) }
 
 func mean(xs []float64) float64 {
 	sum := 0.0

@@ -145,7 +145,6 @@ func (m *Model) bestOf(points []int) float64 {
 	return best
 }
 
-// tunedResult is the result of one search.
 type tunedResult struct {
 	point       int
 	reported    float64 // seconds

@@ -297,7 +297,6 @@ func appendRound(line *record.Result, got kernels.Rounds) error {
 	return nil
 }
 
-// rounded returns the times of all ranks rounded.
 func rounded(ranks []float64) []float64 {
 	out := make([]float64, len(ranks))
 	for i, t := range ranks {

@@ -127,7 +127,6 @@ func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 // generationBlocks is larger than the number of blocks that a stage ever has.
 const generationBlocks = 1000
 
-// nextBlock returns the number of the next block of a stage.
 func (r *Runner) nextBlock(stage record.Stage) int {
 	n := max(r.blocks[stage], r.Generation*generationBlocks)
 	r.blocks[stage] = n + 1
@@ -191,7 +190,6 @@ func (r *Runner) Config(point int) ep.Config {
 	return r.Space.Config(point)
 }
 
-// role returns the role of a point in the log.
 func (r *Runner) role(point int) record.Role {
 	switch role, ok := r.Roles[point]; {
 	case point == search.Twin:

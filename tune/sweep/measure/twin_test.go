@@ -23,7 +23,6 @@ type placed struct {
 	open   []*placedSession
 }
 
-// placedSession is a session of placed.
 type placedSession struct {
 	*fake
 	of   *placed

@@ -113,7 +113,6 @@ func (l *linter) gain(r table.Row) {
 	l.add(r.OfSeveral() && e.GainLow <= 1, Note, "worst", "under its worst routing the gain is %.3f [%.3f, %.3f]", e.Gain, e.GainLow, e.GainHigh)
 }
 
-// evidence checks the evidence of a row.
 func (l *linter) evidence(r table.Row) {
 	e := r.Evidence
 	l.add(e.GainLow > e.Gain || e.Gain > e.GainHigh, Bad, "interval", "gain %.4f lies outside its interval [%.4f, %.4f]", e.Gain, e.GainLow, e.GainHigh)

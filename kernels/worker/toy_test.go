@@ -317,12 +317,14 @@ for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
 	}
 }
 
-// TestStrangers shows that rank 0 refuses foreign connections and still meets the other ranks.
+// TestStrangers shows that rank 0 refuses foreign connections and still meets the other ranks, and that a rank ends after a
+// line that is not JSON.
 func TestStrangers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python(t), "-B", "testdata/strangers.py").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "refused\n") || !strings.Contains(string(out), "[('zero',), {'one': [1.5, b'\\x00\\xff', None]}]") {
+	if err != nil || !strings.Contains(string(out), "refused\n") || !strings.Contains(string(out), "[('zero',), {'one': [1.5, b'\\x00\\xff', None]}]") ||
+		!strings.Contains(string(out), "rank 1 ended with 1\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -70,6 +70,20 @@ def beside_rows():
     assert elsewhere.compare_dispatch()["wrong"] == 0
 
 
+def rows_of_no_rank():
+    """A row is wrong if its source rank does not exist, although rank and token together give the number of a right row."""
+    x = tensors.tokens(1, 0, TOKENS, HIDDEN, CPU)
+    for row, (source, token) in {2: (-1, 2 + TOKENS), 3: (1, 3 - TOKENS)}.items():
+        s, sources, tokens = session(x, x), torch.zeros(TOKENS, dtype=torch.int64), torch.arange(TOKENS)
+        sources[row], tokens[row] = source, token
+        rows = x.clone()
+        rows[row] = float("nan")
+        beside = s.library.rows()[2]
+        s.library.rows = lambda: (sources, tokens, beside, rows)
+        assert s.compare_dispatch()["wrong"], (source, token)
+
+
 poison_is_wrong()
 no_tokens()
 beside_rows()
+rows_of_no_rank()

@@ -1,5 +1,6 @@
 """Foreign programs connect to rank 0 before rank 1 does: one speaks HTTP, one is silent, one has
-another token, and a crowd comes and goes. This program plays rank 0, and epbench for both ranks."""
+another token, and a crowd comes and goes. This program plays rank 0, and epbench for both ranks. At first no thread can be
+started. A crowd comes a second time, when rank 1 has just sent its proof. At last rank 1 gets a line that is not JSON."""
 
 import json
 import os
@@ -44,15 +45,47 @@ def disturb(host, port):
     kept.extend(socket.create_connection(address) for _ in range(ranks.UNPROVED + 50))
 
 
+def start_few_threads():
+    """Makes the first three threads for connections fail to start."""
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")] * 3
+
+    def limited(thread):
+        if failures and thread._target.__name__ == "greet":
+            raise failures.pop()
+        start(thread)
+
+    threading.Thread.start = limited
+
+
+def crowd_after_proof(host, port):
+    """Closes rank 1's first connection as the oldest one, after rank 0 has checked its proof."""
+    heard, crowd = ranks.heard, []
+
+    def crowded(link, *arguments):
+        out = heard(link, *arguments)
+        if not crowd:
+            crowd.extend(socket.create_connection((host, int(port))) for _ in range(ranks.UNPROVED))
+            assert link.lines.read(1) == b""
+        return out
+
+    ranks.heard = crowded
+    kept.append(crowd)
+
+
 def epbench():
     meet = greet()
     disturb(*meet.split())
-    other = "from harness.ranks import Ranks; r = Ranks(); r.exchange({'one': [1.5, b'\\x00\\xff', None]})"
+    crowd_after_proof(*meet.split())
+    other = "from harness.ranks import Ranks; r = Ranks(); r.exchange({'one': [1.5, b'\\x00\\xff', None]}); r.request()"
     path = str(pathlib.Path(ranks.__file__).parents[1])
     kept.append(subprocess.Popen([sys.executable, "-B", "-c", other], env={**os.environ, "RANK": "1", "PYTHONPATH": path}))
     greet(meet)
 
 
 os.environ["RANK"] = "0"
+start_few_threads()
 threading.Thread(target=epbench, daemon=True).start()
 print(ranks.Ranks().exchange(("zero",)), flush=True)
+child, line = (next(k for k in reversed(kept) if isinstance(k, kind)) for kind in (subprocess.Popen, protocol.Stream))
+line.socket.sendall(b"[1,\n")
+print("rank 1 ended with", child.wait(60))

@@ -38,9 +38,11 @@ class GPUSession(Session):
                     step()
 
     def keys(self, source, token, expert):
-        """Returns a number for each row that identifies its source rank, token and expert."""
+        """Returns a number for each row that identifies its source rank, token and expert; -1 if there is no such rank or
+        no such token."""
         at = source.long() * self.work.capacity + token.long()
-        return at if expert is None else at * self.work.problem["experts"] + expert.long()
+        key = at if expert is None else at * self.work.problem["experts"] + expert.long()
+        return torch.where((source >= 0) & (source < self.work.ranks) & (token >= 0) & (token < self.work.capacity), key, -1)
 
     def local(self, ids):
         """Returns a mask of the ids that are experts of this rank."""

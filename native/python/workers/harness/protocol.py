@@ -33,7 +33,7 @@ def place():
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
 
-GREETING = 4096  # longest line before the proof, in bytes
+GREETING = 4096  # longest line of a greeting, in bytes
 
 
 class Unheard(Exception):
@@ -89,11 +89,11 @@ def introduced(stream, token, greeting):
     mine = secrets.token_hex(16)
     try:
         stream.write({**greeting, "nonce": mine})
-        answer = stream.read()
+        answer = stream.read(GREETING)
         if not answer.get("error"):
             theirs = answer["nonce"]
             stream.write({"proof": prove(token, "rank", greeting["rank"], greeting["ranks"], theirs, mine)})
-            answer = stream.read()
+            answer = stream.read(GREETING)
     except (EOFError, OSError) as e:
         raise Unheard(str(e)) from e
     if answer.get("error"):
@@ -104,9 +104,9 @@ def introduced(stream, token, greeting):
     return answer
 
 
-def admitted(stream, token, ranks):
-    """Does the listener's part of knock, and returns the number of the rank. Any exception means that the
-    other side is not a rank of this run."""
+def heard(stream, token, ranks):
+    """Does the listener's part of knock up to the rank's proof. Returns (number of the rank, the last line for it). Any
+    exception means that the other side is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]
@@ -116,9 +116,7 @@ def admitted(stream, token, ranks):
     given = stream.read(GREETING)["proof"]
     if not hmac.compare_digest(given, prove(token, "rank", rank, ranks, mine, theirs["nonce"])):
         raise ValueError("another token")
-    stream.write({"meet": "", "proof": prove(token, "epbench", mine, theirs["nonce"])})
-    stream.socket.settimeout(None)
-    return rank
+    return rank, {"meet": "", "proof": prove(token, "epbench", mine, theirs["nonce"])}
 
 
 class Line:
@@ -139,12 +137,16 @@ class Line:
             self.stream.write(message)
 
     def _read(self):
-        """Reads requests. It runs in its own thread, because the main thread may hang in a collective."""
+        """Reads requests. It runs in its own thread, because the main thread may hang in a collective. When it ends, the
+        process ends too: no more requests can come."""
         try:
             for line in self.lines:
                 self.requests.put(json.loads(line))
         except OSError:  # the connection was reset
             pass
+        except Exception as e:
+            print("rank: a line from epbench is not JSON: %s" % e, file=sys.stderr, flush=True)
+            os._exit(1)
         os._exit(0)
 
     def _beat(self):

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from .protocol import Line, Stream, admitted, knock
+from .protocol import Line, Stream, heard, knock
 
 # The environment variables for rank, number of ranks and rank on this host, as torchrun, OpenMPI, MPICH
 # and Slurm set them. Slurm comes last: in a Slurm allocation MPICH starts its daemons with srun, and
@@ -90,26 +90,34 @@ class Ranks:
 
         def greet(link):
             try:
-                known.put((admitted(link, token, self.ranks), link))
-            except Exception:  # the other side is not a rank of this run
-                with contextlib.suppress(OSError):
-                    link.close()
-            finally:
+                rank, welcome = heard(link, token, self.ranks)
+                unproved.remove(link)  # ValueError: it is closed, because it was the oldest. Its rank tries again.
+                link.write(welcome)
+                link.socket.settimeout(None)
+                known.put((rank, link))
+            except Exception:  # the other side is not a rank of this run, or it is gone
                 with contextlib.suppress(ValueError):
                     unproved.remove(link)
+                with contextlib.suppress(OSError):
+                    link.close()
+
+        def admit(link):
+            if len(unproved) >= UNPROVED:
+                with contextlib.suppress(IndexError, OSError):
+                    unproved.popleft().socket.shutdown(socket.SHUT_RDWR)
+            unproved.append(link)
+            try:
+                threading.Thread(target=greet, args=(link,), daemon=True).start()
+            except RuntimeError:  # the process has too many threads
+                unproved.remove(link)
+                link.close()
 
         def accept():
             while True:
                 try:
-                    link = Link(listener.accept()[0])
+                    admit(Link(listener.accept()[0]))
                 except OSError:  # too many open files, or a closed connection: the listener can continue
                     time.sleep(0.05)
-                    continue
-                if len(unproved) >= UNPROVED:
-                    with contextlib.suppress(IndexError, OSError):
-                        unproved.popleft().socket.shutdown(socket.SHUT_RDWR)
-                unproved.append(link)
-                threading.Thread(target=greet, args=(link,), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
         links = {}

@@ -183,7 +183,6 @@ int nvshmemx_hostlib_init_attr(unsigned, void *) {
   return 0;
 }
 int nvshmemx_init_status(void) { return group ? 2 : 0; }
-void nvshmemx_hostlib_finalize(void) {}
 void *nvshmem_malloc(size_t bytes) {
   Heap h{(bytes + 4095) / 4096 * 4096, {}};
   std::string prefix = name + "-" + std::to_string(made++) + "-";

@@ -36,17 +36,11 @@ void *memset(void *, int, size_t) noexcept;
 #define __shared__ static thread_local
 
 struct uint2 { uint32_t x, y; };
-struct int2 { int32_t x, y; };
-struct float2 { float x, y; };
 struct alignas(16) uint4 { uint32_t x, y, z, w; };
-struct alignas(16) float4 { float x, y, z, w; };
 struct dim3 { uint32_t x, y, z; };
 
 static inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
-static inline int2 make_int2(int32_t x, int32_t y) { return {x, y}; }
-static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
-static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 /* ---- the runtime, in fiber.cpp ---- */
 
@@ -89,7 +83,6 @@ extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anch
 #define blockIdx (emul_self->block)
 #define blockDim (emul_self->block_dim)
 #define gridDim (emul_self->grid_dim)
-#define warpSize 32
 
 /* ---- synchronisation and warp collectives ---- */
 
@@ -129,11 +122,6 @@ template <class T>
 static inline T __shfl_up_sync(uint32_t mask, T v, unsigned delta, int width = 32) {
   int lane = emul_lane(), from = lane - static_cast<int>(delta);
   return emul_shuffle(mask, v, from < (lane & ~(width - 1)) ? lane : from);
-}
-template <class T>
-static inline T __shfl_down_sync(uint32_t mask, T v, unsigned delta, int width = 32) {
-  int lane = emul_lane(), from = lane + static_cast<int>(delta);
-  return emul_shuffle(mask, v, from >= (lane & ~(width - 1)) + width ? lane : from);
 }
 
 static inline uint32_t __ballot_sync(uint32_t mask, int pred) {
@@ -179,8 +167,6 @@ static inline T __reduce_add_sync(uint32_t m, T v) { return emul_reduce(m, v, []
 template <class T>
 static inline T __reduce_max_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return a > b ? a : b; }); }
 template <class T>
-static inline T __reduce_min_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return a < b ? a : b; }); }
-template <class T>
 static inline T __reduce_or_sync(uint32_t m, T v) { return emul_reduce(m, v, [](T a, T b) { return T(a | b); }); }
 
 static inline int __syncthreads_or(int pred) {
@@ -193,7 +179,7 @@ static inline int __syncthreads_or(int pred) {
   return seen;
 }
 
-/* ---- atomics and fences with CUDA's own names: relaxed, as on the device ---- */
+/* ---- atomics with CUDA's own names: relaxed, as on the device ---- */
 
 template <class T, class U>
 static inline T atomicAdd(T *p, U v) {
@@ -204,17 +190,6 @@ template <class T, class U>
 static inline T atomicOr(T *p, U v) {
   emul_updates(p);
   return __atomic_fetch_or(p, static_cast<T>(v), __ATOMIC_RELAXED);
-}
-template <class T, class U>
-static inline T atomicExch(T *p, U v) {
-  emul_updates(p);
-  return __atomic_exchange_n(p, static_cast<T>(v), __ATOMIC_RELAXED);
-}
-template <class T>
-static inline T atomicCAS(T *p, T want, T v) {
-  emul_updates(p);
-  __atomic_compare_exchange_n(p, &want, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-  return want;
 }
 template <class T, class F>
 static inline T emul_update(T *p, F change) {
@@ -232,26 +207,18 @@ template <class T, class U>
 static inline T atomicMax(T *p, U v) {
   return emul_update(p, [v](T o) { return o > T(v) ? o : T(v); });
 }
-static inline void __threadfence_block() { emul_fence(); }
-static inline void __threadfence() { emul_fence(); }
-static inline void __threadfence_system() { emul_fence(); }
 
 /* ---- bits and arithmetic ---- */
 
 static inline uint32_t __float_as_uint(float x) { uint32_t v; memcpy(&v, &x, 4); return v; }
 static inline float __uint_as_float(uint32_t x) { float v; memcpy(&v, &x, 4); return v; }
-static inline int __float_as_int(float x) { int v; memcpy(&v, &x, 4); return v; }
-static inline float __int_as_float(int x) { float v; memcpy(&v, &x, 4); return v; }
 static inline int __popc(uint32_t x) { return __builtin_popcount(x); }
-static inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
 static inline int __ffs(uint32_t x) { return __builtin_ffs(static_cast<int>(x)); }
-static inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline float __frcp_rn(float a) { return 1.0f / a; }
-static inline float __ldg(const float *p) { return *p; }
 
 template <class T>
 static inline T min(T a, T b) { return a < b ? a : b; }

@@ -8,13 +8,6 @@
 
 static int by_expert(const Moe *m) { return m->info.layout <= EPCOMM_LAYOUT_EXPERT_128; }
 
-static float bf16(uint16_t b) {
-  uint32_t u = (uint32_t)b << 16;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-
 int any_dtype(const Moe *m, uint64_t n) {
   int have[4], count = 0;
   for (int d = 1; d <= 4; d++)
@@ -25,6 +18,15 @@ int any_dtype(const Moe *m, uint64_t n) {
 EpcommCall any_call(const Moe *m, uint64_t n, int fullest) {
   EpcommCall c = moe_call(m, 0, any_dtype(m, n), moe_tokens(m, n, m->info.rank, fullest), fullest, n % 3 == 1);
   c.routing = EPCOMM_EVEN;
+  return c;
+}
+
+EpcommCall any_whole(Moe *m, int tokens, int wide) {
+  EpcommCall c = moe_call(m, 0, m->info.dtypes & 1u << EPCOMM_BF16 ? EPCOMM_BF16 : 0, tokens, tokens, wide);
+  EpcommOutputs o = {.size = sizeof o};
+  c.routing = EPCOMM_EVEN;
+  epcomm_outputs(m->comm, 0, c.dtype, &o);
+  if (o.y == NULL) c.y = o.out;
   return c;
 }
 
@@ -77,7 +79,7 @@ int any_combined(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
   gpu_download(m->combined, c->combined, 2 * (size_t)c->tokens * (size_t)m->info.hidden, stream);
   for (int t = 0; t < c->tokens; t++)
     for (int i = 0; i < m->info.hidden; i++) {
-      float want = factor(m, t) * bf16(m->x[t * m->info.hidden + i]), got = bf16(m->combined[t * m->info.hidden + i]);
+      float want = factor(m, t) * moe_float(m->x[t * m->info.hidden + i]), got = moe_float(m->combined[t * m->info.hidden + i]);
       float bound = c->dtype == EPCOMM_FP8 ? 0.08f * fabsf(want) + 0.006f * (float)m->info.topk : 0.02f * fabsf(want) + 1e-4f;
       if (fabsf(got - want) <= bound) continue;
       printf("rank %d call %llu token %d column %d: combined %g, want %g\n", m->info.rank, (unsigned long long)n, t, i, (double)got, (double)want);
@@ -116,7 +118,7 @@ long any_numbers(Moe *m, const void *tensor, size_t elements, GpuStream stream) 
   long numbers = 0;
   (void)m;
   gpu_download(host, tensor, 2 * elements, stream);
-  for (size_t i = 0; i < elements; i++) numbers += !isnan(bf16(host[i]));
+  for (size_t i = 0; i < elements; i++) numbers += !isnan(moe_float(host[i]));
   free(host);
   return numbers;
 }

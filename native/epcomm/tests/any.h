@@ -11,6 +11,9 @@ int any_dtype(const Moe *m, uint64_t n);
 /* Returns call n with up to `fullest` tokens. All ranks pass the same n. */
 EpcommCall any_call(const Moe *m, uint64_t n, int fullest);
 
+/* Returns a call with `tokens` tokens on every rank, whose experts return the rows unchanged. */
+EpcommCall any_whole(Moe *m, int tokens, int wide);
+
 /* Replaces the experts. In layout expert it checks the rows of dispatch and multiplies each by its expert's factor.
  * In other layouts it only copies the rows, in BF16. Returns 0 if the rows are right. */
 int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);

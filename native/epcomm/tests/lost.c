@@ -27,17 +27,6 @@ typedef struct Lost {
 
 static uint64_t everyone(const Lost *l) { return (1ull << l->member->ranks) - 1; }
 
-/* Returns the call in the graph, which has the same number of tokens on every rank. Its experts return the
- * rows unchanged. */
-static EpcommCall whole_call(Moe *m) {
-  EpcommOutputs o = {.size = sizeof o};
-  EpcommCall c = moe_call(m, 0, EPCOMM_BF16, m->info.max_tokens / 2, m->info.max_tokens / 2, 1);
-  c.routing = EPCOMM_EVEN;
-  epcomm_outputs(m->comm, 0, EPCOMM_BF16, &o);
-  c.y = o.out;
-  return c;
-}
-
 /* Replays the graph and checks the combined tokens. */
 static int replayed(Lost *l, uint64_t n, const char *what) {
   moe_inputs(l->moe, n, l->whole.tokens, l->stream);
@@ -57,7 +46,7 @@ static int begin(Lost *l, int survivors, uint64_t joins) {
   if (epcomm_create(&l->comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", l->member->rank, text), 1;
   l->stream = gpu_stream();
   l->moe = moe_new(l->comm);
-  l->whole = whole_call(l->moe);
+  l->whole = any_whole(l->moe, l->moe->info.max_tokens / 2, 1);
   gpu_capture(l->stream);
   EpcommStatus s = epcomm_dispatch(l->comm, &l->whole, l->stream);
   if (s == EPCOMM_OK) s = epcomm_combine(l->comm, &l->whole, l->stream);

@@ -14,7 +14,7 @@ static uint64_t mix(uint64_t x) { /* splitmix64 */
 
 static uint64_t draw(uint64_t n, uint64_t a, uint64_t b, uint64_t c) { return mix(mix(mix(n * 4 + a) + b) + c); }
 
-static float widen(uint16_t b) {
+float moe_float(uint16_t b) {
   uint32_t u = (uint32_t)b << 16;
   float f;
   memcpy(&f, &u, 4);
@@ -164,14 +164,14 @@ typedef struct Received {
 
 static float value(const Moe *m, const Received *l, uint64_t row, int column) {
   const uint8_t *p = m->rows + row * l->o.row_bytes;
-  if (l->dtype == EPCOMM_BF16) return widen((uint16_t)(p[2 * column] | p[2 * column + 1] << 8));
+  if (l->dtype == EPCOMM_BF16) return moe_float((uint16_t)(p[2 * column] | p[2 * column + 1] << 8));
   return moe_e4m3(p[column]) * m->scales[(uint64_t)(column / 128) * l->o.max_rows + row];
 }
 
 /* Compares one row with its token. */
 static int wrong_row(const Moe *m, const Received *l, uint64_t n, uint64_t row, int source, int token) {
   for (int c = 0; c < m->info.hidden; c++) {
-    float want = widen(element(n, source, token, c)), got = value(m, l, row, c);
+    float want = moe_float(element(n, source, token, c)), got = value(m, l, row, c);
     if (l->dtype == EPCOMM_BF16 ? got == want : fabsf(got - want) <= 0.07f * fabsf(want) + 0.005f) continue;
     printf("rank %d call %llu row %llu from rank %d token %d column %d: %g, want %g\n", m->info.rank, (unsigned long long)n,
            (unsigned long long)row, source, token, c, (double)got, (double)want);
@@ -248,7 +248,7 @@ int moe_combined(Moe *m, const EpcommCall *call, uint64_t n, GpuStream stream) {
   gpu_download(m->combined, call->combined, 2 * (size_t)call->tokens * (size_t)i->hidden, stream);
   for (int t = 0; t < call->tokens; t++)
     for (int c = 0; c < i->hidden; c++) {
-      float want = 0, size = 0, got = widen(m->combined[t * i->hidden + c]), x = widen(element(n, i->rank, t, c));
+      float want = 0, size = 0, got = moe_float(m->combined[t * i->hidden + c]), x = moe_float(element(n, i->rank, t, c));
       for (int k = 0; k < i->topk; k++) {
         int32_t e = m->ids[t * i->topk + k];
         if (e < 0) continue;

@@ -44,8 +44,9 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
  * prints the first difference and returns 1. `most` must be the same as in moe_tokens. */
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
 
-/* Convert one element. */
+/* Convert one element: to BF16, from BF16, from e4m3. */
 uint16_t moe_bf16(float f);
+float moe_float(uint16_t bf16);
 float moe_e4m3(uint8_t b);
 
 /* Checks the outputs of combine. Returns 0 if they are right, otherwise prints the first difference. */

@@ -39,13 +39,6 @@ static void own_free(Own *o) {
   moe_free(o->m);
 }
 
-static float bf16(uint16_t b) {
-  uint32_t u = (uint32_t)b << 16;
-  float f;
-  memcpy(&f, &u, 4);
-  return f;
-}
-
 /* Checks that each token comes back times the sum of its weights. */
 static int wrong(Own *o, GpuStream stream) {
   const Moe *m = o->m;
@@ -54,7 +47,7 @@ static int wrong(Own *o, GpuStream stream) {
     float sum = 0;
     for (int k = 0; k < m->info.topk; k++) sum += m->ids[t * m->info.topk + k] >= 0 ? m->weights[t * m->info.topk + k] : 0;
     for (int c = 0; c < m->info.hidden; c++) {
-      float want = sum * bf16(m->x[t * m->info.hidden + c]), got = bf16(m->combined[t * m->info.hidden + c]);
+      float want = sum * moe_float(m->x[t * m->info.hidden + c]), got = moe_float(m->combined[t * m->info.hidden + c]);
       if (fabsf(got - want) <= 0.02f * fabsf(want) + 1e-4f) continue;
       printf("rank %d, %d tokens, token %d column %d: combined %g, want %g\n", m->info.rank, o->call.tokens, t, c, (double)got,
              (double)want);

@@ -27,6 +27,7 @@
  * limits, answers, fits, context, stop, machines: see settings.c
  * nodes, refusals, left, crashed, unfilled: for packs of several nodes; see nodes.c
  */
+#include "any.h"
 #include "ranks.h"
 
 #include <stdio.h>
@@ -78,18 +79,10 @@ EpComm *ranks_create(Member *member, const Plan *p, int in_flight, int debug, ui
   return comm;
 }
 
-/* Returns the dtype of call n. The dtypes of the pack alternate. */
-static int dtype_of(const Moe *m, uint64_t n) {
-  int have[4], count = 0;
-  for (int d = 1; d <= 4; d++)
-    if (m->info.dtypes & 1u << d) have[count++] = d;
-  return have[n % (uint64_t)count];
-}
-
 /* Makes one dispatch and combine, and checks both. */
 static int one_call(Moe *m, uint64_t n, int slot, int most, GpuStream stream) {
   int tokens = moe_tokens(m, n, m->info.rank, most);
-  EpcommCall c = moe_call(m, slot, dtype_of(m, n), tokens, moe_fullest(m, n, most), n % 3 == 1);
+  EpcommCall c = moe_call(m, slot, any_dtype(m, n), tokens, moe_fullest(m, n, most), n % 3 == 1);
   c.routing = (int)(n % 6);
   moe_inputs(m, n, tokens, stream);
   int bad = ranks_ended(m->comm, "dispatch", epcomm_dispatch(m->comm, &c, stream), stream);
@@ -129,7 +122,7 @@ static EpcommStatus make(EpComm *comm, const EpcommCall *c, int combine, uint64_
 
 static int capture(Moe *m, Captured *g, uint64_t n, int most, GpuStream stream) {
   g->n = n;
-  g->call = moe_call(m, 0, dtype_of(m, n), moe_tokens(m, n, m->info.rank, most), moe_fullest(m, n, most), n % 2 == 1);
+  g->call = moe_call(m, 0, any_dtype(m, n), moe_tokens(m, n, m->info.rank, most), moe_fullest(m, n, most), n % 2 == 1);
   gpu_capture(stream);
   EpcommStatus s = make(m->comm, &g->call, 0, n, stream);
   g->dispatch = gpu_captured(stream);
@@ -182,7 +175,7 @@ static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream
   for (int i = 0; i < 2; i++) {
     uint64_t at = 2 * n + (uint64_t)i;
     int tokens = moe_tokens(m[i], at, m[i]->info.rank, most);
-    c[i] = moe_call(m[i], i, dtype_of(m[i], n), tokens, moe_fullest(m[i], at, most), 0);
+    c[i] = moe_call(m[i], i, any_dtype(m[i], n), tokens, moe_fullest(m[i], at, most), 0);
     moe_inputs(m[i], at, tokens, side);
     if (s == EPCOMM_OK) s = epcomm_dispatch_send(m[i]->comm, &c[i], side);
   }

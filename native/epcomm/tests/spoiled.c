@@ -15,16 +15,6 @@ typedef struct Spoiled {
   GpuStream stream;
 } Spoiled;
 
-/* Returns a call with `fullest` tokens on every rank, whose experts return the rows unchanged. */
-static EpcommCall whole_call(Moe *m, int fullest) {
-  EpcommCall c = moe_call(m, 0, m->info.dtypes & 1u << EPCOMM_BF16 ? EPCOMM_BF16 : 0, fullest, fullest, 0);
-  EpcommOutputs o = {.size = sizeof o};
-  c.routing = EPCOMM_EVEN;
-  epcomm_outputs(m->comm, 0, c.dtype, &o);
-  if (o.y == NULL) c.y = o.out;
-  return c;
-}
-
 static GpuGraph captured(Moe *m, const EpcommCall *c, GpuStream stream) {
   gpu_capture(stream);
   EpcommStatus s = epcomm_dispatch(m->comm, c, stream);
@@ -68,7 +58,7 @@ static int without_last(Moe *m, const EpcommCall *c, GpuGraph graph, GpuStream s
 
 static int stopped(Moe *m, int fullest, void *context) {
   Spoiled *p = context;
-  EpcommCall c = whole_call(m, fullest);
+  EpcommCall c = any_whole(m, fullest, 0);
   GpuGraph graph = captured(m, &c, p->stream);
   moe_inputs(m, 1, c.tokens, p->stream);
   gpu_replay(graph, p->stream);

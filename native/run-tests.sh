@@ -13,7 +13,7 @@ OUT=results LIMIT=${LIMIT:-14400} EPBENCH_CACHE=${EPBENCH_CACHE:-$PWD/cache}
 export EPBENCH_CUDA=$PWD/epbench-cuda
 gpus=$(nvidia-smi -L | wc -l)
 
-# sanitize CHECK TESTS FLAGS... runs every part in a process of its own.
+# sanitize CHECK TESTS FLAGS... runs every part in a separate process.
 sanitize() {
   local check=$1 tests=$2 i pids=()
   shift 2

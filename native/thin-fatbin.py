@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Overwrites the device code in a library with zeros, except for the given architectures: thin-fatbin.py FILE 90 [...].
 
-The library then compresses to a fraction of its size. The driver uses only the code of its own architecture. Sizes,
+The library then compresses to a fraction of its size. The driver uses only the code for the GPU's architecture. Sizes,
 offsets and headers do not change.
 """
 

@@ -121,9 +121,8 @@ typedef struct EpArgs {
   /* control */
   /* The number of a call is *round_base + round: 1, 2, 3, ... without gaps and equal
    * on all ranks. Dispatch and combine of one state are counted separately. All
-   * launches of one call have the same number. After EP_LAST_NUMBER of
-   * common/check.cuh the numbers begin again at 1. After a fault the state is filled
-   * anew and the count starts again at 1. */
+   * launches of one call have the same number. After EP_LAST_NUMBER (common/check.cuh) the
+   * numbers begin again at 1. After a fault the state is reset and the count starts again at 1. */
   uint32_t round;             /* number of this call in its graph, from 1 on */
   int32_t ids_wide;           /* 1: ids in topk_ids have 64 bits. Only layouts masked and rank */
   uint32_t *round_base;       /* advanced after each replay by a separate kernel; with EP_OWN_ROUNDS the call itself advances it */
@@ -132,13 +131,13 @@ typedef struct EpArgs {
   uint32_t *given_up;         /* word of this rank, in device memory: not 0 once the rank gave up a wait. May be null */
   uint64_t *span;             /* [2] global timer: first start, last end. The host first sets it to {~0, 0}. Null if spans are not measured */
 
-  /* Launch parameters. A kernel reads those that it declares. */
+  /* Launch parameters. A kernel reads only the parameters that it declares. */
   int32_t sms;         /* blocks in the grid */
   int32_t wait_sms;    /* blocks of the grid that only wait or receive */
   int32_t count_sms;   /* blocks of the grid that count and signal */
   int32_t tile_tokens; /* number of rows that a block takes at a time */
   int32_t chunk_bytes; /* number of bytes that a warp moves at a time */
-  int32_t delay_ns;    /* fault drills: this rank sleeps so many ns before it begins */
+  int32_t delay_ns;    /* fault drills: ns for which this rank sleeps before it begins */
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: each rank keeps only the tokens for its own experts, and sends nothing */
   int32_t allreduce_size; /* number of ranks that share a replicated batch, for the shared expert's slice */

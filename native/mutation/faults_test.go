@@ -64,7 +64,7 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// TestCopyFile: a copy that differs is written anew, and an equal copy keeps its time.
+// TestCopyFile: a copy that differs is written again, and an equal copy keeps its time.
 func TestCopyFile(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "sub", "to")

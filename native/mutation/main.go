@@ -67,7 +67,7 @@ type workTree struct {
 
 // copyTree copies the files of the current folder that git tracks or does not ignore, and links the downloads
 // of make cuda-deps. A file that the copy has already keeps its time, so that make does not build it again. A
-// run that was killed may have left a fault in the copy: such a file is written anew.
+// run that was killed may have left a fault in the copy: such a file is written again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -263,8 +263,8 @@ func (w workTree) run(command string, seconds int) error {
 	return fmt.Errorf("%w\n%s", err, text[max(0, len(text)-4000):])
 }
 
-// sh runs a command of the shell in a session of its own, and kills all processes of the session when ctx ends. To
-// kill a process group would not be enough: timeout starts another one.
+// sh runs a shell command in a new session, and kills all processes of the session when ctx ends. Killing the process
+// group would not be enough, because the program timeout starts another group.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out

@@ -32,7 +32,7 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns a report like that of ptxas, for each entry of a shared object. The numbers are always the same, because
+/* Returns a report like the one of ptxas, for each entry of a shared object. The numbers are always the same, because
  * the emulator has no registers. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");

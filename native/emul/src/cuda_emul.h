@@ -4,7 +4,7 @@
  *
  * A block is one OS thread. The block's threads are fibers, which switch only inside
  * the functions below. So a kernel that assumes that lanes run in step fails here.
- * README.md says what is modelled and what is not.
+ * README.md lists which properties of a GPU are modelled.
  */
 #ifndef EP_CUDA_EMUL_H
 #define EP_CUDA_EMUL_H

@@ -197,7 +197,7 @@ typedef struct EpcommCall {
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* The shapes above are those of layout expert; see EpcommLayout for the others. The next four
+  /* The shapes above are for layout expert; EpcommLayout has the shapes of other layouts. The next four
    * members are for combine. */
   const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in EpcommOutputs.y
                       or in epcomm_extra, because the network reads it */

@@ -1,4 +1,4 @@
-/* Functions that DeepEP's interface needs in addition to those of epcomm.h. The rules of epcomm.h hold for them too. */
+/* Functions that DeepEP's interface needs and epcomm.h does not have. The rules of epcomm.h hold for them too. */
 #ifndef EPCOMM_DEEPEP_H
 #define EPCOMM_DEEPEP_H
 
@@ -17,7 +17,7 @@ extern "C" {
  * each struct must be exactly the size in this header. */
 
 /* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens,
- * experts and ranks of this call need not be those of the pack. */
+ * experts and ranks of this call may differ from the pack's. */
 typedef struct EpcommLayoutOf {
   size_t size;
   const void *topk_ids; /* [tokens, topk], ids_bits bits each; an id outside 0 to experts - 1 is not counted */

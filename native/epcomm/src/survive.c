@@ -125,8 +125,8 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are the
- * same as those of epcomm_create, because a rank in a new process takes part in them by epcomm_create. */
+/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. It makes the same exchanges
+ * as epcomm_create, because a rank in a new process takes part in them by epcomm_create. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   DrvResult r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");

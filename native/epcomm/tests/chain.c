@@ -1,7 +1,7 @@
-/* Measures the time that one call adds to a CUDA graph of calls. The graph is the same as that of epbench's
- * clock "chain" (kernels/cuda/drive/schedule.go). It prints the largest of the ranks' medians. epbench bench
- * instead takes the slowest rank of each round, and then the median over rounds. With threads, the peers' memory belongs to
- * this process; with processes, it is imported. */
+/* Measures the time that one call adds to a CUDA graph of calls. epbench's clock "chain" uses the same graph
+ * (kernels/cuda/drive/schedule.go). The test prints the largest of the ranks' medians. epbench bench instead takes
+ * the slowest rank of each round, and then the median over rounds. With threads, the peers' memory belongs to this
+ * process; with processes, it is imported. */
 #include "ranks.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* Tests combines in any order: in layout masked a combine needs only the outputs of its own
- * dispatch. */
+/* Tests combines in any order: in layout masked a combine needs only the outputs of its dispatch. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

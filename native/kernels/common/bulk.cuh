@@ -1,5 +1,4 @@
-/* Functions for asynchronous copies between global and shared memory, like those of ptx.cuh, which
- * includes this file. */
+/* Functions for asynchronous copies between global and shared memory. ptx.cuh includes this file. */
 #ifndef EP_BULK_CUH
 #define EP_BULK_CUH
 

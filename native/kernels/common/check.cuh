@@ -79,8 +79,8 @@ EP_DEVICE void ep_spoil(const EpArgs &a) {
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
 /* Returns true if this rank has given up a wait. The block must then leave the kernel. All threads
- * call it. It has a barrier, so that all warps leave or none: if one warp left alone, the others
- * would wait for it in later barriers. */
+ * call it. It has a barrier, so that either all warps leave or no warp leaves: if only one warp left,
+ * the others would wait for it in later barriers. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);

@@ -1,5 +1,5 @@
-/* Dtypes of tokens: their sizes, and quantization in software, whose bits equal those of the oracle.
- * EP_DTYPE selects one for the whole translation unit.
+/* Dtypes of tokens: their sizes, and quantization in software with the same bits as the oracle.
+ * EP_DTYPE selects one dtype for the whole translation unit.
  *
  *   BF16   a copy
  *   FP8    e4m3, s = max(amax, 1e-4)/448 per 128 elements in float32, q = e4m3(x/s) (DeepEP's recipe)

@@ -3,12 +3,12 @@
  * The token's rank keeps the sum of its own rows in registers: it reads these rows once and
  * copies them to no slot.
  *
- * Compile-time: EP_PARTIAL 0: sums are sent as f32, and the error is that of f32 sums; 1:
- * sums are sent as BF16, with the same bits in the result as algo=dedup.
+ * Compile-time: EP_PARTIAL 0: sums are sent as f32, without further rounding; 1: sums are sent as
+ * BF16, with the same bits in the result as algo=dedup.
  *
  * An f32 sum takes twice the bytes of a row. A token has one slot for each top-k position.
- * The sum is sent to two of them, those of the first two positions whose experts the
- * sending rank has: of each eight elements, four go to one slot and four to the other. If
+ * The sum is sent to the slots of the first two positions whose experts are on the
+ * sending rank: of each eight elements, four go to one slot and four to the other. If
  * a rank has only one row of the token, it sends the row, and the receiver multiplies the
  * row by its weight. So no more bytes are sent than with algo=direct.
  */

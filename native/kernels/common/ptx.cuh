@@ -3,8 +3,8 @@
  * assembly, so that the same source also runs on a CPU: with EP_EMULATE each function uses an atomic
  * builtin instead, and waits let other threads of the emulation run.
  *
- * Scopes are cta (block), gpu (device) and sys (all devices and the host). Orders and scopes are those of
- * the PTX ISA, "Memory Consistency Model".
+ * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and
+ * scopes in "Memory Consistency Model".
  */
 #ifndef EP_PTX_CUH
 #define EP_PTX_CUH

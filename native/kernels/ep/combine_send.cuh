@@ -207,9 +207,9 @@ EP_DEVICE void ep_note_returned(const EpArgs &a, uint32_t source, uint32_t done,
     ep_signal_completion(ep_word(a, static_cast<int>(source), EP_C_RANK, static_cast<uint32_t>(a.rank)), ep_round(a));
 }
 
-/* Sends the sums to all sources. All warps of the grid share the chunks of one source, then those of the
- * next, beginning with this rank (or with rank 0). If a source has no messages, only the first warp
- * signals to it. */
+/* Sends the sums to all sources, one source after the other, beginning with this rank (or with rank 0). All
+ * warps of the grid share the chunks of a source. If a source has no messages, only the first warp signals
+ * to it. */
 EP_DEVICE void ep_send_sums(const EpArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block();
   const uint32_t me = blockIdx.x + warp_id() * gridDim.x;

@@ -120,7 +120,7 @@ EP_DEVICE void ep_note_written(EpDestination d) {
 
 /* Does the same as ep_send_vectors with bulk copies. Messages are written to stages in shared memory, and
  * lane k of warp 0 copies them to the destination of top-k position k. It waits for the copies of a token
- * only after it has begun those of the next token. There are three stages, because copies may still read
+ * only after it has begun the copies of the next token. There are three stages, because copies may still read
  * two of them while the third is filled. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
@@ -223,7 +223,7 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
 }
 
 /* The work of a monitor block. Each warp monitors one destination, or several if there are fewer warps.
- * Counts that can be sent at once come first, then those that wait for copies. */
+ * Counts that can be sent at once come first, then counts that wait for copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;

@@ -69,7 +69,7 @@ constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
 constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
 constexpr uint32_t EP_NO_EXPERT = 0xffff;
 
-/* Indices of words in EpArgs.counters. Each word is zero again when a call ends, except those of EP_PAIR
+/* Indices of words in EpArgs.counters. Each word is zero again when a call ends, except the words of EP_PAIR
  * and EP_PREFIX, which dispatch writes for combine. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */

@@ -41,7 +41,7 @@ EP_DEVICE int32_t expand_id(const EpPlacesArgs &a, int64_t i) {
   return id >= 0 && id < a.experts ? static_cast<int32_t>(id) : -1;
 }
 
-/* Counts the rows of each expert, and in `next` only those of selections before `first`. Then turns `next` into the
+/* Counts the rows of each expert: all of them, and in `next` the rows of selections before `first`. Then turns `next` into the
  * row that the expert's next selection gets. */
 EP_DEVICE void expand_count(const EpPlacesArgs &a, int64_t all, int64_t first, ExpandCounts &s) {
   const uint32_t experts = static_cast<uint32_t>(a.experts), align = static_cast<uint32_t>(a.align);

@@ -1,6 +1,6 @@
 /* dispatch_final_home is a dispatch_final in which a sender itself stores all rows that its
  * token has on the sender's own rank. Receivers copy only the rows of other ranks' tokens:
- * they neither read this rank's tokens nor wait for headers of them. On 2 ranks this rank's
+ * they do not read this rank's tokens and do not wait for their headers. On 2 ranks this rank's
  * tokens are half of all tokens that arrive.
  *
  * Compile-time: EP_TEAM, number of warps that send one token together; EP_SCALES as in
@@ -19,8 +19,8 @@ struct FinHomeShared {
 
 /* ---- sending ---- */
 
-/* The last sending block calls it. It counts all ids of this rank, sends the counts, and only
- * then counts the ids of its own tokens, with which the other blocks begin. */
+/* Counts all ids of this rank and sends the counts. Then it counts the ids of the block's own
+ * tokens; the other blocks begin with this step. The last sending block calls it. */
 EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;

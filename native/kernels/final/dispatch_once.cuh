@@ -39,7 +39,7 @@ EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uin
 }
 
 /* Converts a token and stores it at `copies` addresses. While the vectors of one step are
- * stored, those of the next step are already being loaded. Returns this lane's scales. */
+ * stored, the vectors of the next step are already being loaded. Returns this lane's scales. */
 EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t token, uint8_t *const *to, uint32_t copies) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   uint4 scales = make_uint4(0, 0, 0, 0);

@@ -9,9 +9,9 @@
  * other hosts, in one put to each. From the ids a collector also knows for which rows it
  * must wait.
  *
- * Compile-time: EP_PARTIAL 0: a sum is sent as f32, and the error is that of f32 sums. 1: it
- * is sent as BF16, with half the bytes and one more rounding. If a host has only one row of a
- * token, it sends the row itself.
+ * Compile-time: EP_PARTIAL 0: a sum is sent as f32, without further rounding. 1: it is sent as
+ * BF16, with half the bytes and one more rounding. If a host has only one row of a token, it
+ * sends the row itself.
  */
 #ifndef EP_HOSTS_COMBINE_RAIL_CUH
 #define EP_HOSTS_COMBINE_RAIL_CUH

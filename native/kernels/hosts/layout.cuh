@@ -48,7 +48,7 @@ enum EpHostRegion {
   EP_H_RAIL_WORDS,           /* see combine_rail.cuh */
 };
 
-/* Words of EpArgs.counters that follow those of ep/layout.cuh. There are two sets, for calls
+/* Words of EpArgs.counters that follow the words of ep/layout.cuh. There are two sets, for calls
  * of even and of odd number. A call zeroes the other set, which no block uses at that time. */
 enum EpHostCounter {
   EP_SLOTS = EP_COUNTERS,                /* [2, E] number of slots at an expert that senders have taken */

@@ -1,4 +1,4 @@
-/* Implements hosts/network.cuh with NVSHMEM. It is a translation unit of its own.
+/* Implements hosts/network.cuh with NVSHMEM. This file is a separate translation unit.
  *
  * NVRTC defines uint64_t as unsigned long long. The library was compiled with a compiler
  * that defines it as unsigned long. So a function with such a parameter has another

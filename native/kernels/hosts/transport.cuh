@@ -101,7 +101,7 @@ EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t
   return true;
 }
 
-/* One thread waits until a word of its own heap, which only grows, is at least value. */
+/* One thread waits until a word in this rank's heap is at least value. The word never decreases. */
 EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value, uint64_t *got) {
   return ep_wait_for(a, word, what, value, got, [value](uint64_t v) { return v >= value; });
 }

@@ -1,6 +1,6 @@
 /* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the
- * slots to which rows or sums are sent. Rows of a rank's own tokens are written to a slot like those
- * of other ranks (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers
+ * slots to which rows or sums are sent. Rows of a rank's own tokens are written to slots, as rows of
+ * other ranks (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers
  * (ll/combine_partial.cuh).
  *
  * The kernel reads the route that a dispatch wrote on this rank: dispatch_ll, or with EP_AFTER_FINAL

@@ -3,7 +3,7 @@
  * them, and computes the rows' positions in the output itself. So a sender needs no counts,
  * reads its ids once, and has no barrier.
  *
- * Memory, messages and polling are those of dispatch_ll (layout.cuh), with two
+ * Memory, messages and polling are the same as in dispatch_ll (layout.cuh), with two
  * differences. A header word is weight << 32 | local expert << LL_PLACE_BITS, without
  * the position. And a source sends only the last of its count words, its number of tokens.
  *

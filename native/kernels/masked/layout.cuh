@@ -12,7 +12,7 @@
 
 #include "rank/layout.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are those of
+/* Regions of the state, in the order of kernels/cuda/declare/masked.go. The first four are the regions of
  * RankRegion; each token has MASKED_RETURN_SLOTS return slots. */
 enum MaskedRegion {
   MASKED_WEIGHTS = RANK_RETURN + 1, /* [2][R source][T][K] u64: call << 32 | weight. Zeroed */

@@ -8,8 +8,8 @@
  *
  * With segments (EP_PACKED 0) each sender has max_tokens rows of the output, and the position
  * of a row depends only on the sender's own tokens. With packed rows (EP_PACKED 1) the rows of
- * a sender follow those of the rank before it, so that the receiver adds the counts of the
- * ranks before the sender.
+ * a sender follow the rows of the rank before it, so the receiver adds the counts of the ranks
+ * before the sender.
  *
  * Why no barrier is needed between calls: a call of dispatch ends only when the
  * counts of every rank have arrived, and a rank sends them only after all its

@@ -71,8 +71,8 @@ tables: build ## check that the embedded GPU tables, merged again from their run
 	for t in h200x4 h200x2 h100x2; do cmp $$out/$$t.json tune/table/embedded/data/$$t.json || exit 1; done; rm -r $$out
 
 # The model is fitted to runs of one generation of kernels on one GPU. Runs on 2 H200 since 2026-11-23 are left out:
-# they have faster kernels than all runs on 4 GPUs, and one model would fit neither. Runs on 2 H100 are left out,
-# because that is another GPU.
+# they have faster kernels than all runs on 4 GPUs, and one model does not fit both. Runs on 2 H100 are left out,
+# because the H100 is another GPU.
 model: build ## check that the model in testdata/models, fitted again to the recorded runs, is the same; takes minutes
 	@out=$$(mktemp -d) && for a in testdata/archive/h200-*.tar.xz testdata/archive/h200x2-2026-11-22-libraries.tar.xz; do mkdir $$out/$$(basename $$a .tar.xz) && tar xf $$a -C $$out/$$(basename $$a .tar.xz) || exit 1; done && \
 	$(BINDIR)/epbench model fit $$out testdata/runs -o $$out/h200.yaml && cmp $$out/h200.yaml testdata/models/h200.yaml && rm -r $$out

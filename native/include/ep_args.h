@@ -170,8 +170,8 @@ typedef struct EpArgs {
   int32_t stamp_slots;
   int32_t stamp; /* slot to write, number of calls to count, or number of spans to clear; with EP_OWN_ROUNDS see ep_number_done */
 
-  /* Outputs that this launch overwrites if it gives up a wait. No other launch reads this member. It comes last: at its
-   * start a kernel waits for every cache line of arguments that it reads then, and it does not read these then. */
+  /* Outputs that this launch overwrites if it gives up a wait. No other launch reads this member. It comes last, because
+   * at its start a kernel waits for the cache lines of the arguments that it reads first, and spoil is read only at the end. */
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 

@@ -129,7 +129,7 @@ typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, S
  * result is EPCOMM_OK only if all ranks passed the same step and EPCOMM_OK. `mine` holds the `bytes` bytes that this
  * rank sends; `all` has room for the bytes of all ranks. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
-/* Lets this rank address the heaps of the others. */
+/* Lets this rank address the heaps of the other ranks. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
 Place comm_place(void);

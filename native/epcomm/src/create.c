@@ -208,8 +208,8 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Checks that this rank's GPU still works. This must happen before NVSHMEM frees the heap, because it does so
- * with a barrier on the GPUs. If the GPU of one rank had failed, the other ranks would wait in this barrier. */
+/* Checks that this rank's GPU still works. It is called before NVSHMEM frees the heap, because the free contains a
+ * barrier on the GPUs: if the GPU of one rank had failed, the other ranks would wait in this barrier. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");

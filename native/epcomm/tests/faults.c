@@ -48,9 +48,9 @@ int ranks_joint_result(Member *member, int bad) {
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* The last rank, the victim, does `what`. The other ranks must get an error in at most twice the deadline. The
- * device's clock gives the time. On the emulated driver this clock slows down on a busy host. If the victim lives, all ranks
- * then reset and make calls with right results. */
+/* Runs `what` on the last rank, the victim. The other ranks must get an error in at most twice the deadline, by the
+ * device's clock, which slows down on a busy host with the emulated driver. If the victim lives, all ranks then reset
+ * and make calls with right results. */
 static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -177,8 +177,8 @@ static int test_truncated(Member *member, void *plan) {
   return bad;
 }
 
-/* The last rank destroys its EpComm while the others reset theirs. Every rank must get an error that names both calls:
- * if the others took the reset as done, their next call would write to memory that the last rank has freed. */
+/* Destroys the EpComm of the last rank while the other ranks reset theirs. Every rank must get an error that names both
+ * calls: otherwise the next call of the other ranks would write to memory that the last rank has freed. */
 static int test_parted(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -191,7 +191,7 @@ static int test_parted(Member *member, void *plan) {
   return bad;
 }
 
-/* The last rank passes another `fullest`, which chooses other kernels. Debug mode must report it. */
+/* Passes another `fullest` on the last rank, which chooses other kernels. Debug mode must report it. */
 static int test_disagree(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 1, 0);
@@ -215,7 +215,7 @@ static int test_disagree(Member *member, void *plan) {
   return bad;
 }
 
-/* The last rank passes an id that is not the number of an expert, in debug mode. Its error must say so, and the
+/* Passes an id that is not the number of an expert on the last rank, in debug mode. Its error must name the id, and the
  * errors of the other ranks must say that the last rank made no call. If a kernel used the id, it would write far
  * outside the heap. */
 static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {

@@ -123,7 +123,7 @@ static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   return s;
 }
 
-/* ---- the others ---- */
+/* ---- the living ranks ---- */
 
 /* Counts the ids of this rank's tokens that name an expert of a lost rank. */
 static uint64_t naming_lost(const Moe *m, int tokens) {

@@ -272,7 +272,8 @@ static int test_context(Member *member, void *plan) {
 
 /* ---- ends of waits ---- */
 
-/* The last rank makes no call. It calls epcomm_stop, which ends the waits of the others long before their deadline. */
+/* Calls epcomm_stop on the last rank, which makes no call. The waits of the other ranks must end long before their
+ * deadline. */
 static int test_stop(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 0);

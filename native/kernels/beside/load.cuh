@@ -26,8 +26,8 @@ EP_ENTRY(1024, 1) beside_fill(const __grid_constant__ EpArgs a) {
   }
 }
 
-/* Only occupies SMs: each block runs for delay_ns. It is launched with so much shared memory that
- * no other block fits on its SM. */
+/* Occupies SMs and does nothing else: each block runs for delay_ns. It is launched with so much
+ * shared memory that no other block fits on its SM. */
 EP_ENTRY(1024, 1) beside_hold(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   __syncthreads();

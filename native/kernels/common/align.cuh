@@ -36,8 +36,8 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
 
 static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time; on the emulated driver a flag takes longer */
 
-/* The start barrier over ranks. Each rank numbers its alignments itself, so that a graph with
- * alignments can be replayed.
+/* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its
+ * alignments itself, so that a graph with alignments can be replayed.
  *
  * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The rank
  * that comes last finds the flags of the others and could leave at once, a flight before the others
@@ -91,7 +91,7 @@ EP_ENTRY(32, 1) ep_next_round(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) a.control[a.rank]->replay++;
 }
 
-/* An empty kernel. The time that a clock reads for it is included in every time that the clock reads. */
+/* Does nothing. The time that a clock reads for this kernel is included in every time that the clock reads. */
 EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   ep_span_stage(a, EP_STAGE); /* it has passed every stage */

@@ -118,11 +118,11 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
   ep_record_fault(a, w, want, got);
 }
 
-/* Each thread that leaves a wait calls ep_give_up. `late` is true if its own deadline has passed; the
- * first such thread of a rank writes the fault record. Then all threads that leave share the work of
- * overwriting the outputs of this launch's call: the state's abort word, which is 1 at first, counts
- * the chunks that threads have taken. All functions that it calls are inlined, so that it takes few
- * registers from the waits that call it. */
+/* Gives up a wait. Each thread that leaves a wait calls it. `late` is true if the thread's own deadline
+ * has passed; the first late thread of a rank writes the fault record. Then all threads that leave
+ * share the work of overwriting the outputs of this launch's call: the state's abort word, which is 1
+ * at first, counts the chunks that threads have taken. All functions that ep_give_up calls are inlined,
+ * so that it takes few registers from the waits that call it. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
@@ -172,21 +172,21 @@ struct EpSpin {
   }
 };
 
-/* EpSpin::again for a whole warp: returns false in all lanes if it is false in one. Lanes read the
- * clock and the abort word at different moments, but if a loop has warp collectives, all lanes must
- * leave it together. */
+/* Calls spin.again in a whole warp, and returns false in all lanes if one call returned false. Lanes
+ * read the clock and the abort word at different moments, but if a loop has warp collectives, all
+ * lanes must leave it together. */
 EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
 }
 
-/* Fault drill (a fault caused on purpose): delays this rank by delay_ns. */
+/* Delays this rank by delay_ns, in a fault drill (a fault caused on purpose). */
 EP_DEVICE void ep_drill_delay(const EpArgs &a) {
   if (a.delay_ns <= 0) return;
   uint64_t start = globaltimer();
   while (globaltimer() - start < static_cast<uint64_t>(a.delay_ns)) sleep_ns(200);
 }
 
-/* Fault drill: returns whether to leave out the signal of this expert. */
+/* Returns whether a fault drill leaves out the signal of this expert. */
 EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
   return a.drop_signal > 0 && a.drop_signal == expert + 1;
 }

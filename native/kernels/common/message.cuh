@@ -58,7 +58,7 @@ EP_DEVICE EpInput ep_load_input(const EpArgs &a, uint32_t token, uint32_t vector
   if (vector % 8 == 0) in.scale = scales[vector / 8];
   return in;
 }
-/* A word that equals the sentinel is four e4m3 NaNs or a NaN scale. It is replaced by another NaN. */
+/* Replaces each word that equals the sentinel, which is four e4m3 NaNs or a NaN scale, by another NaN. */
 EP_DEVICE EpVector ep_message(const EpInput &in) {
   return {ep_canonical(in.data), in.scale == EP_SENTINEL ? 0x7fffffffu : in.scale};
 }

@@ -261,7 +261,7 @@ EP_DEVICE void sleep_ns(uint32_t ns) {
 #endif
 }
 
-/* Polling loops call this between two polls. It does something only on the emulator. */
+/* Lets other threads run, on the emulator; on a GPU it does nothing. Polling loops call it between two polls. */
 EP_DEVICE void spin_pause() {
 #ifdef EP_EMULATE
   emul_spin();

@@ -8,8 +8,8 @@
 
 EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner);
 
-/* Tells all ranks that this rank began call `number`, and so has ended the call before. The last warp of the
- * announcing block does it. */
+/* Tells all ranks that this rank began call `number`, and so has ended the call before. Only the last warp of
+ * block `block` stores the words. */
 template <class Call> EP_DEVICE void ep_announce(const EpArgs &a, const Call &c, uint32_t block) {
   if (c.block != block || c.warp != c.warps - 1 || c.lane >= EP_RANKS || !ep_alive(a, c.lane)) return;
   st_release_sys(ep_started(a, c.lane) + a.rank, c.number);

@@ -95,7 +95,7 @@ EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* The work of a copying block: claims and copies tiles until none is left. It waits for a source only after
+/* Does the work of a copying block: claims and copies tiles until none is left. It waits for a source only after
  * it has claimed a tile of that source. */
 static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpMessageTile tile;

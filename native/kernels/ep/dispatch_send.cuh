@@ -146,7 +146,7 @@ static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t bl
   ep_note_written(before);
 }
 
-/* The work of a sending block. */
+/* Does the work of a sending block. */
 static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
 #if EP_COPY == EP_BULK
   ep_send_bulk(a, block, blocks);
@@ -222,7 +222,7 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* The work of a monitor block. Each warp monitors one destination, or several if there are fewer warps.
+/* Does the work of a monitor block. Each warp monitors one destination, or several if there are fewer warps.
  * Counts that can be sent at once come first, then counts that wait for copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
@@ -240,7 +240,7 @@ static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t bloc
   }
 }
 
-/* All that ep_dispatch_async does: count_sms blocks monitor, and the other blocks send. */
+/* Does the work of ep_dispatch_async: count_sms blocks monitor, and the other blocks send. */
 static __device__ void ep_dispatch_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

@@ -239,8 +239,8 @@ EP_DEVICE void normal_ready(const EpAnnounceArgs &a, uint32_t block, uint32_t bl
   }
 }
 
-/* Block 0 exchanges counts with the other ranks. The other blocks convert the ids and weights that this rank
- * will send. */
+/* Announces a dispatch; see EpAnnounceArgs. Block 0 exchanges counts with the other ranks. The other blocks
+ * convert the ids and weights that this rank will send. */
 EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   normal_begin();
   __shared__ NormalCounts s;

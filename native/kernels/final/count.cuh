@@ -82,17 +82,17 @@ EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s)
   __syncthreads();
 }
 
-/* The last sending block sends every rank the number of this rank's tokens. After a rank has
- * received this word, it may write this rank's output and scales: the word is stored with a
- * release, after the reads of earlier calls. It is sent at the start of the call, so that
- * its fence has ended before the counts arrive. */
+/* Sends every rank the number of this rank's tokens. After a rank has received this word, it may
+ * write this rank's output and scales: the word is stored with a release, after the reads of
+ * earlier calls. It is sent at the start of the call, so that its fence has ended before the
+ * counts arrive. The last sending block calls it. */
 EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
   st_release_sys(word, static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
-/* The last sending block sends every rank the number of this rank's rows for each expert. */
+/* Sends every rank the number of this rank's rows for each expert. The last sending block calls it. */
 EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
     if (ep_drill_drops(a, static_cast<int32_t>(e))) continue;
@@ -148,8 +148,8 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, 
   }
 }
 
-/* On entry start[e] is the number of rows of expert e; on return it is the first row of
- * expert e on its rank. One warp handles the experts of one rank. */
+/* Replaces start[e], the number of rows of expert e, by the first row of expert e on its rank.
+ * One warp handles the experts of one rank. */
 EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;

@@ -99,7 +99,7 @@ EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token
   }
 }
 
-/* One warp sends one token: the payload to all its rows on this rank and to one row on each
+/* Sends one token with one warp: the payload to all its rows on this rank and to one row on each
  * other rank, then the scales. Then it ends the token. */
 EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);

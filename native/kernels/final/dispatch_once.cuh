@@ -81,8 +81,8 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const
   return p;
 }
 
-/* One warp sends one token: the payload to the token's rows and then the scales. After a fence
- * it sends the headers to all ranks. */
+/* Sends one token with one warp: the payload to the token's rows and then the scales. After a
+ * fence it sends the headers to all ranks. */
 EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;

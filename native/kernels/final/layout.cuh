@@ -59,9 +59,9 @@ EP_DEVICE FinCall fin_call(const EpArgs &a) {
 EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
 EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }
 
-/* The number of receiving blocks, this warp's number among the warps of receiving blocks, and
- * the number of these warps. Warps are numbered in turn over blocks: first warp 0 of every
- * block, then warp 1 of every block, and so on. */
+/* These functions return the number of receiving blocks, this warp's number among the warps of
+ * receiving blocks, and the number of these warps. Warps are numbered in turn over blocks: first
+ * warp 0 of every block, then warp 1 of every block, and so on. */
 EP_DEVICE uint32_t fin_receiving_blocks(const FinCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
 EP_DEVICE uint32_t fin_receiver(const FinCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;

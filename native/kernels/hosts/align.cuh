@@ -4,9 +4,9 @@
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
 
-/* The barrier of all ranks before a batch. It numbers alignments as ep_align does. A rank
+/* Waits until all ranks have begun the batch. It numbers alignments as ep_align does. A rank
  * may begin the next alignment while its signal of this alignment is still being sent.
- * Therefore each signal adds 1 to a word, instead of setting it. */
+ * Therefore each signal adds 1 to a word, instead of setting the word. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];
@@ -19,7 +19,7 @@ EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x == 0) mine->epoch = tag;
 }
 
-/* These two kernels do what ep_stamp and ep_next_round do, with control[0], this rank's own. */
+/* ep_stamp_hosts and ep_next_round_hosts do the same as ep_stamp and ep_next_round, with this rank's control[0]. */
 EP_ENTRY(32, 1) ep_stamp_hosts(const __grid_constant__ EpArgs a) {
   if (threadIdx.x != 0) return;
   const uint64_t row = static_cast<uint64_t>(a.control[0]->replay) * static_cast<uint64_t>(a.stamp_slots);

@@ -10,8 +10,8 @@
 #define EP_THREADS 512
 #endif
 
-/* Block 0 tells every rank how many rows it gets back from this rank. It also sends
- * a count of 0. Every rank waits for the count of every other rank, and so no rank can be a call ahead. */
+/* Sends every rank the number of rows that it gets back from this rank, even if the number is 0. Every rank
+ * waits for the numbers of all other ranks, so no rank can be a call ahead. Only block 0 sends. */
 EP_DEVICE void ep_announce_returns(const EpArgs &a) {
   const uint32_t call = ep_round(a);
   if (blockIdx.x != 0 || ep_drill_drops(a, a.rank * EP_LOCAL_EXPERTS)) return;

@@ -214,8 +214,8 @@ EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) 
   ep_span_end(a);
 }
 
-/* The caller may overwrite the rows once the kernel has ended. So the kernel waits for the
- * network, but only after the sums, when most rows have been sent. */
+/* Sends rows back and sums the rows that arrive. The caller may overwrite the rows once the kernel has
+ * ended. So the kernel waits for the network, but only after the sums, when most rows have been sent. */
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
   ep_span_begin(a);
   pdl_wait();

@@ -205,7 +205,7 @@ EP_DEVICE bool ep_await_parts(const EpArgs &a, int64_t token, EpParts *p) {
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* One warp finishes one chunk of one token. It adds rows in top-k order, then the sums of hosts. */
+/* Finishes one chunk of one token: adds rows in top-k order, then the sums of hosts. One warp calls it. */
 EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
   EpParts p;
   if (!ep_await_parts(a, token, &p)) return false;

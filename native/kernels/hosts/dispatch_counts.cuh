@@ -13,8 +13,8 @@
 
 /* ---- forwarding ---- */
 
-/* One warp forwards message `slot` of host `node` to those ranks of this host that have its
- * experts. */
+/* Forwards message `slot` of host `node` to the ranks of this host that have its experts. One
+ * warp calls it. */
 EP_DEVICE bool ep_forward_message(const EpArgs &a, int32_t node, uint32_t slot, uint32_t call) {
   const uint64_t at = static_cast<uint64_t>(node) * static_cast<uint64_t>(a.max_tokens) + slot;
   const int32_t source = ep_rail(a, node);

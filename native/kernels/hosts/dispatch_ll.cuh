@@ -74,7 +74,7 @@ EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
   if (publish && lane_id() == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
 }
 
-/* Every block reads all counts, as in dispatch_ll. */
+/* Reads all counts. Every block calls it, as in dispatch_ll. */
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;

@@ -159,7 +159,7 @@ EP_DEVICE uint32_t lh_begun_near(const EpArgs &a, const LhTarget &t) {
 EP_DEVICE int32_t lh_rank_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.rank, position); }
 EP_DEVICE uint32_t lh_message_at(const LhTarget &t, uint32_t position) { return __shfl_sync(EP_FULL_WARP, t.message, position); }
 
-/* Lane k stores header word k at a rank of this host. */
+/* Stores a header at a rank of this host. Lane k stores word k. */
 EP_DEVICE void lh_store_header(const EpArgs &a, const LlCall &c, int32_t rank, uint32_t source, uint32_t message, uint64_t head) {
   uint64_t *to = reinterpret_cast<uint64_t *>(ep_peer_heap(a, rank) + lh_header(a, c.number, source, message));
   if (c.lane < LH_HEAD) st_relaxed_sys(to + c.lane, head);

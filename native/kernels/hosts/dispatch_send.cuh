@@ -98,8 +98,8 @@ EP_DEVICE uint32_t ep_count_tokens_for_node(const EpArgs &a, int32_t node) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* The work of a monitor block: one warp for each expert, and under EP_ROUTE_RAIL one warp
- * for each host. */
+/* Does the work of a monitor block. One warp announces the tokens of an expert, and under
+ * EP_ROUTE_RAIL one warp announces the messages for a host. */
 static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);
@@ -118,7 +118,7 @@ static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* The whole first half. The first count_sms blocks are monitors; the other blocks send. */
+/* Does the whole first half. The first count_sms blocks are monitors; the other blocks send. */
 static __device__ void ep_hosts_send(const EpArgs &a) {
   const uint32_t monitors = static_cast<uint32_t>(a.count_sms);
   ep_drill_delay(a);

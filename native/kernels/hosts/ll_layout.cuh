@@ -114,7 +114,8 @@ EP_DEVICE uint64_t lh_flag(const EpArgs &a, uint32_t call, uint32_t source, uint
 EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
   return a.region[LH_SEND] + (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * LH_MESSAGE;
 }
-/* Each rank has two words, because signals of two calls may be on the way and may arrive in any order. */
+/* Returns the offset of a rank's start word. Each rank has two words, because signals of two calls may be on the way
+ * and may arrive in any order. */
 EP_DEVICE uint64_t lh_started(const EpArgs &a, uint32_t call, int32_t rank) {
   return a.region[LH_STARTED] + 8ull * ((call & 1) * EP_RANKS + static_cast<uint32_t>(rank));
 }

@@ -33,9 +33,9 @@ __device__ void ep_net_quiet(void);
 #define EP_NET_SET 0
 #define EP_NET_ADD 1
 
-/* A warp copies bytes to another rank. After they have arrived there, the word is set to
- * value, or value is added to it. The function returns earlier than that. The source must not
- * change until net_quiet has returned, or until the other rank has answered. */
+/* Copies bytes to another rank. After the bytes have arrived there, the word is set to value, or
+ * value is added to it. The function returns before that. The source must not change until
+ * net_quiet has returned, or until the other rank has answered. One warp calls it. */
 EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   __syncwarp();
@@ -46,7 +46,7 @@ EP_DEVICE void net_put(void *to, const void *from, uint32_t bytes, uint64_t *wor
 #endif
 }
 
-/* One thread sets a word or adds to it. The change is not ordered with any put or other signal. */
+/* Sets a word or adds to it. The change is not ordered with any put or other signal. One thread calls it. */
 EP_DEVICE void net_signal(uint64_t *word, uint64_t value, int op, int32_t rank) {
 #ifdef EP_EMULATE
   emul_net_signal(word, value, op, rank);
@@ -64,7 +64,7 @@ EP_DEVICE void net_seen(uint64_t *word, uint64_t value) {
 #endif
 }
 
-/* A warp waits until the sources of all its puts have been read, so that they may change. */
+/* Waits until the sources of all puts of this warp have been read. Then they may change. */
 EP_DEVICE void net_quiet() {
   __syncwarp();
 #ifdef EP_EMULATE

@@ -84,8 +84,8 @@ EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
   add_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), 1);
 }
 
-/* One thread waits until `there` returns true for the value of a word in its own heap. If the deadline
- * passes, it returns false, and the thread must leave the kernel. (Waits of the network library have no
+/* Waits until `there` returns true for the value of a word in this rank's heap. If the deadline passes, returns
+ * false, and the thread must leave the kernel. One thread calls it. (Waits of the network library have no
  * deadline.) */
 template <class There>
 EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t want, uint64_t *got, There there) {
@@ -101,7 +101,7 @@ EP_DEVICE bool ep_wait_for(const EpArgs &a, uint64_t word, EpWait what, uint64_t
   return true;
 }
 
-/* One thread waits until a word in this rank's heap is at least value. The word never decreases. */
+/* Waits until a word in this rank's heap is at least value. The word never decreases. One thread calls it. */
 EP_DEVICE bool ep_wait(const EpArgs &a, uint64_t word, EpWait what, uint64_t value, uint64_t *got) {
   return ep_wait_for(a, word, what, value, got, [value](uint64_t v) { return v >= value; });
 }

@@ -61,9 +61,9 @@ EP_DEVICE uint8_t *masked_return(const EpArgs &a, int owner, uint32_t call, uint
 /* Returns the number of rows for which one expert's block has room. */
 EP_DEVICE uint32_t masked_room(const EpArgs &a) { return EP_RANKS * static_cast<uint32_t>(a.max_tokens); }
 
-/* The routes for combine: [R source][T][MASKED_ROUTE], in each the token and then, for each
- * top-k position, the row or -1. After the routes: [R source] number of messages. The tokens of a
- * source ascend with the place. The routes are after src_info, an output of dispatch, so that
+/* Return the routes for combine: [R source][T][MASKED_ROUTE]. A route holds the token and then, for
+ * each top-k position, the row or -1. After the routes: [R source] number of messages. The tokens of
+ * a source ascend with the place. The routes are after src_info, an output of dispatch, so that
  * calls may be combined in any order. */
 EP_DEVICE int32_t *masked_routes(const EpArgs &a) { return a.src_info + 2 * a.max_rows; }
 EP_DEVICE int32_t *masked_route(const EpArgs &a, uint32_t source, uint32_t place) {

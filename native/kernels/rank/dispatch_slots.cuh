@@ -147,10 +147,9 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* A warp may poll a message before it knows the source's count. Then this function returns
- * whether the message belongs to this warp. The message must exist, and the source must send
- * at most one message from each block, so that turn i is place i. Otherwise another warp may
- * empty the slot. */
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's
+ * count. The message must exist, and the source must send at most one message from each block, so
+ * that turn i is place i. Otherwise another warp may empty the slot. */
 EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
 /* Polls the unit until all of it has arrived. The head is polled with the first unit. With

@@ -30,8 +30,8 @@ EP_DEVICE void rank_expert_row(const EpArgs &a, uint64_t row) {
   }
 }
 
-/* EP_PACKED as in rank/layout.cuh. 1: row_offsets has the first row of each source; 0: the
- * number of its rows. */
+/* Computes y for all received rows. With EP_PACKED 1 (see rank/layout.cuh) row_offsets has the
+ * first row of each source; with 0 it has the number of rows of each source. */
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (uint32_t r = 0; r < EP_RANKS; r++) {
     uint32_t first = EP_PACKED ? a.row_offsets[r] : r * static_cast<uint32_t>(a.max_tokens);

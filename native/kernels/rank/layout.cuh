@@ -107,8 +107,8 @@ EP_DEVICE uint32_t *rank_slot_head(uint8_t *slot) {
   return reinterpret_cast<uint32_t *>(slot + RANK_PAYLOAD) + RANK_SCALES;
 }
 
-/* The outputs of a dispatch. After rank_left_tokens comes rank_places: for each token of this
- * rank its place among this rank's own rows. */
+/* These functions return the outputs of a dispatch. rank_places, which follows rank_left_tokens in
+ * memory, has for each token of this rank its place among this rank's own rows. */
 EP_DEVICE uint8_t *rank_left(const EpArgs &a) { return a.out; }
 EP_DEVICE uint32_t *rank_left_scales(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.out_scales); }
 EP_DEVICE uint32_t *rank_left_counts(const EpArgs &a) { return a.row_offsets; }

@@ -56,7 +56,7 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t be
   __syncthreads();
 }
 
-/* A barrier of the first c.warps warps, which find places together. With EP_STAGED the other warps
+/* Waits for the first c.warps warps, which find places together. With EP_STAGED the other warps
  * receive meanwhile. */
 EP_DEVICE void rank_meet(const RankCall &c) {
 #ifdef EP_STAGED

@@ -56,6 +56,6 @@ func (l Layout) Kind() string {
 	return kind
 }
 
-// ByRank reports whether a rank receives a token once. In the other layouts it receives the
-// token once for each of its experts that the token selects.
+// ByRank reports whether a rank receives a token once. In the other layouts the rank receives a
+// token once for each of the rank's experts that the token selects.
 func (l Layout) ByRank() bool { return l.Kind() == "rank" }

@@ -13,10 +13,10 @@ const (
 	Combine  Op = "combine"  // the experts' outputs are sent back and summed
 	Pair     Op = "pair"     // one dispatch and one combine, timed together
 
-	// Activation is the SwiGLU between an expert's two matrix products. Its input rows are
-	// those that dispatch delivered. Ranks do not communicate. For this operation
-	// Problem.Hidden is the experts' intermediate size, which is the number of elements of
-	// an output row, and Problem.Dispatch is the dtype of an output row.
+	// Activation is the SwiGLU between an expert's two matrix products. Its input rows are the rows
+	// that dispatch delivered. Ranks do not communicate. For this operation Problem.Hidden is the
+	// experts' intermediate size: the number of elements of an output row. Problem.Dispatch is the
+	// dtype of an output row.
 	Activation Op = "activation"
 
 	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between them, and

@@ -36,10 +36,11 @@ type roundSet struct {
 	logs    []float64 // logarithms of seconds
 }
 
-// Finals measures the best points and the required ones on fresh samples, and returns those that did not
-// fail, fastest first. Points that are clearly slower than the best drop out early; the default stays. The
-// finals take at most finalSampleShare times the samples of the search before them. The first rounds of
-// required points do not count towards the bound, because most of these points drop out after them.
+// Finals measures the best points and the required ones on fresh samples, and returns the points
+// that did not fail, fastest first. Points that are clearly slower than the best drop out early;
+// the default stays. The finals take at most finalSampleShare times the samples of the search
+// before them. The first rounds of required points do not count towards the bound, because most of
+// these points drop out after them.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
@@ -193,9 +194,9 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 // outOfTime reports whether the time budget is spent.
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower returns the live points without those that are slower than the best by more than the
-// band and two standard errors. The default stays. open is true if for some returned point it is
-// still undecided whether the point is slower.
+// dropSlower drops the live points that are slower than the best by more than the band and two
+// standard errors, and returns the rest. It never drops the default. open is true if for some
+// returned point it is still undecided whether the point is slower.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// wobble adds noise to the times of points, the same in every test.
+// wobble adds noise to the times of points. The noise is the same in every test.
 func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	return func(stage record.Stage, point, round int) float64 {

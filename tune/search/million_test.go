@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bowl is an Evaluator without noise of a space of any size: a point takes longer the farther each of
-// its values is from 7.
+// bowl is an Evaluator without noise for a space of any size: a point takes longer the farther each
+// of its values is from 7.
 type bowl struct {
 	space    *Space
 	round    int

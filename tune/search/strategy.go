@@ -27,9 +27,9 @@ type namedStrategy struct {
 
 func (n namedStrategy) String() string { return n.name }
 
-// strategies lists the strategies in the order help prints them. Iterated local search,
-// coordinate descent and a genetic search were tried: on recorded whole spaces bayes lost
-// less at every budget.
+// strategies lists the strategies in the order in which help prints them. Iterated local search,
+// coordinate descent and a genetic search were tried: on recorded whole spaces bayes lost less at
+// every budget.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
 // DefaultStrategy is the strategy of a sweep without --strategy.
@@ -69,6 +69,6 @@ func ParseStrategy(name string) (Strategy, error) {
 const ScreenRounds = 3
 
 // mostScreenRounds bounds screenRounds. On spaces of 2 H100, whose samples vary by 3 % at few
-// tokens, searches of 50 configs lose 1.07 % with 3 rounds, 0.63 % with up to 8, and 0.50 %
-// with up to 12. The searches with up to 12 take a third longer.
+// tokens, searches of 50 configs lose 1.07 % with 3 rounds, 0.63 % with up to 8 rounds, and 0.50 %
+// with up to 12 rounds. The searches with up to 12 rounds take a third longer.
 const mostScreenRounds = 12

@@ -78,8 +78,8 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 }
 
 // SessionsFor returns how many sessions each side needs until the interval of the ratio reaches at
-// most `half` to each side. It assumes that further sessions differ as much as those measured. The
-// result is most+1 if `most` sessions are too few, or if e has only one session.
+// most `half` to each side. It assumes that further sessions differ as much as the measured
+// sessions. The result is most+1 if `most` sessions are too few, or if e has only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1

@@ -219,8 +219,8 @@ const (
 )
 
 // middle returns the middle of the rounds of one session with its 95 % interval, as if the rounds
-// were independent. The middle is the median. If a coarse clock shows few different values, it is
-// the mean, because the median of such readings can only change by a whole tick.
+// were independent. The middle is the median. If a coarse clock shows few different values, the
+// middle is the mean, because the median of such readings can only change by a whole tick.
 func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
 	tick := tickOf(sorted)

@@ -246,8 +246,9 @@ func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header,
 // decision with the cause failed; an error means that the machine is lost.
 //
 // sessions is the number of sessions over which the config was tuned. Verify measures as many
-// sessions. It measures at least the policy's number, because the rounds of one session do not show
-// how sessions differ, and at most maxVerifySessions, so that one row takes seconds.
+// sessions. It measures at least the policy's number of sessions, because the rounds of one session
+// do not show how sessions differ. It measures at most maxVerifySessions, so that one row takes
+// seconds.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {

@@ -211,8 +211,8 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures all the configs in the same rounds if the search has not measured one of them.
-// Afterwards it compares the new configs with the oracle, because a row may take them.
+// cross measures all the configs in the same rounds if the search lacks a measurement of any of
+// them. Afterwards it compares the new configs with the oracle, because a row may take them.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {

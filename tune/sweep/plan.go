@@ -2,12 +2,11 @@
 // searches of a sweep, one for each problem and routing. Run carries them out,
 // and writes a run directory and a tuned table.
 //
-// A search measures its candidates, compares the finalists with the oracle
-// again, and decides by search.State.Conclude. Then the winners of
-// each problem are measured under one another's routings (crossAll), which
-// gives the regret matrix and the row for all routings. If neighbouring token counts have
-// different configs, both configs are measured at a token count between them (refineAll).
-// Rows are made from these results without measuring (makeRows).
+// A search measures its candidates, compares the finalists with the oracle again, and decides by
+// search.State.Conclude. Then crossAll measures the winners of each problem under one another's
+// routings. This gives the regret matrix and the row for all routings. If neighbouring token counts
+// have different configs, refineAll measures both configs at a token count between them. A rowMaker
+// makes rows from these results; it measures nothing.
 //
 // Bench, AB and RowVerifier compare given configs without a search. They measure
 // through the same harness.

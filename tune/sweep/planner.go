@@ -190,7 +190,7 @@ func (pl *planner) boundedMachine() ep.Machine {
 
 // pairs joins each dispatch config with each combine config, if one kernel runs both. dispatch and
 // combine are sorted best first. The search begins with the configs in first: for each kernel the
-// best dispatch joined with the best combine, and the same with overlapped launches.
+// best dispatch joined with the best combine, and a copy of this config with overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {

@@ -102,7 +102,7 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 const probeConfigs = 2
 
 // A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds,
-// it times mostProbeRounds further rounds and uses only those, because the first rounds take longer
+// it times mostProbeRounds further rounds and uses only these, because the first rounds take longer
 // than later ones. In each further round the default runs sessionSamples times.
 const (
 	leastProbeRounds = 2

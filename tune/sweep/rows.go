@@ -54,8 +54,8 @@ type tokenRange struct {
 // last returns the choice for the largest token count.
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// sameRow reports whether one row can hold both choices: both keep the default, which follows
-// the token count, or both have the same config.
+// sameRow reports whether one row can hold both choices: both keep the default, or both have the
+// same config. The default may be another config at each token count.
 func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
@@ -251,7 +251,8 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 }
 
 // mergeEvidence merges the evidence of one config from several token counts or routings. It takes
-// the times and the gain from the evidence with the least gain, and the worst of the other values.
+// the times and the gain from the evidence with the least gain. Of every other value it takes the
+// worst.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()

@@ -197,8 +197,9 @@ func (f *File) Candidates(kernel string) []ep.Config {
 // Declared holds what a kernel declares about a parameter.
 type Declared struct{ Unit, Binding, Class string }
 
-// Check refuses a file that names a kernel or a parameter that the backend does not have,
-// or that contradicts a declaration. kernels maps kernel and parameter to the declaration.
+// Check refuses a file that names a kernel or a parameter that the backend does not have, or that
+// contradicts a declaration. `kernels` maps the names of a kernel and a parameter to the
+// declaration.
 func (f *File) Check(kernels map[string]map[string]Declared) error {
 	if f == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestStagesOfAConfig: a worker reports the stages of a layer once, and later rounds of the config get
-// them, too. Other configs have none.
+// TestStagesOfAConfig: a worker reports the stages of a layer once, and later rounds of the config
+// get these stages too. Other configs have none.
 func TestStagesOfAConfig(t *testing.T) {
 	r := &Runner{}
 	a, b := ep.Config{Kernel: "a"}, ep.Config{Kernel: "b"}

@@ -69,8 +69,8 @@ type Change struct {
 // exclude 1 any more (table.Header.Certain). A check that holds certifies the row for the receipt's
 // build, if that is a later build of the row's kernels with the same revision. Widen refuses a
 // receipt of another machine. Two things change nothing: a check with kernels of another revision,
-// and a receipt that the table already has. Widen takes the receipts by their time, so their order
-// does not matter.
+// and a receipt that the table already has. Widen applies the receipts in order of time, so the
+// order of the argument does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)

@@ -223,12 +223,11 @@ type Rule struct {
 
 // prefers reports whether the newcomer's row replaces the incumbent's at a token count.
 //
-// It never replaces a row for all routings by a row that was measured under fewer routings,
-// because with fewer routings the largest loss is smaller even if the config is no better. If
-// the newcomer's run timed both configs, the times of that run decide: the incumbent stays
-// only if the two configs are equally fast under every routing. Otherwise prefers compares
-// the gains of the two runs. Gains are weaker evidence, because each gain is the least over a
-// row's token counts and routings.
+// It never replaces a row for all routings by a row that was measured under fewer routings: the
+// largest loss over fewer routings is smaller, even if the config is no better. If the newcomer's
+// run timed both configs, the times of that run decide: the incumbent stays only if the two configs
+// are equally fast under every routing. Otherwise prefers compares the gains of the two runs. Gains
+// are weaker evidence, because each gain is the least over a row's token counts and routings.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false

@@ -42,10 +42,10 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether a search of the other table takes precedence over a row at a token
-// count. That happens in one case: the count lies between the token counts of two searches of the
-// row's own table, and the other table has a row there and a search between the same two counts.
-// The reason is that at a count between two searches only the two chosen configs were timed, while
-// a search tries many configs. A row without any searched count is never outranked.
+// count. Two conditions must hold: the count lies between two searched counts of the row's own
+// table, and the other table has a row there and a search between the same two counts. The reason
+// is that at a count between two searches only the two chosen configs were timed, while a search
+// tries many configs. A row without any searched count is never outranked.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

@@ -29,6 +29,7 @@ const (
 	NoPartial   Partial = iota // the rank sends every row; the receiver sums all rows in top-k order
 	BF16Partial                // the rank sums its rows in top-k order and rounds the sum to BF16; the receiver adds the sums in the order of ranks
 	F32Partial                 // as BF16Partial, but the partial sums are not rounded
+	Weighted                   // as BF16Partial, but the experts have multiplied each row by its weight and rounded it to BF16
 )
 
 // CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by rank,
@@ -59,12 +60,19 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	}
 	terms := o.terms(rank, token)
 	all, groups, y := upTo(len(terms)), byRank(terms), make([]float32, len(terms))
+	weights := make([]float32, len(terms)) // by which the experts multiply
+	for i := range terms {
+		weights[i] = 1
+		if partial == Weighted {
+			weights[i], terms[i].weight = terms[i].weight, 1
+		}
+	}
 	x := Dequantize(p.Dispatch, row, p.Hidden, o.global)
 	s := Sum{make([]uint16, p.Hidden), make([]float64, p.Hidden), make([]float64, p.Hidden)}
 	shared := p.SharedExpert && o.inSlice(rank, token)
 	for c, v := range x {
 		for i, t := range terms {
-			y[i] = BF16ToFloat(BF16(v * t.gain)) // an expert returns BF16
+			y[i] = BF16ToFloat(BF16(weights[i] * BF16ToFloat(BF16(v*t.gain)))) // an expert returns BF16
 		}
 		if partial == NoPartial {
 			s.Want[c] = BF16(sumInOrder(y, terms, all))
@@ -73,7 +81,7 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 		}
 		exact, magnitude, partials := exactSum(y, terms, groups)
 		bound := bf16Unit * math.Abs(exact)
-		if partial == BF16Partial {
+		if partial == BF16Partial || partial == Weighted {
 			bound += bf16Unit * partials * (1 + bf16Unit)
 		}
 		if shared {
@@ -166,13 +174,13 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank sums the terms of each group in order, rounds the sum if partial is BF16Partial, and adds
+// sumByRank sums the terms of each group in order, rounds the sum unless partial is F32Partial, and adds
 // these sums in the order of ranks.
 func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {
 		sum := sumInOrder(y, terms, g)
-		if partial == BF16Partial {
+		if partial != F32Partial {
 			sum = BF16ToFloat(BF16(sum))
 		}
 		acc += sum

@@ -98,9 +98,9 @@ func TestBoundsHold(t *testing.T) {
 		gates := rapid.SliceOfN(rapid.Float32Range(-2, 2), 4, 4).Draw(t, "gates")
 		w.Ranks[0] = workloads.Routing{Tokens: 1, Experts: ids[:4], Weights: gates}
 		o := New(w, 1)
-		plain, reduced := o.CombineRow(0, 0, NoPartial), o.CombineRow(0, 0, BF16Partial)
+		plain, reduced, weighted := o.CombineRow(0, 0, NoPartial), o.CombineRow(0, 0, BF16Partial), o.CombineRow(0, 0, Weighted)
 		for c := range plain.Exact {
-			for name, s := range map[string]Sum{"in order": plain, "by rank": reduced} {
+			for name, s := range map[string]Sum{"in order": plain, "by rank": reduced, "of weighted rows": weighted} {
 				if d := math.Abs(float64(BF16ToFloat(s.Want[c])) - s.Exact[c]); d > s.Bound[c] {
 					t.Fatalf("%s column %d is %g off, bound %g", name, c, d, s.Bound[c])
 				}

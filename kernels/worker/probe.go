@@ -68,16 +68,28 @@ func delivered(w *workloads.Workload, p Probe) bool {
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
 }
 
+// summedAs returns how the ranks of a config's combine add up rows. A plain sum of rows by expert takes rows that the
+// experts have weighted. In the layouts by rank the oracle takes BF16Partial in any case.
+func (s *session) summedAs(c ep.Config) ref.Partial {
+	if s.workload.Problem.Op == ep.Pair {
+		_, c, _ = ep.Split(c)
+	}
+	if k, err := kernels.Find(s.backend.Kernels(), ep.Combine, c.Kernel); err == nil && k.Work.Sum == "plain" {
+		return ref.Weighted
+	}
+	return ref.BF16Partial
+}
+
 // checkProbes compares the probed rows with the oracle. It returns v, the worker's own comparison, with
 // the wrong rows added.
-func (s *session) checkProbes(probes []Probe, rows []ProbeRow, v kernels.Comparison) kernels.Comparison {
+func (s *session) checkProbes(probes []Probe, rows []ProbeRow, summed ref.Partial, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
 		return blame(v, 1, fmt.Sprintf("%d rows were probed, but the worker returned %d", len(probes), len(rows)))
 	}
 	whys := make([]string, len(probes))
 	var all sync.WaitGroup
 	for i, p := range probes {
-		all.Go(func() { whys[i] = checkProbe(s.oracle, s.workload, p, rows[i].Data) })
+		all.Go(func() { whys[i] = checkProbe(s.oracle, s.workload, p, summed, rows[i].Data) })
 	}
 	all.Wait()
 	reported, wrong, first := v.Wrong, 0, ""
@@ -103,13 +115,13 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 
 // checkProbe compares one row with the right answers. It returns "" if each value is within the error
 // bound of at least one answer, otherwise a description of the first wrong value.
-func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, data []byte) string {
+func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)
 	}
 	var right []ref.Sum
 	wrong := ""
-	for answer := range rightRows(o, w, at) {
+	for answer := range rightRows(o, w, at, summed) {
 		right = append(right, answer)
 		if wrong = firstWrongColumn(right, data); wrong == "" {
 			break
@@ -134,12 +146,12 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 // answers, because ranks may first add up the outputs of their experts, and libraries may cast the
 // token. A delivered row is exact in BF16. In a quantized dtype each value may be off by one code,
 // because not every machine divides as IEEE 754 says.
-func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe) iter.Seq[ref.Sum] {
+func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial) iter.Seq[ref.Sum] {
 	if w.Problem.Op == ep.Layer {
 		return func(yield func(ref.Sum) bool) { yield(o.LayerRow(at.Rank, at.Token)) }
 	}
 	if at.K < 0 {
-		return o.CombineCasts(at.Rank, at.Token, ref.BF16Partial)
+		return o.CombineCasts(at.Rank, at.Token, summed)
 	}
 	return func(yield func(ref.Sum) bool) {
 		f := w.Problem.Dispatch

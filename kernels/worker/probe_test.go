@@ -147,7 +147,7 @@ func TestProbesOfOtherCasts(t *testing.T) {
 			for token := middle.token - 15; token <= middle.token; token++ {
 				codes, scales := castRow(w, middle.rank, token, cast)
 				row := combined(w, middle.rank, token, codes, scales)
-				if why := checkProbe(o, w, Probe{Rank: middle.rank, Token: token, K: -1}, row); why != "" {
+				if why := checkProbe(o, w, Probe{Rank: middle.rank, Token: token, K: -1}, ref.BF16Partial, row); why != "" {
 					t.Errorf("top %d, cast %s, token %d: %s", topK, name, token, why)
 				}
 			}
@@ -172,7 +172,7 @@ func TestProbesOneCodeOff(t *testing.T) {
 				continue
 			}
 			row := combined(w, middle.rank, middle.token, codes, scales)
-			why := checkProbe(o, w, Probe{Rank: middle.rank, Token: middle.token, K: -1}, row)
+			why := checkProbe(o, w, Probe{Rank: middle.rank, Token: middle.token, K: -1}, ref.BF16Partial, row)
 			if !strings.HasPrefix(why, fmt.Sprintf("column %d is ", column)) {
 				t.Errorf("column %d has code %#02x, not %#02x: %q", column, codes[column], right[column], why)
 			}
@@ -186,7 +186,7 @@ func TestBlamedProbes(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	s := &session{workload: w, oracle: ref.New(w, 1)}
 	probes := []Probe{{Rank: 0, Token: 0, K: -1}, {Rank: 1, Token: 5, K: -1}}
-	v := s.checkProbes(probes, make([]ProbeRow, 2), kernels.Comparison{Rows: 576})
+	v := s.checkProbes(probes, make([]ProbeRow, 2), ref.BF16Partial, kernels.Comparison{Rows: 576})
 	if v.Wrong != 2 || v.Rows != 576 || !strings.HasSuffix(v.Detail, "(2 of 2 probed rows are wrong; the worker reported 0)") {
 		t.Errorf("%+v", v)
 	}
@@ -199,13 +199,51 @@ func TestProbesWithoutRows(t *testing.T) {
 	s := &session{workload: w, oracle: ref.New(w, 1)}
 	probes := []Probe{{Rank: 0, Token: 0, K: -1}, {Rank: 1, Token: 5, K: -1}}
 	for _, rows := range []int{0, 1, 3} {
-		v := s.checkProbes(probes, make([]ProbeRow, rows), kernels.Comparison{})
+		v := s.checkProbes(probes, make([]ProbeRow, rows), ref.BF16Partial, kernels.Comparison{})
 		if want := fmt.Sprintf("2 rows were probed, but the worker returned %d", rows); v.Wrong != 1 || v.Rows != 1 || v.Detail != want {
 			t.Errorf("%d rows: %+v", rows, v)
 		}
 	}
 	honest := kernels.Comparison{Rows: 576, Wrong: 2, Detail: "row 3"}
-	if v := s.checkProbes(nil, nil, honest); v != honest {
+	if v := s.checkProbes(nil, nil, ref.BF16Partial, honest); v != honest {
 		t.Errorf("without probes: %+v, want the worker's own comparison", v)
+	}
+}
+
+// TestWeightedRows: these sums came from DeepEP V2 on 2 H100. It adds rows that the experts have multiplied by their
+// weights and rounded to BF16, so a sum may be farther from the sum of the unrounded products than a gated sum may.
+func TestWeightedRows(t *testing.T) {
+	for _, c := range []struct {
+		tokens, rank, token, column int
+		got                         float64
+	}{{8, 1, 5, 5632, 0.5}, {8, 0, 6, 1179, -1}, {8192, 0, 811, 129, -0.25390625}} {
+		w, err := workloads.Draw("uniform", ep.Problem{Op: ep.Pair, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
+			Tokens: c.tokens, MaxTokens: 8192, Dispatch: ep.FP8, Combine: ep.BF16, Layout: "expert:128"}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := ref.New(w, 1)
+		right := func(summed ref.Partial) bool {
+			s := o.CombineRow(c.rank, c.token, summed)
+			return math.Abs(c.got-s.Exact[c.column]) <= s.Bound[c.column]
+		}
+		if !right(ref.Weighted) || right(ref.BF16Partial) {
+			t.Errorf("%+v: right as a sum of weighted rows %v, want true; as a gated sum %v, want false", c, right(ref.Weighted), right(ref.BF16Partial))
+		}
+	}
+}
+
+// TestSummedAs: only a plain sum takes rows that are weighted already.
+func TestSummedAs(t *testing.T) {
+	b := &Backend{kernels: []kernels.Kernel{{Name: "plain", Op: ep.Combine, Work: ep.Work{Sum: "plain"}}, {Name: "gated", Op: ep.Combine, Work: ep.Work{Sum: "gated"}}}}
+	for _, c := range []struct {
+		op     ep.Op
+		kernel string
+		want   ref.Partial
+	}{{ep.Combine, "plain", ref.Weighted}, {ep.Combine, "gated", ref.BF16Partial}, {ep.Pair, "d+plain", ref.Weighted}, {ep.Pair, "d+gated", ref.BF16Partial}, {ep.Layer, "d", ref.BF16Partial}} {
+		s := &session{backend: b, workload: &workloads.Workload{Problem: ep.Problem{Op: c.op}}}
+		if got := s.summedAs(ep.Config{Kernel: c.kernel}); got != c.want {
+			t.Errorf("%s %s: %v, want %v", c.op, c.kernel, got, c.want)
+		}
 	}
 }

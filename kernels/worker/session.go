@@ -170,7 +170,7 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	if file != "" && len(r.Probed) == 0 {
 		r.Probed = readRows(file, 2*s.workload.Problem.Hidden)
 	}
-	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, r.Comparison) }, nil
+	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, s.summedAs(c), r.Comparison) }, nil
 }
 
 // verifyLimit returns the deadline of the request verify: 15 s for a busy host, plus ten times the

@@ -97,9 +97,7 @@ EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) _
 /* Stores the driver's text for a result and returns EPCOMM_DRIVER. */
 EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 
-/* Returns the address of this rank's heap. */
 uint8_t *comm_heap(const EpComm *c);
-/* Returns the address of an offset in this rank's heap. */
 static inline void *comm_on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
 /* Fills a caller's struct. The caller's header may be older, so its first member, `size`, bounds the

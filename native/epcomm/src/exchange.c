@@ -1,6 +1,5 @@
 /* Exchanges messages with the other ranks, and opens their heaps. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* Loads all kernels and prepares every launch on this device before any kernel runs. If a kernel were loaded
  * while another kernel waits for a peer, loading would wait for that kernel to end. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm.h"
 

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int by_expert(const Moe *m) { return m->info.layout <= EPCOMM_LAYOUT_EXPERT_128; }
 
@@ -28,6 +27,14 @@ EpcommCall any_whole(Moe *m, int tokens, int wide) {
   epcomm_outputs(m->comm, 0, c.dtype, &o);
   if (o.y == NULL) c.y = o.out;
   return c;
+}
+
+int any_capture(Moe *m, const EpcommCall *c, GpuStream stream, GpuGraph *graph) {
+  gpu_capture(stream);
+  EpcommStatus s = epcomm_dispatch(m->comm, c, stream);
+  if (s == EPCOMM_OK) s = epcomm_combine(m->comm, c, stream);
+  *graph = gpu_captured(stream);
+  return s == EPCOMM_OK ? 0 : ranks_say(m->comm, "capture", s);
 }
 
 /* Writes received FP8 rows to y in BF16. In layout masked, the scales of one group of 128 columns are contiguous. */

@@ -14,6 +14,9 @@ EpcommCall any_call(const Moe *m, uint64_t n, int fullest);
 /* Returns a call with `tokens` tokens on every rank, whose experts return the rows unchanged. */
 EpcommCall any_whole(Moe *m, int tokens, int wide);
 
+/* Captures a dispatch and its combine in one graph. Returns 0, or prints the error and returns the result of ranks_say. */
+int any_capture(Moe *m, const EpcommCall *c, GpuStream stream, GpuGraph *graph);
+
 /* Replaces the experts. In layout expert it checks the rows of dispatch and multiplies each by its expert's factor.
  * In other layouts it only copies the rows, in BF16. Returns 0 if the rows are right. */
 int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);

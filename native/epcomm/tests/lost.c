@@ -1,7 +1,6 @@
 /* Tests lost ranks. The last --victims ranks are killed at a step of a call. The others must find the fault
  * and shrink in at most two deadlines. Then they make calls without the experts of the lost ranks: eager calls, calls
  * in halves, and replays of a graph that was captured before. In other tests the lost ranks come back. */
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,12 +46,7 @@ static int begin(Lost *l, int survivors, uint64_t joins) {
   l->stream = gpu_stream();
   l->moe = moe_new(l->comm);
   l->whole = any_whole(l->moe, l->moe->info.max_tokens / 2, 1);
-  gpu_capture(l->stream);
-  EpcommStatus s = epcomm_dispatch(l->comm, &l->whole, l->stream);
-  if (s == EPCOMM_OK) s = epcomm_combine(l->comm, &l->whole, l->stream);
-  l->graph = gpu_captured(l->stream);
-  if (s != EPCOMM_OK) return ranks_say(l->comm, "capture", s);
-  return 0;
+  return any_capture(l->moe, &l->whole, l->stream, &l->graph);
 }
 
 static int end(Lost *l, int bad) {
@@ -132,7 +126,6 @@ static uint64_t naming_lost(const Moe *m, int tokens) {
   return n;
 }
 
-/* Makes a checked call in two halves. */
 static int in_halves(Lost *l, uint64_t n) {
   EpcommCall c = l->whole;
   c.purpose = EPCOMM_FOR_HALVES;

@@ -168,7 +168,6 @@ static float value(const Moe *m, const Received *l, uint64_t row, int column) {
   return moe_e4m3(p[column]) * m->scales[(uint64_t)(column / 128) * l->o.max_rows + row];
 }
 
-/* Compares one row with its token. */
 static int wrong_row(const Moe *m, const Received *l, uint64_t n, uint64_t row, int source, int token) {
   for (int c = 0; c < m->info.hidden; c++) {
     float want = moe_float(element(n, source, token, c)), got = value(m, l, row, c);

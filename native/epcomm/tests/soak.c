@@ -4,8 +4,6 @@
  * must not grow. */
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "any.h"

@@ -1,9 +1,7 @@
 /* Tests the outputs of calls that give up a wait. The last rank makes no more calls; the others replay a graph and
  * make eager calls. After each of these, rows and combined tokens must be NaN, row_offsets must be 0, and the fault
  * must be reported. After a reset, eager calls and the graph must be right again. */
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "any.h"
 #include "ranks.h"
@@ -14,14 +12,6 @@ typedef struct Spoiled {
   Member *member;
   GpuStream stream;
 } Spoiled;
-
-static GpuGraph captured(Moe *m, const EpcommCall *c, GpuStream stream) {
-  gpu_capture(stream);
-  EpcommStatus s = epcomm_dispatch(m->comm, c, stream);
-  if (s == EPCOMM_OK) s = epcomm_combine(m->comm, c, stream);
-  if (s != EPCOMM_OK) ranks_say(m->comm, "capture", s);
-  return gpu_captured(stream);
-}
 
 /* Returns 0 if all outputs are NaN, there are no rows and the fault is reported; otherwise prints what it found. */
 static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream stream) {
@@ -59,10 +49,12 @@ static int without_last(Moe *m, const EpcommCall *c, GpuGraph graph, GpuStream s
 static int stopped(Moe *m, int fullest, void *context) {
   Spoiled *p = context;
   EpcommCall c = any_whole(m, fullest, 0);
-  GpuGraph graph = captured(m, &c, p->stream);
+  GpuGraph graph;
+  int bad = any_capture(m, &c, p->stream, &graph);
   moe_inputs(m, 1, c.tokens, p->stream);
   gpu_replay(graph, p->stream);
-  int bad = ranks_joint_result(p->member, ranks_ended(m->comm, "replay", EPCOMM_OK, p->stream));
+  if (!bad) bad = ranks_ended(m->comm, "replay", EPCOMM_OK, p->stream);
+  bad = ranks_joint_result(p->member, bad);
   if (bad) return bad;
   if (!ranks_is_last(p->member)) bad |= without_last(m, &c, graph, p->stream);
   EpcommStatus s = epcomm_reset(m->comm);

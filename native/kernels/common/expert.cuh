@@ -70,7 +70,6 @@ EP_DEVICE float expert_value(const EpArgs &a, const ExpertRow &at, int32_t colum
 #endif
 }
 
-/* Returns the group of a row. */
 EP_DEVICE int32_t expert_group(const EpArgs &a, int64_t row) {
   int32_t lo = 0, hi = EP_GROUPS - 1;
   while (lo < hi) {

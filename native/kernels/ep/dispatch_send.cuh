@@ -146,7 +146,6 @@ static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t bl
   ep_note_written(before);
 }
 
-/* Does the work of a sending block. */
 static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
 #if EP_COPY == EP_BULK
   ep_send_bulk(a, block, blocks);

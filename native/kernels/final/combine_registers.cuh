@@ -69,7 +69,6 @@ EP_DEVICE void fin_send_sum(const EpArgs &a, const FinCall &c, const FinReturn &
   }
 }
 
-/* Sends the message's rows as they are. */
 EP_DEVICE void fin_send_rows(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   for (uint32_t left = here; left != 0; left &= left - 1) {
     int k = __ffs(left) - 1;

@@ -119,7 +119,6 @@ EP_DEVICE uint64_t lh_send(const EpArgs &a, uint32_t call, uint32_t token) {
 EP_DEVICE uint64_t lh_started(const EpArgs &a, uint32_t call, int32_t rank) {
   return a.region[LH_STARTED] + 8ull * ((call & 1) * EP_RANKS + static_cast<uint32_t>(rank));
 }
-/* Returns the index of a returned row. */
 EP_DEVICE uint64_t lh_place(const EpArgs &a, uint32_t call, uint32_t token, uint32_t k) {
   return (static_cast<uint64_t>(call & 1) * static_cast<uint64_t>(a.max_tokens) + token) * EP_TOPK + k;
 }

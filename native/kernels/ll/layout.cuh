@@ -28,7 +28,6 @@ enum LlRegion {
   LL_RETURN   /* [2][T][LL_RETURN_SLOTS][H] BF16: partial sums by rank, or rows by top-k position. All ones */
 };
 
-/* Sizes of a message. */
 static const uint32_t LL_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
 static const uint32_t LL_SLOT_BYTES = ep_up(LL_PAYLOAD + LL_SCALES * 4, 16);
@@ -46,7 +45,6 @@ EP_DEVICE uint64_t *ll_counts(const EpArgs &a, int owner, uint32_t call, int sou
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_COUNTS)) + (call % 3 * EP_RANKS + source) * LL_COUNT_WORDS;
 }
 
-/* Returns the K header words of a token. */
 EP_DEVICE uint64_t *ll_header(const EpArgs &a, int owner, uint32_t call, int source, uint32_t token) {
   return reinterpret_cast<uint64_t *>(ll_at(a, owner, LL_HEADERS)) +
          (static_cast<uint64_t>(call % 3 * EP_RANKS + source) * a.max_tokens + token) * EP_TOPK;

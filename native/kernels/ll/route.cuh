@@ -19,13 +19,11 @@ EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source,
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }
 
-/* Returns the route of one of this rank's tokens. */
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) { return ll_route_at(a, c, a.rank, token, true); }
 
 /* Returns the row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
 EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
 
-/* Returns the token's number at its source. */
 EP_DEVICE uint32_t ll_token_of(const LlRoute &, uint32_t place) { return place; }
 
 /* Returns the number of routes of a source. */

@@ -87,7 +87,6 @@ EP_DEVICE void rank_home_ready(const EpArgs &a, const RankCall &c, RankHomeShare
   __syncthreads();
 }
 
-/* Writes the counts to the output. */
 EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) {
   if (threadIdx.x > EP_RANKS) return;
   uint32_t rows = 0;

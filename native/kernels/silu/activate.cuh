@@ -93,7 +93,6 @@ EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) {
 constexpr uint32_t EP_PIECE = 256;
 constexpr uint32_t EP_PIECES = (EP_COLS + EP_PIECE - 1) / EP_PIECE;
 
-/* Returns this lane's column of a piece. */
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }
 
 /* Returns the input of a piece: zeros from piece `end` on, and beyond the end of the row. */

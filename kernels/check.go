@@ -93,10 +93,10 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. The clock "chain" subtracts the
-// time of alignments alone from the time of calls with alignments. A disturbed alignment can make
-// the difference for a short call negative. Such a round gets the time LeastReading, because ratios
-// of rounds need a positive time.
+// LeastReading is the least time that a clock reports, in seconds. The clock "chain" times calls with
+// alignments of the ranks, and subtracts the time of the same alignments without calls. A disturbed
+// alignment can make the difference for a short call negative. Such a round gets the time
+// LeastReading, because ratios of rounds need a positive time.
 const LeastReading = 1e-9
 
 // fewRounds is the least number of rounds that Disturbed needs.

@@ -341,5 +341,5 @@ type Comparison struct {
 	Took ep.CheckTime `json:"took,omitzero"`
 }
 
-// OK reports whether no row was wrong. It is true if no row was compared.
+// OK reports whether no row was wrong. It is also true if no row was compared.
 func (c Comparison) OK() bool { return c.Wrong == 0 }

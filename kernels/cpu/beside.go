@@ -73,8 +73,8 @@ func (b *beside) alone(n int) []float64 {
 // trialPieces is the number of pieces from which the time of one piece is computed.
 const trialPieces = 32
 
-// size decides, once in each session, how many pieces of the product run beside one call: so many that
-// they take outlasts times as long as a call of the problem's default config.
+// size decides, once in each session, how many pieces of the product run beside one call. Together they
+// take `outlasts` times as long as a call of the problem's default config.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {

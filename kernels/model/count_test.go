@@ -47,7 +47,7 @@ func TestForwarding(t *testing.T) {
 	for _, c := range []struct {
 		transport         Transport
 		host, net, places int
-		at                int // the rank whose host messages count
+		at                int // the rank whose messages inside its host are compared
 	}{
 		{Select, 1, 2, 3, 0}, {PerRank, 1, 2, 3, 0}, {PerHost, 1, 1, 2, 2},
 	} {

@@ -114,8 +114,8 @@ func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	return out, nil
 }
 
-// withRules returns own with the rules of the worker's declaration added. The rules may state what only
-// the worker knows, such as the number of launched ranks.
+// withRules returns the kernel `own` with the rules of the worker's declaration added. The rules may
+// state what only the worker knows, such as the number of launched ranks.
 func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	check := own.Check
 	own.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {

@@ -27,7 +27,7 @@ const stderrTail = 2048
 const maxLine = 256 << 20
 
 // leaveLimit is the longest time from the end of the connection to the end of the process. shutLimit is
-// the longest time of the requests close and shutdown. After either, the process may be killed,
+// the longest time of the requests close and shutdown. If one of them passes, the process may be killed,
 // because its end frees everything.
 const (
 	leaveLimit = 2 * time.Second

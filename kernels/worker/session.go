@@ -175,8 +175,8 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 
 // verifyLimit returns the deadline of the request verify: 15 s for a busy host, plus ten times the
 // longest successful request of this session. Before the first, it adds the time to compare all rows
-// at 4 MB/s, which is slow. It is at most Limits.Verify. With Limits.Verify alone, one hang could use
-// up the time budget of a search.
+// at 4 MiB/s, which is slow. The deadline is at most Limits.Verify. If it were always Limits.Verify,
+// one hang could use up the time budget of a search.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified

@@ -35,8 +35,8 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Returns {(op, routing, tokens, BY): searches}. It leaves out searches that failed, and searches that
-    the sweep does not have; it prints these."""
+    """Returns {(op, routing, tokens, BY): searches}. It leaves out, and prints, searches that failed and
+    searches that the sweep does not have."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):

@@ -31,7 +31,7 @@ struct NormalReceived {
  * tokens that a rank sends, and the number of rows of each expert. */
 NormalReceived normal_dispatch(Link &l, int64_t stream, int64_t key, const NormalRows &in);
 
-/* Inputs of a combine. index, fp8 and the numbers are those of its dispatch. weights may be none. */
+/* Inputs of a combine. index, fp8 and the numbers come from the dispatch before it. weights may be none. */
 struct NormalReturned {
   Ref y, index, weights;
   bool fp8;

@@ -23,7 +23,7 @@ LEAST_CALLS = 20  # smallest number of calls in a sample; with 20, the two event
 MANY_TOKENS = 1024  # with at least this number of tokens on a rank, a sample has only LONG_CALLS calls
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a whole round
-DECOY = 1 << 63  # a seed with this bit inverted gives other tokens than those of the workload
+DECOY = 1 << 63  # a seed with this bit inverted gives other tokens than the workload's
 
 
 def tensors_of(thing):
@@ -205,8 +205,7 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Returns whether dispatch or combine is measured alone although the library cannot run the same one
-        twice in a row."""
+        """Returns whether only dispatch or only combine is measured, but the library must run the two in turn."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 
     def clock_of(self, steps):

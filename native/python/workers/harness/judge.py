@@ -1,5 +1,5 @@
-"""Checks the rows that a library received, and those that it combined, against the right values. The library works on
-PyTorch tensors."""
+"""Compares the rows that a library has received, and the tokens that it has combined, with the expected ones. All of
+them are PyTorch tensors."""
 
 import torch
 

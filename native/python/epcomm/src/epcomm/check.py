@@ -199,8 +199,8 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of the same
     number of barriers without calls is subtracted. Each round counts the time of its slowest rank, and the
     result is the median over rounds. Rounds are queued one after the other. As in bench, kernels read the
-    clock; an event would change how the next kernel starts. `before` is a dispatch whose rows the combines
-    of a round return.
+    clock; an event would change how the next kernel starts. If the calls are combines, `before` is the dispatch
+    that each round makes first.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()

@@ -193,7 +193,7 @@ class EP:
         y: bfloat16 [max_rows, hidden], the experts' output for each row. With several nodes, y is
         copied to self.y(slot) unless it is already in that memory. topk_ids, weights, fullest, slot, dtype,
         routing and purpose must be those of the dispatch. Pass out to a whole call or to "_send"; "_recv"
-        returns the tensor of its send.
+        returns the tensor that "_send" had.
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)

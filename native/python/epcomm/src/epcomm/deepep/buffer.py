@@ -311,7 +311,7 @@ class Buffer:
 
     def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
         """Returns (Link, key) of a low-latency dispatch. At the first call with these arguments the ranks compare
-        them, and the extension gets what it needs to make later calls with the same arguments alone."""
+        them. The extension then makes later calls with the same arguments itself."""
         given = hidden, experts, topk, most, fp8, round_scale, later
         if given in self._found:
             return self._found[given]

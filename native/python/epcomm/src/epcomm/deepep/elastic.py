@@ -163,7 +163,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank of a call. A buffer that was made with num_bytes alone takes it from its first
+        """Returns num_max_tokens_per_rank of a call. A buffer that was made without this number takes it from its first
         call."""
         most = self.num_max_tokens_per_rank
         if most == 0:
@@ -220,7 +220,7 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a handle, whose number of rows is known. If there are weights, the ids are sent again,
+        """Dispatches with a handle, which holds the number of rows. If there are weights, the ids are sent again,
         because weights are sent only together with ids."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None

@@ -43,8 +43,9 @@ def _received(sent):
 
 
 def places_of(sent, ids, alignment, rows):
-    """Returns the Places of the rows of a dispatch, whose Sent is given. ids: their local experts, int64 [rows, top-k]. The
-    rows of each expert begin at a multiple of alignment and keep their order. rows: number of expanded rows."""
+    """Returns the Places of the rows of a dispatch. sent: the dispatch's Sent. ids: the local experts of the rows, int64
+    [rows, top-k]. rows: number of expanded rows. The expanded rows of each expert begin at a multiple of alignment and
+    keep their order."""
     (n, topk), link = ids.shape, sent.link
     make = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)
     places = Places(make(n, topk), make(rows), make(link.local_experts))

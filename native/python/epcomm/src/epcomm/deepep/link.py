@@ -163,7 +163,7 @@ class Link:
 class Half:
     """A call that was sent and not yet received. finish() receives it on the current stream. Until then the
     call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel. For calls
-    that the extension makes alone, its Hook does the same."""
+    that the extension makes itself, its Hook does the same."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 

@@ -87,15 +87,15 @@ func TestProblemKey(t *testing.T) {
 	want := "op=pair mode=cold ranks=8 nodes=2 hidden=7168 experts=256 topk=8 tokens=5 max=64 dispatch=fp8 combine=bf16 shared=1 skip=0"
 	p := sound
 	if got := p.Key(); got != want {
-		t.Errorf("got %s", got)
+		t.Errorf("the key is %s", got)
 	}
 	if p.Precision = Reduced; p.Key() != want+" precision=reduced" {
-		t.Errorf("got %s", p.Key())
+		t.Errorf("the key is %s", p.Key())
 	}
 	if p.Layout = LayoutRankPacked; p.Key() != want+" precision=reduced layout=rank:packed" {
-		t.Errorf("got %s", p.Key())
+		t.Errorf("the key is %s", p.Key())
 	}
 	if p.LocalExperts() != 32 {
-		t.Errorf("%d local experts", p.LocalExperts())
+		t.Errorf("%d local experts, want 256 experts / 8 ranks = 32", p.LocalExperts())
 	}
 }

@@ -59,7 +59,7 @@ func TestProductIsRefused(t *testing.T) {
 func TestWithProduct(t *testing.T) {
 	p := besideProblem().WithProduct(Product{Kind: Gemm}, 2048, BesideProduct)
 	if p.Beside != "gemm:64,4096,7168,fp8,128" || p.Objective != BesideProduct {
-		t.Fatalf("%s, %s", p.Beside, p.Objective)
+		t.Fatalf("product %s, objective %s", p.Beside, p.Objective)
 	}
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
@@ -107,12 +107,12 @@ func TestBesideInKeyAndJSON(t *testing.T) {
 	p := besideProblem()
 	text, _ := json.Marshal(p)
 	if strings.Contains(p.Key(), "beside") || strings.Contains(string(text), "beside") {
-		t.Errorf("%s, %s", p.Key(), text)
+		t.Errorf("without a product: key %s, JSON %s", p.Key(), text)
 	}
 	a, b := p, p
 	a.Beside, b.Beside, b.Objective = "copy", "copy", BesideProduct
 	if a.Key() == p.Key() || a.Key() == b.Key() {
-		t.Errorf("%s, %s", a.Key(), b.Key())
+		t.Errorf("with a product: keys %s and %s", a.Key(), b.Key())
 	}
 	text, _ = json.Marshal(b)
 	var back Problem

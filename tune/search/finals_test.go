@@ -105,7 +105,7 @@ func TestFailuresInFinals(t *testing.T) {
 		t.Errorf("asked for %v", e.asked)
 	}
 	if s.Samples() != 3*2+2*4 { // three rounds of two points, then four rounds of two points
-		t.Errorf("%d samples", s.Samples())
+		t.Errorf("%d samples, want 14", s.Samples())
 	}
 	e.seconds = secondsByPoint(nan, 1, 1)
 	if _, err := s.FinalsOf(ctx, protocol, "z", []int{1}); !errors.Is(err, ErrDefault) {

@@ -70,7 +70,7 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 		warnings = append(warnings, fmt.Sprintf("the gain is %.3f in rounds without other configs and %.3f in rounds with them: the interval covers both", alone.Mid, crowded.Mid))
 	}
 	if earlier.Mid > 0 && stat.Differ(gain.Interval, earlier.Interval) {
-		warnings = append(warnings, fmt.Sprintf("the gain was %.3f in the rounds of the choice and is %.3f in later ones: the interval covers both", earlier.Mid, gain.Mid))
+		warnings = append(warnings, fmt.Sprintf("the gain was %.3f in the rounds that chose the config and is %.3f in later rounds: the interval covers both", earlier.Mid, gain.Mid))
 		gain.Cover(earlier.Mid)
 	}
 	return gain, warnings

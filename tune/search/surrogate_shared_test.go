@@ -48,7 +48,7 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}, 0)
 	next := b.next(1)
 	if c := b.Space.Config(next[0]); c.Kernel != "b" || c.Int("blocks") != 8 {
-		t.Errorf("next is %s", c.Key())
+		t.Errorf("the next point is %s", c.Key())
 	}
 }
 
@@ -139,7 +139,7 @@ func TestFirstSamples(t *testing.T) {
 		s := NewState(space, nil, Budget{Evaluations: 20}, dflt, nil, rand.New(rand.NewPCG(seed, 1)))
 		drawn := newBayesSearch(s).nextInitial()
 		if len(drawn) != 2 {
-			t.Fatalf("%d initial samples", len(drawn))
+			t.Fatalf("%d initial samples, want 2", len(drawn))
 		}
 		b, c := space.Config(drawn[0]), space.Config(drawn[1])
 		if b.Kernel != "b" || b.Int("sms") != 132 || b.Int("wait") != 8 || c.Kernel != "c" || c.Int("sms") != 64 || c.Int("threads") != 256 {

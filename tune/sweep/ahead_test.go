@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/epbench/epbench/kernels"
@@ -28,7 +27,7 @@ func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")
 	o.Evaluations = 1
-	mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	mustSweep(t, b, o, t.TempDir())
 	var ops []ep.Op
 	for _, p := range b.told {
 		ops = append(ops, p.Op)

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +78,7 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 // config is faster without the product. The rows have the objective beside, cover both token
 // counts, and name the product. A finished sweep is not measured again.
 func TestSweepBeside(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
 	for i, p := range o.Problems {
 		o.Problems[i] = p.WithProduct(ep.Product{Kind: ep.Gemm}, 64, ep.BesideProduct)

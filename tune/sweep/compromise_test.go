@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,25 +40,21 @@ func compromiseOptions(t *testing.T) *Options {
 // loses more under the other routing. The sweep measures this config in the same rounds as the
 // winners. Afterwards it compares the config with the oracle again.
 func TestCompromise(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
 	for _, r := range out.Table.Rows {
 		if got := r.Config.Int("sms"); (got == 62) != (r.Key.Routing == ep.AllRoutings) {
-			t.Errorf("%s: sms=%d", r.Key.Routing, got)
+			t.Errorf("the row for %s has sms=%d", r.Key.Routing, got)
 		}
 		if e := r.Evidence; r.Key.Routing == ep.AllRoutings && (math.Abs(e.Regret-0.2) > 0.03 || math.Abs(e.Gain-1/0.6) > 0.05 || len(e.Routings) != 2) {
 			t.Errorf("all routings: regret %g, gain %g, %v", e.Regret, e.Gain, e.Routings)
 		}
 	}
 	if len(out.Table.Rows) != 3 {
-		t.Errorf("%d rows", len(out.Table.Rows))
-	}
-	_, results, _, err := record.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%d rows, want 3", len(out.Table.Rows))
 	}
 	last := map[string]string{} // stage, by routing
-	for _, r := range results {
+	for _, r := range trials(t, dir) {
 		if r.Config.Int("sms") == 62 && r.Config.Str("threads") == "256" {
 			if r.Stage == record.StageFinals {
 				t.Fatal("sms=62 came to the finals: the test shows nothing")
@@ -84,10 +79,10 @@ func TestWrongCompromise(t *testing.T) {
 		}
 		return 0, nil
 	}
-	out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, compromiseOptions(t), t.TempDir())
 	for _, r := range out.Table.Rows {
 		if r.Config.Int("sms") == 62 {
-			t.Errorf("%s: sms=62", r.Key.Routing)
+			t.Errorf("the row for %s has sms=62, whose answers are wrong", r.Key.Routing)
 		}
 	}
 }
@@ -96,8 +91,8 @@ func TestWrongCompromise(t *testing.T) {
 // rows.
 func TestInterruptedCompromise(t *testing.T) {
 	o := compromiseOptions(t)
-	want := mustSweep(t, compromised(), o, filepath.Join(t.TempDir(), "run"))
-	dir := filepath.Join(t.TempDir(), "run")
+	want := mustSweep(t, compromised(), o, t.TempDir())
+	dir := t.TempDir()
 	stops := 0
 	sameRows(t, interrupted(t, compromised, o, dir, func(*Summary) { stops++ }), want)
 	noDuplicates(t, dir)
@@ -129,7 +124,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 			}
 			return 40e-6
 		}
-		out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, b, compromiseOptions(t), t.TempDir())
 		d := out.Run.Searches[0].Decision
 		if d.Crossed != (c.sms == 62) || (d.Config.Int("sms") == 62) != d.Crossed {
 			t.Fatalf("%s: decision %+v", name, d)
@@ -165,7 +160,7 @@ func TestUndecidedTakesNoRow(t *testing.T) {
 		}
 		return nil
 	}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	for _, s := range out.Run.Searches {
 		if !s.Decision.KeepsDefault() {
 			t.Fatalf("%s: %s is chosen: the test shows nothing", s.Routing, s.Decision.Config.Key())

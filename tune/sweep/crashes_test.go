@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,7 +30,7 @@ func TestDefaultsCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := &record.Run{Machine: b.Machine()}
-	dir, err := record.CreateDir(filepath.Join(t.TempDir(), "run"), run)
+	dir, err := record.CreateDir(t.TempDir(), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestDefaultsCrash(t *testing.T) {
 func TestSkipAfterCrashes(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(4)
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	failed, skipped, right := 0, 0, 0
 	for _, s := range out.Run.Searches {
 		switch reason := s.Decision.Reason; {

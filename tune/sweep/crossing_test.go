@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -10,14 +9,14 @@ import (
 )
 
 // ranOn runs a sweep. Its clock reads `empty` seconds for an empty kernel.
-func ranOn(t *testing.T, b *scripted, o *Options, empty float64) []record.Search {
+func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	t.Helper()
 	p, err := MakePlan(b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := &record.Run{Machine: b.Machine(), ABI: ABI(b), Space: p.Fingerprint, Policy: p.Policy.String(), Seed: o.Seed, Empty: map[string]float64{"wall": empty}}
-	d, err := record.CreateDir(filepath.Join(t.TempDir(), "run"), run)
+	d, err := record.CreateDir(t.TempDir(), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +25,7 @@ func ranOn(t *testing.T, b *scripted, o *Options, empty float64) []record.Search
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out.Run.Searches
+	return out
 }
 
 // beside makes a matrix product run at the same time as the calls of all problems.
@@ -48,7 +47,7 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 		}
 		return 10 * quiet(p, routing, c) // far from an empty kernel
 	}
-	for _, s := range ranOn(t, b, exactOptions(t, []int{16}, "uniform", "zipf:1.5"), 95e-6) {
+	for _, s := range ranOn(t, b, exactOptions(t, []int{16}, "uniform", "zipf:1.5"), 95e-6).Run.Searches {
 		if bound := s.Decision.Cause == record.HostBound; bound != (s.Routing == "uniform") || bound && s.Decision.Crossed {
 			t.Errorf("%s: cause %q, crossed %v, %s", s.Routing, s.Decision.Cause, s.Decision.Crossed, s.Decision.Config.Key())
 		}
@@ -65,9 +64,9 @@ func TestCostsAreNotHostBound(t *testing.T) {
 		}
 		return 2.2e-6
 	}
-	s := ranOn(t, b, beside(exactOptions(t, []int{16}, "uniform")), 2e-6)[0]
+	s := ranOn(t, b, beside(exactOptions(t, []int{16}, "uniform")), 2e-6).Run.Searches[0]
 	if s.Decision.Cause == record.HostBound || s.Decision.Config.Str("sms") != "32" {
-		t.Errorf("cause %q, %s", s.Decision.Cause, s.Decision.Config.Key())
+		t.Errorf("cause %q, config %s", s.Decision.Cause, s.Decision.Config.Key())
 	}
 }
 
@@ -86,7 +85,7 @@ func TestCrossingCostsAreTheWinners(t *testing.T) {
 		return 40e-6
 	}
 	crossed := false
-	for _, s := range ranOn(t, b, beside(compromiseOptions(t)), 0) {
+	for _, s := range ranOn(t, b, beside(compromiseOptions(t)), 0).Run.Searches {
 		crossed = crossed || s.Decision.Crossed
 		if cost := s.Beside.Config.Cost.Mid; cost > s.Times.Median*1.05 || cost < s.Times.Median/1.05 {
 			t.Errorf("%s: median %g, cost %g", s.Routing, s.Times.Median, cost)

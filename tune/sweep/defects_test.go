@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ func confirming(c call) bool { return c.Verify >= 2 }
 // TestFailedChallengerMakesNoPairs: a config that fails in the confirmation is neither
 // chosen nor used in a pair.
 func TestFailedChallengerMakesNoPairs(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	b := &scripted{Sigma: 0.005, OnRun: func(c call, _ []float64) error {
 		if c.Config.Key() == best && confirming(c) {
 			return kernels.Failf(ep.Crash, "signal 11")
@@ -31,14 +30,10 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	out := mustSweep(t, b, options(t, "pair", []int{16}, "uniform"), dir)
 	d := out.Run.Searches[0].Decision
 	if d.Config.Key() == best || d.Verdict != record.Faster || out.Run.Searches[0].Failed != 1 {
-		t.Errorf("dispatch: %s %s, %d failed", d.Verdict, d.Config.Key(), out.Run.Searches[0].Failed)
-	}
-	_, results, _, err := record.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+		t.Errorf("dispatch: verdict %s, config %s, %d configs failed", d.Verdict, d.Config.Key(), out.Run.Searches[0].Failed)
 	}
 	pairs := 0
-	for _, r := range results {
+	for _, r := range trials(t, dir) {
 		if r.Problem.Op != ep.Pair {
 			continue
 		}
@@ -61,7 +56,7 @@ func TestWrongDefault(t *testing.T) {
 		}
 		return 0, nil
 	}}
-	out := mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), t.TempDir())
 	d := out.Run.Searches[0].Decision
 	if d.Cause != record.NoDefault || !strings.Contains(d.Reason, "mismatch: 2 of 16") || !d.KeepsDefault() || d.Band.Policy != 0.01 || d.Band.AA == 0 || out.Table != nil {
 		t.Errorf("%+v, table %v", d, out.Table != nil)
@@ -82,13 +77,13 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 		}
 		return truth(p, routing, c)
 	}
-	out := mustSweep(t, b, compromiseOptions(t), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, compromiseOptions(t), t.TempDir())
 	if runs["uniform"] <= 4*11 || len(out.Table.Rows) != 3 {
 		t.Errorf("%d rows; sms=62 ran %v times", len(out.Table.Rows), runs)
 	}
 	for _, r := range out.Table.Rows {
 		if r.Config.Int("sms") == 62 {
-			t.Errorf("%s: %s", r.Key.Routing, r.Config.Key())
+			t.Errorf("the row for %s has %s", r.Key.Routing, r.Config.Key())
 		}
 	}
 }
@@ -103,7 +98,7 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	}
 	o := options(t, "dispatch", []int{16}, "zipf:1.4", "zipf:1.5")
 	o.Strategy = "grid"
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	if len(out.Table.Rows) != 2 {
 		t.Fatalf("%d rows, want one of the class and one of all", len(out.Table.Rows))
 	}
@@ -129,7 +124,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 		}
 		return 100e-6
 	}}
-	out := mustSweep(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"), t.TempDir())
 	if len(out.Table.Rows) != 2 || !out.Table.Rows[0].Default {
 		t.Errorf("rows %v", rows(out.Table))
 	}
@@ -165,7 +160,7 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	}
 	run := &record.Run{Finished: time.Now(), AA: make([]record.AA, 1), Searches: make([]record.Search, 1), Workloads: make([]record.Workload, 1),
 		Spaces: make([]record.SpaceInfo, 1), Warnings: []string{"old"}}
-	d, err := record.CreateDir(filepath.Join(t.TempDir(), "run"), run)
+	d, err := record.CreateDir(t.TempDir(), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +226,7 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	}
 	first := at(1024, "32")
 	if there := refined(at(16, "16"), first); len(there) != 1 || there[0].problem.Tokens != 128 {
-		t.Fatalf("%d searches between", len(there))
+		t.Fatalf("%d searches between the two, want one at 128 tokens", len(there))
 	}
 	b.OnRun = func(c call, _ []float64) error { cancel(); return nil }
 	if there := refined(at(16, "16"), at(1024, "64")); there != nil {

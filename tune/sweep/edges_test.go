@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,7 +32,7 @@ func TestEdges(t *testing.T) {
 		if name == "bound by max sms" {
 			o.MaxSMs = 16
 		}
-		out := mustSweep(t, &scripted{SMs: c.sms, Truth: c.truth, Sigma: 0.001}, o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, &scripted{SMs: c.sms, Truth: c.truth, Sigma: 0.001}, o, t.TempDir())
 		got := ""
 		for _, w := range out.Run.Warnings {
 			if strings.Contains(w, "value searched") {

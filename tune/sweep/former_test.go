@@ -28,13 +28,7 @@ func TestFormerNames(t *testing.T) {
 		{Name: "rows", Values: []ep.Value{"slot", "home"}, Default: "slot", Before: "slot"}},
 		Formerly: map[string]kernels.Former{"d_home": {Values: map[string]ep.Value{"rows": "home"}}},
 		Check:    func(ep.Machine, ep.Problem, ep.Config) error { return nil }}
-	file := func(text string) *spacefile.File {
-		f, err := spacefile.Read(strings.NewReader("version: 1\n" + text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
+	file := func(text string) *spacefile.File { return spaceFile(t, text) }
 	for _, c := range []struct {
 		named []string
 		space *spacefile.File

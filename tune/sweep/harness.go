@@ -131,7 +131,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {
 			return ""
 		}
-		return fmt.Sprintf("launch parameters cannot matter here: an empty kernel reads %.3g us, the default %.3g us",
+		return fmt.Sprintf("launch parameters cannot matter here: the clock reads %.3g us for an empty kernel and %.3g us for the default",
 			1e6*l.empty[r.Clock()], 1e6*seconds)
 	}
 }

@@ -2,13 +2,11 @@ package sweep
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/search/spacefile"
 	"github.com/epbench/epbench/tune/table"
 )
 
@@ -42,7 +40,7 @@ func TestIncumbentForAllRoutings(t *testing.T) {
 	out := mustSweep(t, exact(shares{16: {
 		"uniform":  {16: 0.5, 32: 0.520, 64: 0.5175},
 		"zipf:1.5": {32: 0.5, 16: 0.520, 64: 0.5175},
-	}}), o, filepath.Join(t.TempDir(), "run"))
+	}}), o, t.TempDir())
 	want := []string{"all 16-16 sms=64 gain=1.932 regret=0.035 [16] [uniform zipf:1.5]"}
 	if got := briefs(out, ep.AllRoutings); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -55,7 +53,7 @@ func TestIncumbentOfItsClass(t *testing.T) {
 	for class, want := range map[string]string{"": "32", "99": "64"} {
 		o := exactOptions(t, []int{16}, "uniform")
 		o.Incumbent = inUse(o, map[ep.Class]string{ep.Even: class, ep.AllRoutings: "64"})
-		out := mustSweep(t, exact(shares{16: {"uniform": {32: 0.5, 64: 0.504}}}), o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, exact(shares{16: {"uniform": {32: 0.5, 64: 0.504}}}), o, t.TempDir())
 		if got := out.Run.Searches[0].Decision.Config.Str("sms"); got != want {
 			t.Errorf("row of the class %q: sms=%s, want %s", class, got, want)
 		}
@@ -67,15 +65,11 @@ func TestIncumbentOfItsClass(t *testing.T) {
 func TestConstraintsBindStarts(t *testing.T) {
 	required := "required: ['dispatch:algo=direct,sms=32,threads=256']\n"
 	for more, want := range map[string]string{"": "8", required: "32"} {
-		f, err := spacefile.Read(strings.NewReader("version: 1\nconstraints:\n  - {name: few, keep: sms <= 16}\n" + more))
-		if err != nil {
-			t.Fatal(err)
-		}
 		o := exactOptions(t, []int{16}, "uniform")
-		o.Space = f
+		o.Space = spaceFile(t, "constraints:\n  - {name: few, keep: sms <= 16}\n"+more)
 		b := exact(shares{16: {"uniform": {32: 0.5}}})
 		b.Starts = func(ep.Machine, ep.Problem) []ep.Config { return []ep.Config{withSMs("32")} }
-		out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, b, o, t.TempDir())
 		if got := out.Run.Searches[0].Decision.Config.Str("sms"); got != want {
 			t.Errorf("%q: sms=%s, want %s", more, got, want)
 		}
@@ -93,13 +87,9 @@ func TestSpaceFileNamesWhatIsThere(t *testing.T) {
 		"required: ['combine:algo=direct,sms=99,threads=256']":              "", // no search of a combine
 		"constraints:\n  - {keep: sms <= 16, kernels: [dispatch, combine]}": "",
 	} {
-		f, err := spacefile.Read(strings.NewReader("version: 1\n" + text + "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		o := exactOptions(t, []int{16}, "uniform")
-		o.Space = f
-		_, err = MakePlan(exact(nil), o)
+		o.Space = spaceFile(t, text)
+		_, err := MakePlan(exact(nil), o)
 		if got := fmt.Sprint(err); (err == nil) != (want == "") || !strings.HasPrefix(got, want) && want != "" {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

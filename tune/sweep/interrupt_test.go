@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,8 +16,8 @@ import (
 // table of the finished searches.
 func TestInterruptedSweepGoesOn(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
-	want := mustSweep(t, &scripted{}, o, filepath.Join(t.TempDir(), "run"))
-	dir := filepath.Join(t.TempDir(), "run")
+	want := mustSweep(t, &scripted{}, o, t.TempDir())
+	dir := t.TempDir()
 	var soFar []int
 	got := interrupted(t, func() *scripted { return &scripted{} }, o, dir, func(got *Summary) {
 		soFar = append(soFar, finished(t, got, want))
@@ -76,7 +75,7 @@ func finished(t *testing.T, got, want *Summary) int {
 	}
 	for _, r := range got.Table.Rows {
 		if a := want.Table.Lookup(r.Key, r.Lo); a.Config.Key() != r.Config.Key() {
-			t.Errorf("%s at %d: %s, the whole sweep says %s", r.Key, r.Lo, r.Config.Key(), a.Config.Key())
+			t.Errorf("%s at %d tokens: %s, but the whole sweep chose %s", r.Key, r.Lo, r.Config.Key(), a.Config.Key())
 		}
 	}
 	return len(got.Table.Rows)
@@ -92,7 +91,7 @@ func TestInterruptedCrossing(t *testing.T) {
 			cancel()
 		}
 	}
-	out, err := sweepInto(ctx, compromised(), o, filepath.Join(t.TempDir(), "run"))
+	out, err := sweepInto(ctx, compromised(), o, t.TempDir())
 	if !errors.Is(err, context.Canceled) || out == nil || out.Left != 0 || len(out.Run.Regrets) > 0 || !out.Run.Finished.IsZero() {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -119,7 +118,7 @@ func TestInterruptedFinalsSpeakForAll(t *testing.T) {
 			cancel()
 		}
 	}
-	out, err := sweepInto(ctx, b, o, filepath.Join(t.TempDir(), "run"))
+	out, err := sweepInto(ctx, b, o, t.TempDir())
 	if !errors.Is(err, context.Canceled) || len(out.Run.Regrets) > 0 || len(out.Table.Rows) != 3 {
 		t.Fatalf("%+v, %v", out, err)
 	}

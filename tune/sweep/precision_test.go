@@ -2,15 +2,12 @@ package sweep
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
-	"github.com/epbench/epbench/tune/record"
-	"github.com/epbench/epbench/tune/search/spacefile"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
 )
@@ -19,7 +16,7 @@ import (
 // full precision and a row at reduced precision, for combine and for pairs. Searches at
 // full precision never measure dedup.
 func TestBothWinners(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	b := &scripted{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := landscape(p, routing, c)
 		if c.Str("algo") == "dedup" || c.Str("combine.algo") == "dedup" {
@@ -29,12 +26,8 @@ func TestBothWinners(t *testing.T) {
 	}}
 	o := options(t, "combine,pair", []int{16}, "uniform")
 	o.Precision = ep.Reduced
-	var err error
 	// A search at full precision does not measure a required config that reduces precision.
-	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["combine:algo=dedup,sms=8,threads=256"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.Space = spaceFile(t, `required: ["combine:algo=dedup,sms=8,threads=256"]`)
 	out := mustSweep(t, b, o, dir)
 	if out.Table == nil {
 		t.Fatal(out.NoTable)
@@ -42,15 +35,11 @@ func TestBothWinners(t *testing.T) {
 	for _, r := range out.Table.Rows {
 		changed := strings.Contains(r.Config.Key(), "algo=dedup")
 		if r.Default || changed != (r.Key.Precision == ep.Reduced) {
-			t.Errorf("%s: %s", r.Key, r.Config.Key())
+			t.Errorf("the row %s has %s", r.Key, r.Config.Key())
 		}
 	}
-	_, results, _, err := record.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[ep.Precision]int{}
-	for _, r := range results {
+	for _, r := range trials(t, dir) {
 		seen[r.Problem.Precision]++
 		if r.Problem.Precision == ep.Full && strings.Contains(r.Config.Key(), "dedup") {
 			t.Fatalf("%s was tried at full precision", r.Config.Key())
@@ -73,10 +62,10 @@ func TestShortSearches(t *testing.T) {
 	}}
 	o := options(t, "combine", []int{16}, "uniform")
 	o.Precision, o.Evaluations = ep.Reduced, 1
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	for _, x := range out.Run.Searches {
 		if any := x.Problem.Precision == ep.Reduced; any != (x.Decision.Config.Str("algo") == "dedup") {
-			t.Errorf("%s: %s", x.Problem.Key(), x.Decision.Config.Key())
+			t.Errorf("the search %s chose %s", x.Problem.Key(), x.Decision.Config.Key())
 		}
 	}
 }
@@ -86,12 +75,8 @@ func TestShortSearches(t *testing.T) {
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
-	var err error
-	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := mustSweep(t, &scripted{Sigma: 0.005}, o, filepath.Join(t.TempDir(), "run"))
+	o.Space = spaceFile(t, `required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]`)
+	out := mustSweep(t, &scripted{Sigma: 0.005}, o, t.TempDir())
 	pair := out.Run.Searches[len(out.Run.Searches)-1].Decision
 	for _, name := range []string{"dispatch.sms", "combine.sms"} {
 		if out.Run.Searches[len(out.Run.Searches)-1].Problem.Op != ep.Pair || pair.Config.Int(name) != 32 {
@@ -125,12 +110,8 @@ func TestOverlappedPairs(t *testing.T) {
 		}
 		return s
 	}}}
-	var err error
-	o.Space, err = spacefile.Read(strings.NewReader(`{version: 1, required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	o.Space = spaceFile(t, `required: ["dispatch:algo=direct,sms=32,threads=512", "combine:algo=direct,sms=32,threads=512"]`)
+	out := mustSweep(t, b, o, t.TempDir())
 	pair := out.Run.Searches[len(out.Run.Searches)-1].Decision
 	if out.Run.Searches[len(out.Run.Searches)-1].Problem.Op != ep.Pair || pair.Config.Str("dispatch.threads") != "256" || pair.Config.Str("combine.threads") != "256" || pair.Gain.Mid < 1.3 {
 		t.Errorf("%s chose %s, gain %g", out.Run.Searches[len(out.Run.Searches)-1].Problem.Key(), pair.Config.Key(), pair.Gain.Mid)
@@ -143,7 +124,7 @@ func TestBoundedDefaults(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations, o.MaxSMs = 1, 20
 	b := &greedy{scripted{Sigma: 0.005, SMs: []int{8, 16, 20, 64}}}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	if got := out.Run.Searches[0].Decision.Config; got.Int("sms") != 20 {
 		t.Errorf("with 20 SMs the choice is %s", got.Key())
 	}
@@ -158,9 +139,9 @@ func TestBoundHoldsForAll(t *testing.T) {
 	} {
 		o := options(t, "dispatch,combine,pair", []int{16, 64}, "uniform", "zipf:1.0")
 		o.MaxSMs = 6
-		out := mustSweep(t, &scripted{Sigma: 0.005, SMs: []int{2, 4, 8, 16}, Truth: truth}, o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, &scripted{Sigma: 0.005, SMs: []int{2, 4, 8, 16}, Truth: truth}, o, t.TempDir())
 		if h := out.Table.Header; h.MaxSMs != 6 || len(out.Table.Rows) == 0 {
-			t.Fatalf("%s: %d rows, bound %d", name, len(out.Table.Rows), h.MaxSMs)
+			t.Fatalf("%s: %d rows, a bound of %d SMs", name, len(out.Table.Rows), h.MaxSMs)
 		}
 		for _, r := range out.Table.Rows {
 			kept := r.Evidence.Gain == 1
@@ -212,7 +193,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 		t.Fatal(err)
 	}
 	o.Incumbent = shipped
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	mustSweep(t, b, o, dir)
 	l, err := reports.Load(dir)
 	if err != nil {
@@ -253,13 +234,13 @@ func TestOtherWorkIsNoCandidate(t *testing.T) {
 	if err := o.Incumbent.Seal(); err != nil {
 		t.Fatal(err)
 	}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	if d := out.Run.Searches[0].Decision; d.Config.Str("input") != "bf16" || out.Table.Header.Hooks != "" {
 		t.Errorf("%s won over %s, hooks %q", d.Config.Key(), d.Default.Key(), out.Table.Header.Hooks)
 	}
 	o = options(t, "dispatch", []int{16}, "uniform")
 	o.Params = map[string][]ep.Value{"input": {"fp8"}}
-	out = mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out = mustSweep(t, b, o, t.TempDir())
 	if d := out.Run.Searches[0].Decision; d.Config.Str("input") != "fp8" || out.Table.Header.Hooks != "input=fp8" {
 		t.Errorf("%s, hooks %q", d.Config.Key(), out.Table.Header.Hooks)
 	}
@@ -295,9 +276,7 @@ func TestDTypesTellEachOther(t *testing.T) {
 	for _, planned := range p.Searches {
 		s.searches = append(s.searches, &activeSearch{routedProblem: planned.routedProblem})
 	}
-	if s.searches[0].result.Decision.Config, err = ep.ParseConfig(best); err != nil {
-		t.Fatal(err)
-	}
+	s.searches[0].result.Decision.Config = parse(t, best)
 	s.done = 1
 	if got := s.neighbours(s.searches[1]); len(got) != 1 || got[0].Key() != best {
 		t.Errorf("the search of the second dtype begins with %v", got)
@@ -319,7 +298,7 @@ func TestKernelsOwnStarts(t *testing.T) {
 	}
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations = 1
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	if got := out.Run.Searches[0].Decision.Config; got.Key() != hidden.Key() {
 		t.Errorf("chose %s", got.Key())
 	}
@@ -327,7 +306,7 @@ func TestKernelsOwnStarts(t *testing.T) {
 		t.Errorf("warnings: %q", out.Run.Warnings)
 	}
 	o.Evaluations = 0
-	if out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "whole")); strings.Contains(strings.Join(out.Run.Warnings, "\n"), "measured only the required configs") {
+	if out := mustSweep(t, b, o, t.TempDir()); strings.Contains(strings.Join(out.Run.Warnings, "\n"), "measured only the required configs") {
 		t.Errorf("with time enough: %q", out.Run.Warnings)
 	}
 }

@@ -3,7 +3,6 @@ package sweep
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -26,7 +25,7 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 		}
 		return s
 	}}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	between := 0
 	for _, r := range out.Table.Rows {
 		least := math.Inf(1)
@@ -61,7 +60,7 @@ func TestDefaultBetweenTwoWinners(t *testing.T) {
 		}
 		return 100e-6 * share[p.Tokens]
 	}}
-	out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, o, t.TempDir())
 	var even []string
 	for _, r := range out.Table.Rows {
 		if r.Key.Routing == ep.Even {

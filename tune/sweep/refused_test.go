@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,7 +33,7 @@ func TestRefusedSessions(t *testing.T) {
 				}
 				return nil
 			}}
-			out, err := sweepInto(context.Background(), b, options(t, "dispatch", c.tokens, "uniform"), filepath.Join(t.TempDir(), "run"))
+			out, err := sweepInto(context.Background(), b, options(t, "dispatch", c.tokens, "uniform"), t.TempDir())
 			if !c.goesOn {
 				if !errors.Is(err, refusal) || errors.Is(err, measure.ErrLost) {
 					t.Errorf("the sweep ended with %v", err)

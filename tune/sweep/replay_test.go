@@ -3,7 +3,6 @@ package sweep
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"testing"
 
 	"github.com/epbench/epbench/tune/record"
@@ -16,7 +15,7 @@ func TestRecordedRunReplays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second")
 	}
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	mustSweep(t, &scripted{Sigma: 0.02}, options(t, "dispatch", []int{16}, "uniform"), dir)
 	run, results, _, err := record.ReadDir(dir)
 	if err != nil {

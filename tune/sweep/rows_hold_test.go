@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -50,7 +49,7 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 		}
 		return nil
 	}
-	out := mustSweep(t, cramped{b}, exactOptions(t, []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, cramped{b}, exactOptions(t, []int{16, 1024}, "uniform"), t.TempDir())
 	want := []string{"even 16-40 sms=16 gain=2.000 regret=0.000 [16] [uniform]", "even 46-1024 sms=32 gain=2.000 regret=0.000 [128 1024] [uniform]"}
 	if got := briefs(out, ep.Even); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -71,7 +70,7 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 		}
 		return s
 	}
-	out := mustSweep(t, b, exactOptions(t, []int{16, 64}, "uniform", "zipf:1.5"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, exactOptions(t, []int{16, 64}, "uniform", "zipf:1.5"), t.TempDir())
 	noisy := slices.ContainsFunc(out.Run.Searches, func(s record.Search) bool { return s.Decision.Cause == record.Noisy })
 	if !noisy || out.Table == nil {
 		t.Fatalf("noisy %v, table %v: the test shows nothing", noisy, out.Table != nil)
@@ -95,7 +94,7 @@ func TestOneRowForEachTokenCount(t *testing.T) {
 	for i := range o.Problems {
 		o.Problems[i] = o.Problems[i].WithProduct(q, 64, ep.BesideProduct)
 	}
-	out := mustSweep(t, &scripted{Sigma: 0.002}, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, &scripted{Sigma: 0.002}, o, t.TempDir())
 	if err := out.Table.Seal(); err != nil {
 		t.Error(err)
 	}
@@ -131,7 +130,7 @@ func TestRefinedRowsPassLint(t *testing.T) {
 			}
 			return nil
 		}
-		out := mustSweep(t, b, exactOptions(t, []int{16, 1024}, "uniform"), filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, b, exactOptions(t, []int{16, 1024}, "uniform"), t.TempDir())
 		lintless(t, out.Table)
 	}
 }

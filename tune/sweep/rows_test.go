@@ -3,7 +3,6 @@ package sweep
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func exact(s shares) *scripted {
 // exactly runs a sweep of dispatch over all values of SMs, and over no other parameter.
 func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Summary {
 	t.Helper()
-	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), filepath.Join(t.TempDir(), "run"))
+	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), t.TempDir())
 }
 
 func exactOptions(t *testing.T, tokens []int, routings ...string) *Options {
@@ -162,7 +161,7 @@ func sameRegrets(t *testing.T, out *Summary) {
 func TestRegretsAreRecorded(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16, 32}, "uniform", "zipf:1.5")
 	if len(out.Run.Regrets) != 2 {
-		t.Fatalf("%d matrices", len(out.Run.Regrets))
+		t.Fatalf("%d regret matrices, want 2", len(out.Run.Regrets))
 	}
 	r := out.Run.Regrets[0]
 	var got []string
@@ -190,7 +189,7 @@ func TestRowsSkipNoisySearches(t *testing.T) {
 		}
 		return nil
 	}
-	out := mustSweep(t, b, exactOptions(t, []int{8, 16, 32, 48, 64}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, exactOptions(t, []int{8, 16, 32, 48, 64}, "uniform"), t.TempDir())
 	d := out.Run.Searches[1].Decision
 	if d.Cause != record.Noisy || !d.KeepsDefault() || d.Challenger.Int("sms") != 32 || d.Gain != record.One || out.Run.Searches[1].Times != out.Run.Searches[1].DefaultTimes {
 		t.Errorf("%+v", d)
@@ -286,7 +285,7 @@ func TestFlat(t *testing.T) {
 		for n := range c.configs {
 			b.SMs = append(b.SMs, 9+n)
 		}
-		out := mustSweep(t, b, exactOptions(t, []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, b, exactOptions(t, []int{16}, "uniform"), t.TempDir())
 		reason := out.Run.Searches[0].Decision.Reason
 		want := ""
 		if c.flat {
@@ -311,7 +310,7 @@ func TestFlatCountsWhatRan(t *testing.T) {
 			}
 			return nil
 		}}
-	out := mustSweep(t, b, exactOptions(t, []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, exactOptions(t, []int{16}, "uniform"), t.TempDir())
 	if got := out.Run.Searches[0].Decision.Reason; !strings.HasPrefix(got, "10 of 10 configs tie") {
 		t.Errorf("%q", got)
 	}
@@ -329,13 +328,9 @@ func TestCompromiseIsWorthIt(t *testing.T) {
 			}
 			return truth(p, routing, c)
 		}
-		dir := filepath.Join(t.TempDir(), "run")
+		dir := t.TempDir()
 		mustSweep(t, b, compromiseOptions(t), dir)
-		_, results, _, err := record.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		crossed := slices.ContainsFunc(results, func(r record.Result) bool { return r.Stage == record.StageCross && r.Config.Int("sms") == 62 })
+		crossed := slices.ContainsFunc(trials(t, dir), func(r record.Result) bool { return r.Stage == record.StageCross && r.Config.Int("sms") == 62 })
 		if crossed != want { // in the worst case a winner takes twice the best time, as the default does
 			t.Errorf("at %v of the default's time: measured %v", share, crossed)
 		}

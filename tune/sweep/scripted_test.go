@@ -23,7 +23,6 @@ type call struct {
 // scripted is a backend whose kernels take the times that a test gives, and fail if the test says
 // so.
 type scripted struct {
-	Name  string  // name of the machine's backend
 	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth returns the seconds of a config; nil means landscape.
@@ -66,11 +65,7 @@ func landscape(p ep.Problem, _ string, c ep.Config) float64 {
 
 // Machine implements kernels.Backend.
 func (b *scripted) Machine() ep.Machine {
-	name := b.Name
-	if name == "" {
-		name = "scripted"
-	}
-	return ep.Machine{Backend: name, Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, GPUs: 4, Link: "none"}
+	return ep.Machine{Backend: "scripted", Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, GPUs: 4, Link: "none"}
 }
 
 // ABI implements kernels.Versioned.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,7 +48,7 @@ func inSessions(t *testing.T, n int, routings ...string) *Options {
 // gains of these sessions. The search's own session is not used.
 func TestSessions(t *testing.T) {
 	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
-	out := mustSweep(t, b, inSessions(t, 5, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, inSessions(t, 5, "uniform"), t.TempDir())
 	s := out.Run.Searches[0]
 	gain := s.DefaultTimes.Median / s.Times.Median // 1.575 in the landscape, 6 % less in the median session
 	if d := s.Decision; d.Sessions != 5 || d.Rounds != 5*25 || d.Config.Int("sms") != 32 || math.Abs(d.Gain.Mid*1.06/1.575-1) > 0.01 || math.Abs(gain/d.Gain.Mid-1) > 0.01 {
@@ -68,7 +67,7 @@ func TestSessions(t *testing.T) {
 // replace the default. A config that fails in a further session is not chosen at all.
 func TestSessionsWithdraw(t *testing.T) {
 	lucky := moody(shifts(1, 1.6, 1.5, 1.7))
-	out := mustSweep(t, lucky, inSessions(t, 3, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, lucky, inSessions(t, 3, "uniform"), t.TempDir())
 	d := out.Run.Searches[0].Decision
 	if !d.KeepsDefault() || d.Sessions != 3 || !strings.Contains(d.Reason, "not certainly faster in 3 further sessions") || !out.Table.Rows[0].Default {
 		t.Errorf("%+v", d)
@@ -81,7 +80,7 @@ func TestSessionsWithdraw(t *testing.T) {
 		}
 		return inner(c, seconds)
 	}
-	out = mustSweep(t, weak, inSessions(t, 3, "uniform"), filepath.Join(t.TempDir(), "run"))
+	out = mustSweep(t, weak, inSessions(t, 3, "uniform"), t.TempDir())
 	if d := out.Run.Searches[0].Decision; d.Cause != record.Failed || !strings.Contains(d.Reason, "failed in one of 3 further sessions") || out.Table != nil {
 		t.Errorf("%+v, a table: %v", d, out.Table != nil)
 	}
@@ -95,9 +94,9 @@ func TestSessionsOfGroup(t *testing.T) {
 		}
 		return 1
 	})
-	out := mustSweep(t, b, inSessions(t, 3, "uniform", "zipf:1.0"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, b, inSessions(t, 3, "uniform", "zipf:1.0"), t.TempDir())
 	if len(out.Run.Regrets) != 1 || len(out.Table.Rows) != 3 {
-		t.Fatalf("%d matrices, %d rows", len(out.Run.Regrets), len(out.Table.Rows))
+		t.Fatalf("%d regret matrices and %d rows, want 1 and 3", len(out.Run.Regrets), len(out.Table.Rows))
 	}
 	for _, r := range out.Table.Rows {
 		if r.Evidence.Sessions != 3 || math.Abs(r.Evidence.Gain*1.05/1.575-1) > 0.01 {
@@ -109,7 +108,7 @@ func TestSessionsOfGroup(t *testing.T) {
 // TestSessionsResumed: a sweep that was interrupted during the further sessions measures only the
 // missing ones. A sweep that has all sessions opens none.
 func TestSessionsResumed(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	b := moody(shifts(1, 1.06, 1.02))
 	inner := b.OnRun
@@ -184,7 +183,7 @@ func TestSessionsBeside(t *testing.T) {
 	b := moody(shifts(1, 2, 2, 2))
 	o := inSessions(t, 3, "uniform")
 	o.Problems[0].Beside, o.Problems[0].Objective = "copy", ep.BesideProduct
-	s := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]
+	s := mustSweep(t, b, o, t.TempDir()).Run.Searches[0]
 	if s.Beside == nil {
 		t.Fatal("the times of the product are missing")
 	}
@@ -194,7 +193,7 @@ func TestSessionsBeside(t *testing.T) {
 		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTimes)
 	}
 	b = moody(shifts(1, 1.2, 1.2, 1.2))
-	s = mustSweep(t, b, o, filepath.Join(t.TempDir(), "run")).Run.Searches[0]
+	s = mustSweep(t, b, o, t.TempDir()).Run.Searches[0]
 	if d := s.Decision; d.KeepsDefault() || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.Times.Median) > 1e-8 || math.Abs(s.Beside.Config.Both.Mid-100e-6-1.2e-5*1.5) > 1e-6 {
 		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.Times)
 	}
@@ -225,7 +224,7 @@ func TestLosses(t *testing.T) {
 // records how much the default differs from itself over them. The user can ask for one session; a
 // warning then says that the interval does not cover differences between sessions.
 func TestSessionsByDefault(t *testing.T) {
-	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), t.TempDir())
 	for i, s := range out.Run.Searches {
 		aa := out.Run.AA[i].Sessions
 		if s.Decision.Sessions != 3 || aa == nil || math.Abs(aa.Ratio.Mid-1) > 0.01 {
@@ -240,7 +239,7 @@ func TestSessionsByDefault(t *testing.T) {
 	if warned := strings.Join(out.Run.Warnings, "\n"); strings.Contains(warned, "one session") {
 		t.Errorf("warnings %q", warned)
 	}
-	one := mustSweep(t, &scripted{Sigma: 0.002}, inSessions(t, 1, "uniform"), filepath.Join(t.TempDir(), "one"))
+	one := mustSweep(t, &scripted{Sigma: 0.002}, inSessions(t, 1, "uniform"), t.TempDir())
 	if warned := strings.Join(one.Run.Warnings, "\n"); one.Run.Searches[0].Decision.Sessions != 0 || !strings.Contains(warned, "the interval comes from one session") {
 		t.Errorf("%+v, warnings %q", one.Run.Searches[0].Decision, warned)
 	}

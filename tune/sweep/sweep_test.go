@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/search/spacefile"
 	"github.com/epbench/epbench/tune/sweep/measure"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/workloads"
@@ -56,6 +56,26 @@ func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (
 	return Run(ctx, b, p, d, run, results)
 }
 
+// trials returns the log of a run directory.
+func trials(t *testing.T, dir string) []record.Result {
+	t.Helper()
+	_, results, _, err := record.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// spaceFile parses the text of a space file, without its version.
+func spaceFile(t *testing.T, text string) *spacefile.File {
+	t.Helper()
+	f, err := spacefile.Read(strings.NewReader("version: 1\n" + text + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Summary {
 	t.Helper()
 	out, err := sweepInto(context.Background(), b, o, dir)
@@ -77,7 +97,7 @@ func rows(t *table.Table) []string {
 const best = "dispatch:algo=direct,sms=32,threads=512"
 
 func TestSweepFindsTheBest(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	b := &scripted{Sigma: 0.01}
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	out := mustSweep(t, b, o, dir)
@@ -97,13 +117,13 @@ func TestSweepFindsTheBest(t *testing.T) {
 			t.Errorf("equal winners are not merged: %+v", r)
 		}
 	}
-	if _, results, _, err := record.ReadDir(dir); err != nil || len(results) == 0 {
-		t.Errorf("the run directory has %d results, %v", len(results), err)
+	if len(trials(t, dir)) == 0 {
+		t.Error("the run directory has no results")
 	}
 }
 
 func TestSweepAgainMeasuresNothing(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	first := mustSweep(t, &scripted{Sigma: 0.02}, o, dir)
 	again := &scripted{Sigma: 0.02}
@@ -176,17 +196,14 @@ func TestFaultsEndInTheRightStatus(t *testing.T) {
 		}}, ep.OK, "throttle"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "run")
+			dir := t.TempDir()
 			c.backend.Sigma, c.backend.Truth = 0.01, quick
 			o := options(t, "dispatch", []int{16}, "uniform")
 			out := mustSweep(t, c.backend, o, dir)
 			if got := out.Run.Searches[0].Decision; got.Config.Key() != best || got.Verdict != record.Faster {
 				t.Errorf("the winner is %s (%s %s)", got.Config.Key(), got.Verdict, got.Reason)
 			}
-			_, results, _, err := record.ReadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			results := trials(t, dir)
 			if got := statusOf(results, fast); got != c.status {
 				t.Errorf("%s is %s, want %s", fast, got, c.status)
 			}
@@ -226,7 +243,7 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	for name, reopens := range map[string]bool{"and back": true, "for good": false} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "run")
+			dir := t.TempDir()
 			gone := false
 			b := &scripted{Sigma: 0.01}
 			b.OnRun = func(c call, _ []float64) error {
@@ -281,7 +298,7 @@ func noDuplicates(t *testing.T, dir string) {
 // flags that help. A sweep with the proposed band makes a table.
 func TestNoisyMachineWritesNoTable(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
-	out := mustSweep(t, &scripted{Sigma: 0.5}, o, filepath.Join(t.TempDir(), "run"))
+	out := mustSweep(t, &scripted{Sigma: 0.5}, o, t.TempDir())
 	if out.Table != nil || !strings.Contains(out.NoTable, "two measurements of the default differ by more than the band") {
 		t.Fatalf("table %v, %q", out.Table != nil, out.NoTable)
 	}
@@ -297,13 +314,13 @@ func TestNoisyMachineWritesNoTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Band = percent / 100
-	if again := mustSweep(t, &scripted{Sigma: 0.5}, o, filepath.Join(t.TempDir(), "run")); again.Table == nil {
+	if again := mustSweep(t, &scripted{Sigma: 0.5}, o, t.TempDir()); again.Table == nil {
 		t.Errorf("with a band of %v %%: %s", percent, again.NoTable)
 	}
 }
 
 func TestRetryGivesAnotherChance(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
+	dir := t.TempDir()
 	o := options(t, "dispatch", []int{16}, "uniform")
 	b := &scripted{Sigma: 0.01, OnRun: func(c call, _ []float64) error {
 		if c.Config.Key() == best {
@@ -321,10 +338,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	if err := Retry(run, results, []string{"dispatch:algo=direct,sms=8,threads=256"}); err == nil || !strings.Contains(err.Error(), "did not fail in this run; failed were "+best) {
 		t.Errorf("retrying a healthy config: %v", err)
 	}
-	c, err := ep.ParseConfig(best)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := parse(t, best)
 	difference := c.Difference(results[0].Config) // the first line is the default's
 	if err := Retry(run, results, []string{best, c.ID(), difference, strings.ReplaceAll(difference, " ", ",")}); err != nil || len(run.Retried) != 1 {
 		t.Fatal(run.Retried, err)
@@ -361,7 +375,7 @@ func TestNoComparisonTwice(t *testing.T) {
 		seen[c.Config.Key()]++
 		return 0, nil
 	}}
-	mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), filepath.Join(t.TempDir(), "run"))
+	mustSweep(t, b, options(t, "dispatch", []int{16}, "uniform"), t.TempDir())
 	for key, n := range seen {
 		if n > 2 {
 			t.Errorf("%s was compared with the oracle %d times, want at most 2", key, n)
@@ -372,23 +386,7 @@ func TestNoComparisonTwice(t *testing.T) {
 // TestHostBoundHasAReason: the default takes 1.6e-5 s and an empty kernel takes 1.5e-5 s, so the
 // decision is host-bound and gives a reason.
 func TestHostBoundHasAReason(t *testing.T) {
-	o := options(t, "dispatch", []int{1}, "uniform")
-	b := &scripted{Sigma: 0.001}
-	dir := filepath.Join(t.TempDir(), "run")
-	p, err := MakePlan(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := &record.Run{Machine: b.Machine(), Space: p.Fingerprint, Policy: p.Policy.String(), Empty: map[string]float64{"wall": 1.5e-5}}
-	d, err := record.CreateDir(dir, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	out, err := Run(context.Background(), b, p, d, run, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := ranOn(t, &scripted{Sigma: 0.001}, options(t, "dispatch", []int{1}, "uniform"), 1.5e-5)
 	c := out.Run.Searches[0].Decision
 	if tried := out.Run.Searches[0].Tried; c.Cause != record.HostBound || !strings.Contains(c.Reason, "cannot matter here") || c.Config.Key() != c.Default.Key() || tried > 3 {
 		t.Errorf("%s after %d configs: %s", c.Cause, tried, c.Reason)

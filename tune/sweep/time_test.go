@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,11 +17,11 @@ func TestTimeBudgetBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch,combine,pair", []int{1, 64}, "uniform", "zipf:1.5")
 		whole, bounded := &scripted{Sigma: 0.01}, &scripted{Sigma: 0.01}
-		mustSweep(t, whole, o, filepath.Join(t.TempDir(), "run"))
+		mustSweep(t, whole, o, t.TempDir())
 		o.Time = 400 * time.Millisecond
 		bounded.OnRun = func(call, []float64) error { time.Sleep(300 * time.Microsecond); return nil }
 		start := time.Now()
-		out := mustSweep(t, bounded, o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, bounded, o, t.TempDir())
 		if took := time.Since(start); bounded.Runs > whole.Runs/2 || took > 2*o.Time {
 			t.Errorf("%d rounds in %v with a budget of %v, %d without", bounded.Runs, took, o.Time, whole.Runs)
 		}
@@ -38,7 +37,7 @@ func TestSlowOpening(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")
 		o.Time = time.Second
 		b := &scripted{Sigma: 0.03, OnOpen: func(int) error { time.Sleep(o.Time); return nil }}
-		out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+		out := mustSweep(t, b, o, t.TempDir())
 		if aa := out.Run.AA[0]; aa.Rounds < 100 {
 			t.Errorf("%d rounds left a spread of %.4f", aa.Rounds, aa.Spread)
 		}
@@ -69,7 +68,7 @@ func TestBudgetIsHeld(t *testing.T) {
 				b.OnOpen = func(int) error { time.Sleep(c.open); return nil }
 				b.OnVerify = func(call) (int, error) { time.Sleep(c.verify); return 0, nil }
 				b.OnRun = func(call, []float64) error { time.Sleep(c.round); return nil }
-				out := mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+				out := mustSweep(t, b, o, t.TempDir())
 				took := time.Since(o.Began)
 				if share := took.Seconds() / c.budget.Seconds(); share > 1.1 || share < 0.8 {
 					t.Errorf("took %v of %v", took, c.budget)
@@ -107,7 +106,7 @@ func TestLeastBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		mustSweep(t, b, o, filepath.Join(t.TempDir(), "run"))
+		mustSweep(t, b, o, t.TempDir())
 		took, least := time.Since(start).Seconds(), p.Least().Seconds()
 		if took < 0.9*least || took > 1.3*least {
 			t.Errorf("took %.1f s, Least predicted %.1f s", took, least)

@@ -28,7 +28,7 @@ func stragglerWarnings(r *record.Result) []string {
 	var out []string
 	for rank := range r.Seconds[0] {
 		if n := late[rank]; n > 0 {
-			out = append(out, fmt.Sprintf("straggler: rank %d held up %d of %d rounds more than %d-fold", rank, n, len(times), lateFactor))
+			out = append(out, fmt.Sprintf("straggler: rank %d held up %d of %d rounds; these took more than %d times the median", rank, n, len(times), lateFactor))
 		}
 	}
 	return out

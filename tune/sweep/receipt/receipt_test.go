@@ -63,7 +63,7 @@ func TestPickOfBounded(t *testing.T) {
 	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
 	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
 	if got := Pick(tab, 0); len(got) != 1 || got[0].Lo != 2 {
-		t.Errorf("picked %d rows", len(got))
+		t.Errorf("picked %d rows, want only the second row", len(got))
 	}
 }
 

@@ -37,13 +37,13 @@ type Overlap struct {
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
-		return fmt.Errorf("machine: %s and %s; a table serves one machine, ship both side by side", a.Machine.Key(), b.Machine.Key())
+		return fmt.Errorf("machine: %s and %s; a table serves one machine; ship both tables side by side", a.Machine.Key(), b.Machine.Key())
 	case slices.Contains(a.ABI.Changed(b.ABI), ep.AllKernels) || (a.ABI == "") != (b.ABI == ""):
 		return fmt.Errorf("abi: %s and %s; tune both with one build", a.ABI.Short(), b.ABI.Short())
 	case a.Hooks != b.Hooks:
-		return fmt.Errorf("hooks: %q and %q; a table serves callers with one set of hooks, ship both side by side", a.Hooks, b.Hooks)
+		return fmt.Errorf("hooks: %q and %q; a table serves callers with one set of hooks; ship both tables side by side", a.Hooks, b.Hooks)
 	case a.MaxSMs != b.MaxSMs:
-		return fmt.Errorf("max_sms: %d and %d; their gains are measured against different defaults, ship both side by side", a.MaxSMs, b.MaxSMs)
+		return fmt.Errorf("max_sms: %d and %d; their gains are measured against different defaults; ship both tables side by side", a.MaxSMs, b.MaxSMs)
 	}
 	return nil
 }

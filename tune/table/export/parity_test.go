@@ -287,7 +287,7 @@ func TestClassifyParity(t *testing.T) {
 		fmt.Fprintf(&input, "%d %d %s\n", len(counts), ranks, strings.Trim(fmt.Sprint(counts), "[]"))
 	}
 	if len(seen) != len(ep.Classes()) {
-		t.Errorf("only %v are reached", seen)
+		t.Errorf("only the classes %v are reached", seen)
 	}
 	dir := exported(t, drawTable(t, rng))
 	for language, cmd := range map[string]func(*testing.T) *exec.Cmd{
@@ -315,7 +315,7 @@ func TestHotPath(t *testing.T) {
 		t.Errorf("C takes %.2f ns, Go %.2f", cNs, goNs)
 	}
 	if goNs > 20 {
-		t.Errorf("Go takes %.2f ns, the bound is 20", goNs)
+		t.Errorf("Go takes %.2f ns, the bound is 20 ns", goNs)
 	}
 }
 

@@ -51,10 +51,7 @@ func (s *script) Measure(_ context.Context, stage record.Stage, live []int, roun
 // sixPoints returns a search over six points with the default at 0.
 func sixPoints(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	t.Helper()
-	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5)}})
 	return NewState(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
 }
 

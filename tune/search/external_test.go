@@ -40,14 +40,8 @@ func tryExternal(t *testing.T, command string) (*State, error) {
 			}
 			return ""
 		}}}
-	space, _, err := NewSpace(grid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	strategy, err := ParseStrategy("exec:" + command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	space := newSpace(t, grid)
+	strategy := mustParse(t, "exec:"+command)
 	s := NewState(space, &steadyMachine{}, Budget{Evaluations: 8}, 23, nil, rand.New(rand.NewPCG(1, 2)))
 	return s, strategy(t.Context(), s)
 }

@@ -69,10 +69,7 @@ func TestMillionPoints(t *testing.T) {
 	}
 	counted := time.Since(start)
 	b := &bowl{space: s, measured: map[int]bool{}}
-	auto, err := ParseStrategy("auto")
-	if err != nil {
-		t.Fatal(err)
-	}
+	auto := mustParse(t, "auto")
 	state := NewState(s, b, Budget{Evaluations: 100}, 0, nil, rand.New(rand.NewPCG(1, 0)))
 	if err := auto(context.Background(), state); err != nil {
 		t.Fatal(err)
@@ -102,10 +99,7 @@ func TestCandidates(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		axes = append(axes, ints(name, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
 	}
-	space, _, err := NewSpace(Grid{Kernel: "k", Axes: axes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	space := newSpace(t, Grid{Kernel: "k", Axes: axes})
 	s := NewState(space, &bowl{space: space, measured: map[int]bool{}}, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 	if err := s.Measure(t.Context(), record.StageScreen, []int{0, 4321, 9999}, 1); err != nil {
 		t.Fatal(err)

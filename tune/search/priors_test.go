@@ -63,14 +63,8 @@ func TestStrategyWithPriors(t *testing.T) {
 	}
 	var measured []map[int]bool
 	for _, name := range []string{"bayes", "bayes:strength=1", "bayes:strength=0"} {
-		strategy, err := ParseStrategy(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		space, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7, 8), ints("b", 0, 1, 2, 3, 4, 5, 6, 7, 8), ints("c", 0, 1, 2, 3, 4)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		strategy := mustParse(t, name)
+		space := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7, 8), ints("b", 0, 1, 2, 3, 4, 5, 6, 7, 8), ints("c", 0, 1, 2, 3, 4)}})
 		b := &bowl{space: space, measured: map[int]bool{}}
 		s := NewState(b.space, b, Budget{Evaluations: 30}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 		if err := strategy(context.Background(), s); err != nil {

@@ -20,6 +20,23 @@ func ints(name string, values ...int) Axis {
 	return a
 }
 
+func newSpace(t interface{ Fatal(...any) }, grids ...Grid) *Space {
+	s, _, err := NewSpace(grids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustParse(t *testing.T, strategy string) Strategy {
+	t.Helper()
+	s, err := ParseStrategy(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func even(c ep.Config) string {
 	if (c.Int("a")+c.Int("b"))%2 == 1 {
 		return "odd sum"
@@ -80,11 +97,7 @@ func drawSpace(t *rapid.T) *Space {
 		}
 		grids = append(grids, g)
 	}
-	s, _, err := NewSpace(grids...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return newSpace(t, grids...)
 }
 
 func TestSpaceIndicesAreABijection(t *testing.T) {
@@ -121,11 +134,7 @@ func TestFingerprintSeesEverything(t *testing.T) {
 	print := func(abi ep.ABI, change func(*Grid)) string {
 		g := Grid{Kernel: base.Kernel, Axes: slices.Clone(base.Axes)}
 		change(&g)
-		s, _, err := NewSpace(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.Fingerprint(abi)
+		return newSpace(t, g).Fingerprint(abi)
 	}
 	same := func(*Grid) {}
 	if print("x", same) != print("x", same) {

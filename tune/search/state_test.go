@@ -40,10 +40,7 @@ func (s *steady) Measure(_ context.Context, _ record.Stage, live []int, rounds i
 // point next to the best one fails.
 func valley(t *testing.T) (*Space, *steady) {
 	t.Helper()
-	s, _, err := NewSpace(Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7), ints("b", 0, 1, 2, 3, 4, 5, 6, 7)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7), ints("b", 0, 1, 2, 3, 4, 5, 6, 7)}})
 	e := &steady{truth: make([]float64, s.Len())}
 	for i := range e.truth {
 		c := s.Config(i)
@@ -55,10 +52,7 @@ func valley(t *testing.T) (*Space, *steady) {
 
 func TestEveryStrategyFindsAValley(t *testing.T) {
 	for _, name := range StrategyNames() {
-		strategy, err := ParseStrategy(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		strategy := mustParse(t, name)
 		s, e := valley(t)
 		h := NewState(s, e, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 		if err := strategy(context.Background(), h); err != nil {
@@ -98,12 +92,8 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 // TestEveryKernelIsDrawnFrom: every kernel gets widely spread samples, even if one kernel has far
 // more points.
 func TestEveryKernelIsDrawnFrom(t *testing.T) {
-	s, _, err := NewSpace(
-		Grid{Kernel: "many", Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3, 4, 5, 6, 7)}},
+	s := newSpace(t, Grid{Kernel: "many", Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3, 4, 5, 6, 7)}},
 		Grid{Kernel: "few", Axes: []Axis{ints("n", 0, 1, 2, 3), ints("m", 0, 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	truth := slices.Repeat([]float64{3}, s.Len())
 	truth[s.Len()-1] = 1
 	h := NewState(s, &steady{truth: truth}, Budget{Evaluations: 20}, 0, nil, rand.New(rand.NewPCG(1, 1)))
@@ -164,10 +154,7 @@ func TestDrawsUnderATimeLimit(t *testing.T) {
 	for k := range 12 {
 		grids = append(grids, Grid{Kernel: string(rune('a' + k)), Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3)}})
 	}
-	s, _, err := NewSpace(grids...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSpace(t, grids...)
 	truth := slices.Repeat([]float64{3}, s.Len())
 	truth[0] = 1
 	h := NewState(s, &slow{steady: steady{truth: truth}, spent: 400 * time.Millisecond}, Budget{Time: time.Second}, 0, nil, rand.New(rand.NewPCG(1, 1)))

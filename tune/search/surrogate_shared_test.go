@@ -16,12 +16,8 @@ import (
 func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
 	t.Helper()
 	blocks := ints("blocks", 1, 2, 4, 8, 16)
-	space, _, err := NewSpace(
-		Grid{Kernel: "a", Axes: []Axis{blocks, ints("threads", 1, 2)}},
+	space := newSpace(t, Grid{Kernel: "a", Axes: []Axis{blocks, ints("threads", 1, 2)}},
 		Grid{Kernel: "b", Axes: []Axis{blocks, ints("threads", 1, 2), ints("pdl", 0, 1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := NewState(space, nil, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
 	measure := func(point int) {
 		c := space.Config(point)
@@ -124,13 +120,9 @@ func TestInitialPerKernel(t *testing.T) {
 // TestFirstSamples: the first sample of a kernel has the default's values of the parameters that both
 // kernels have, and the middle values of the others.
 func TestFirstSamples(t *testing.T) {
-	space, _, err := NewSpace(
-		Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
+	space := newSpace(t, Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
 		Grid{Kernel: "b", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("pdl", 0, 1), ints("wait", 0, 8, 16)}},
 		Grid{Kernel: "c", Axes: []Axis{ints("sms", 8, 64), ints("threads", 128, 256)}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	dflt, ok := space.Index(ep.Config{Kernel: "a", Values: map[string]ep.Value{"sms": "132", "threads": "256"}})
 	if !ok {
 		t.Fatal("the default is not in the space")

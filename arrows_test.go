@@ -87,6 +87,7 @@ var arrows = map[string]string{
 	"reports/peers":   "tune/ep tune/record tune/bounded kernels/dtype",
 
 	"examples/runtime": "tune/ep tune/table tune/table/embedded",
+	"docs":             "",
 	"docs/workloads":   "",
 
 	// What tests share.

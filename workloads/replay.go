@@ -18,7 +18,7 @@ type replay struct{ file, digest string }
 
 var traceKind = kind{
 	name: "trace", file: true,
-	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see docs/traces.md for the rule",
+	doc:   "replays a recorded routing, FILE.npy .npz .pt .csv .jsonl .json; see epbench docs traces for the rule",
 	build: func(a args, r *recipe) error { r.law = replay{a.file, a.digest}.prepare; return nil },
 }
 

@@ -29,7 +29,7 @@ func newRank(f *flags) *cobra.Command {
 		Long: `Serve one rank of the kernels that cross hosts, on one GPU. A launcher starts a process
 for each rank and sets the rank's number in a variable: torchrun (RANK), mpirun
 (OMPI_COMM_WORLD_RANK), srun (SLURM_PROCID), MPICH (PMI_RANK). All ranks connect back to
-epbench, and ranks other than 0 also to rank 0. See docs/multinode.md.`,
+epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.parseDrill(); err != nil {
@@ -148,7 +148,7 @@ func (r *member) meet() (io.ReadWriter, error) {
 	}
 	link, err := r.line.Visit(address)
 	if err != nil {
-		return nil, fmt.Errorf("rank %d: %w; every host must reach its address, see EPBENCH_LISTEN in docs/multinode.md", r.place.Rank, err)
+		return nil, fmt.Errorf("rank %d: %w; every host must reach its address, see EPBENCH_LISTEN in epbench docs multinode", r.place.Rank, err)
 	}
 	return link, nil
 }

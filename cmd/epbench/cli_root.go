@@ -18,7 +18,7 @@ var commandGroups = []struct {
 	{"Tune:", []func() *cobra.Command{newStart, newSweep, newBench, newInterleave, newVerify}},
 	{"Read what was measured:", []func() *cobra.Command{newWatch, newReport, newPlot, newCompare, newReplay, newImport, newModel}},
 	{"Ship it:", []func() *cobra.Command{newTable, newPack}},
-	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newVersion}},
+	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newDocs, newVersion}},
 }
 
 // extra lists functions that make further commands. Files with build tags add to it.

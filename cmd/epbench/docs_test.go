@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -143,6 +144,45 @@ func TestDocsNameMakeTargets(t *testing.T) {
 	// make test-all runs the tests of make test too.
 	if !bytes.Contains(readme, []byte("$ make test\n")) || !bytes.Contains(ci, []byte("\nmake test-all\n")) {
 		t.Error("README must name make test, and .ci/run must run make test-all")
+	}
+}
+
+// linkTarget matches the target of a link, which epbench docs may leave out.
+var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
+
+// TestDocsCommand: epbench docs prints every page with all its words, within the terminal's width except in code. Each
+// page that a text of the programs names exists.
+func TestDocsCommand(t *testing.T) {
+	onTerminal(t, 60)
+	for _, name := range pageNames() {
+		var out, failed bytes.Buffer
+		if code := run(t.Context(), []string{"docs", name}, &out, &failed); code != exitDone {
+			t.Fatalf("%s: exit code %d: %s", name, code, failed.String())
+		}
+		page, err := os.ReadFile(filepath.Join("../../docs", name+".md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		prose := regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(page), "")
+		for line := range strings.Lines(pageText(prose, 60)) {
+			if n := len([]rune(strings.TrimSpace(line))); n > 60 || !strings.Contains(out.String(), strings.TrimSpace(line)) {
+				t.Errorf("%s: %d columns, or not printed: %s", name, n, line)
+			}
+		}
+		for _, word := range regexp.MustCompile(`[A-Za-z]{4,}`).FindAllString(linkTarget.ReplaceAllString(prose, ""), -1) {
+			if !strings.Contains(out.String(), word) && !strings.Contains(strings.ReplaceAll(out.String(), "\n", ""), word) {
+				t.Errorf("%s: the word %s is not printed", name, word)
+			}
+		}
+	}
+	named, err := exec.Command("git", "-C", "../..", "grep", "-ohE", "epbench docs [a-z-]+", "--", "*.go", ":!cmd/epbench/docs*.go").Output()
+	if err != nil {
+		t.Skip("the sources are no checkout of git")
+	}
+	for line := range strings.Lines(string(named)) {
+		if name := strings.Fields(line)[2]; !slices.Contains(pageNames(), name) {
+			t.Errorf("a text names epbench docs %s: there is no such page", name)
+		}
 	}
 }
 

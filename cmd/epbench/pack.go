@@ -216,7 +216,7 @@ func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 		}
 	}
 	if nodes > 1 {
-		return ep.Machine{}, usagef("--nodes: no table here has a row for %d ranks on %d nodes; sweep as in docs/multinode.md and give the run with --table, or give --machine FILE to pack defaults", f.problem.ranks, nodes)
+		return ep.Machine{}, usagef("--nodes: no table here has a row for %d ranks on %d nodes; sweep as in epbench docs multinode and give the run with --table, or give --machine FILE to pack defaults", f.problem.ranks, nodes)
 	}
 	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep, or give --machine FILE to pack defaults", f.problem.ranks)
 }

@@ -39,7 +39,7 @@ func newReplay() *cobra.Command {
 		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
 		Long: `Draw true times and noise from the trials of runs, from recordings of replay save, or
-from the synthetic landscapes of docs/search-quality.md, and tune many times. The table says
+from the synthetic landscapes of epbench docs search-quality, and tune many times. The table says
 how much slower than the best config the winner is, how often a second tuning chooses
 another winner, and how far the reported time is off. RUN may also be a space that
 another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tuner.`,
@@ -189,7 +189,7 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 
 // strategyListHelp returns the usage of --strategy for commands that take several strategies.
 func strategyListHelp() string {
-	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (docs/search-own.md)"
+	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (epbench docs search-own)"
 }
 
 // parseStrategies parses a list of strategies, or the word all.

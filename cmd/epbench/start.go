@@ -164,7 +164,7 @@ func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, step
 	}
 	fmt.Fprintln(cmd.OutOrStdout())
 	others := slices.DeleteFunc(planNames(), func(name string) bool { return name == p.name })
-	return f.paragraphs(cmd, "Each step is explained in "+p.page+" of the repository. For another library: --for "+strings.Join(others, ", ")+".")
+	return f.paragraphs(cmd, p.page+" explains each step. For another library: --for "+strings.Join(others, ", ")+".")
 }
 
 // freeName returns the first of name, name-2, name-3, ... that is not the name of a file or

@@ -21,12 +21,12 @@ type plan struct {
 
 // plans lists all plans. Without --for, start takes the first one that this machine can follow.
 var plans = []plan{
-	{"deepep2", "deep_ep", 2, "DeepEP V2 (ElasticBuffer), which your engine calls", "docs/run-deepep.md", deepep2Steps},
-	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "docs/run-deepep.md", deepepSteps},
-	{"flashinfer", "flashinfer", 2, "FlashInfer's all-to-all", "docs/run-flashinfer.md", flashinferSteps},
-	{"own", "", 1, "epbench's own kernels", "docs/epcomm.md", ownSteps},
-	{"nccl", "torch", 2, "the all-to-all of PyTorch", "docs/run-nccl.md", ncclSteps},
-	{"cpu", "", 0, "a look without a GPU", "README.md", cpuSteps},
+	{"deepep2", "deep_ep", 2, "DeepEP V2 (ElasticBuffer), which your engine calls", "epbench docs run-deepep", deepep2Steps},
+	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "epbench docs run-deepep", deepepSteps},
+	{"flashinfer", "flashinfer", 2, "FlashInfer's all-to-all", "epbench docs run-flashinfer", flashinferSteps},
+	{"own", "", 1, "epbench's own kernels", "epbench docs epcomm", ownSteps},
+	{"nccl", "torch", 2, "the all-to-all of PyTorch", "epbench docs run-nccl", ncclSteps},
+	{"cpu", "", 0, "a look without a GPU", "README.md of the repository", cpuSteps},
 }
 
 func planNames() (out []string) {

@@ -81,7 +81,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		bindSessions(s, &f.sessions, "`N` number of further sessions in which the winners are measured again, 1 for none; times and gains are then over these sessions; default: 3 on GPUs, 1 on cpu")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all of the backend")
 		s.StringVar(&f.space, "space", "", "`FILE` YAML file with values, constraints and required candidates")
-		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` how to search: "+strings.Join(search.StrategyNames(), ", ")+", exec:COMMAND (docs/search-own.md)")
+		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` "+strings.Join(search.StrategyNames(), ", ")+", exec:COMMAND (epbench docs search-own)")
 		s.StringArrayVar(&f.retry, "retry", nil, "`CONFIG` with --resume: try this failed config again; repeatable")
 	})
 	addBackendFlag(cmd, &f.backend)

@@ -152,7 +152,7 @@ var errToken = fmt.Errorf("token: differs from this run's %s; the rank belongs t
 
 func hearToken(c net.Conn, g Greeting, token string) error {
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
-		return errors.New("token: sent in clear from another host; send a proof instead, as docs/worker-protocol.md describes")
+		return errors.New("token: sent in clear from another host; send a proof instead, as epbench docs worker-protocol describes")
 	}
 	if !sameProof(g.Token, token) {
 		return errToken

@@ -23,7 +23,7 @@ const (
 func CheckProblem(m ep.Machine, p ep.Problem) error {
 	switch {
 	case p.Nodes > 1:
-		return fmt.Errorf("nodes: %d, but this backend drives the GPUs of one host; use --nodes 1, or --backend \"launch:... epbench-cuda rank\" (docs/multinode.md)", p.Nodes)
+		return fmt.Errorf("nodes: %d, but this backend drives the GPUs of one host; use --nodes 1, or --backend \"launch:... epbench-cuda rank\" (epbench docs multinode)", p.Nodes)
 	case p.Ranks > MaxRanks:
 		return fmt.Errorf("ranks: %d is more than the %d GPUs that one node's kernels can address", p.Ranks, MaxRanks)
 	case p.Ranks > m.GPUs && m.Link != Loopback:

@@ -56,7 +56,7 @@ type node struct {
 // addModule registers a loaded module with the network library.
 func (n *node) addModule(m *module) error {
 	if n.network == nil {
-		return errors.New("this kernel crosses hosts, but this process is not a rank that a launcher started; see docs/multinode.md")
+		return errors.New("this kernel crosses hosts, but this process is not a rank that a launcher started; see epbench docs multinode")
 	}
 	for i, loaded := range m.byGPU {
 		if err := n.gpus[i].do(func() error { return n.network.AddModule(uint64(handle(loaded))) }); err != nil {

@@ -111,7 +111,7 @@ func Read(in io.Reader) (*File, error) {
 	dec.KnownFields(true)
 	f := &File{}
 	if err := dec.Decode(f); errors.Is(err, io.EOF) {
-		return nil, errors.New("space: the file is empty; docs/search-space.md shows what it holds")
+		return nil, errors.New("space: the file is empty; epbench docs search-space shows what it holds")
 	} else if err != nil {
 		return nil, fmt.Errorf("space: %s", firstLine(err))
 	}

@@ -46,9 +46,9 @@ func newPoisson(share []float64, k int) *poisson {
 	return p
 }
 
-// calibrate finds the odds with which sets of k have the shares want. Each round
-// multiplies an expert's odds by the ratio of wanted to present odds. With few experts and
-// small k a full step overshoots; in this case half steps converge.
+// calibrate finds the odds with which the experts of sets of k have the shares `want`. Each
+// round compares the shares that the present odds give with `want`, and corrects the odds of
+// each expert. With few experts and small k a full step overshoots, and half steps converge.
 func calibrate(want []float64, k int) []float64 {
 	odds := make([]float64, len(want))
 	for i, s := range want {

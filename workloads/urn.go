@@ -114,10 +114,10 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates the probability that an expert is among k drawn ones, for each expert. It
-// draws tokens and adds up the chance of each expert to be next at each step. This has less
-// noise than counting draws (Rao-Blackwell). For an expert in more than half of the tokens it
-// counts draws, because there counting has less noise.
+// shares estimates for each expert the probability to be among k drawn experts. It draws tokens
+// and adds up the chance of each expert to be next at each step. This has less noise than counting
+// how often the expert was drawn (Rao-Blackwell), unless the expert is in more than half of the
+// tokens: for such an expert shares counts.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

@@ -126,7 +126,7 @@ func TestFoldByHand(t *testing.T) {
 	if n, err := foldIDs(read, 2, "m", []int32{7, 5, 6})(got, nil); n != 2 || err != nil || !slices.Equal(got, []int32{6, 5, -1, 7}) {
 		t.Errorf("ids %v in %d rows, error %v", got, n, err)
 	}
-	if _, err := foldIDs(read, 2, "m", []int32{7, 5})(got, nil); err == nil || !strings.Contains(err.Error(), "physical expert 2 is outside the 2 of m") {
+	if _, err := foldIDs(read, 2, "m", []int32{7, 5})(got, nil); err == nil || !strings.Contains(err.Error(), "physical expert 2 is not among the 2 physical experts of m") {
 		t.Errorf("%v", err)
 	}
 	path := written(t, "two.json", `{"expert_load": [[3, 4]], "last_physical_to_logical_map": [[0, 1]], "physical_to_logical_map": [[1, 0]]}`)

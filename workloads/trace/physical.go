@@ -101,7 +101,7 @@ func foldIDs(read func([]int32, []float32) (int, error), k int, name string, log
 		}
 		for i, p := range ids[:n*k] {
 			if int(p) >= len(logical) {
-				return 0, fmt.Errorf("physical expert %d is outside the %d of %s", p, len(logical), name)
+				return 0, fmt.Errorf("physical expert %d is not among the %d physical experts of %s", p, len(logical), name)
 			}
 			if p < 0 {
 				continue

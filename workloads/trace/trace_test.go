@@ -364,7 +364,7 @@ func TestLogicalIDs(t *testing.T) {
 	if n != 2 || err != io.EOF || !slices.Equal(ids[:6], []int32{0, 7, -1, 9, 1, 2}) {
 		t.Errorf("%d rows with ids %v, error %v", n, ids, err)
 	}
-	if _, err := foldIDs(read, 3, "map", []int32{0, 1, 2})(ids, nil); err == nil || !strings.Contains(err.Error(), "physical expert 4 is outside the 3 of map") {
+	if _, err := foldIDs(read, 3, "map", []int32{0, 1, 2})(ids, nil); err == nil || !strings.Contains(err.Error(), "physical expert 4 is not among the 3 physical experts of map") {
 		t.Errorf("an id beyond the map: %v", err)
 	}
 }

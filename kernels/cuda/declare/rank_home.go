@@ -22,12 +22,6 @@ func checkDispatchRankRows(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkDispatchRank(m, p, c), kernels.CheckWord(c, "rows", "slot", "home", "staged"))
 }
 
-// defaultDispatchRankHome returns the default among the configs with rows=home. Every block sends and
-// receives.
-func defaultDispatchRankHome(m ep.Machine, p ep.Problem) ep.Config {
-	return homeOf(slotDispatchRank(m, p))
-}
-
 // localDispatchRank returns the default for outputs outside the symmetric heap. Long BF16 calls on a limited number of
 // SMs have rows=staged. On 2 H100 a dispatch of 4,096 tokens then took 326 us on 24 SMs and 249 us on 64 SMs. The best
 // config of rows=slot took 437 us and 270 us.

@@ -65,8 +65,8 @@ func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec)
 	return out, nil
 }
 
-// attempt performs a task that launches kernels, and recovers after a failure. It repeats the
-// task once if every rank that gave up waited in a start alignment, as session.attempt does.
+// attempt performs a task that launches kernels, and recovers after a failure. If ranks gave up
+// waiting, but only in a start alignment, it repeats the task once, as session.attempt does.
 func (s *groupSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups is the number of rounds that run first and are not reported: before them, instruction caches
-// and TLBs hold the entries of another candidate. One such round is enough for long calls.
+// warmups is the number of rounds that run first and are not reported. They fill the instruction caches
+// and TLBs, which hold the entries of another candidate. One such round is enough for long calls.
 const warmups = 2
 
 // longCall is a time in seconds. In calls that take longer, the effect of cold caches is not visible.
@@ -61,10 +61,10 @@ func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a candidate's program and turns its error into a Failure. If all ranks that gave up
-// waited in a start alignment, one rank's work did not reach its GPU in time, and the candidate did
-// not cause the fault. The memory is then filled again, the program runs once more, and the notes
-// of the next Run say so.
+// attempt runs a candidate's program and turns its error into a Failure. If ranks gave up waiting, but
+// only in a start alignment, the work of some rank did not reach its GPU in time, and the candidate did
+// not cause the fault. attempt then fills the memory again and runs the program once more. The notes of
+// the next Run say so.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -167,7 +167,7 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is added to the sum of all deadlines. If a window of rounds takes longer than that, the
+// slack is added to the sum of all deadlines. If a window of rounds takes longer than this sum, the
 // GPUs are considered stuck.
 const slack = 5 * time.Second
 

@@ -203,8 +203,8 @@ func (s *schedule) overlappedCalls() {
 
 // phasedCalls adds calls in phases: launches of the product run between the sending and the receiving
 // half of a call. The alignments between calls are no part of the calls, so the same number of
-// alignments is timed afterwards. One more call has stamps before and after every part; in the chain
-// such stamps would take as long as some of the parts.
+// alignments is timed afterwards. One more call follows, with stamps before and after each part. The
+// timed calls have no such stamps, because a stamp takes as long as some of the parts.
 func (s *schedule) phasedCalls() {
 	s.ready()
 	s.now.begin = s.began()
@@ -304,10 +304,10 @@ func (s *schedule) stepProducts(start int) productStamps {
 	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
-// overlappedSteps adds steps in which a call of one micro-batch overlaps a product of the other. Then
-// both streams wait for each other. The call is queued first, as serving engines do. If a product that
-// fills the GPU were first, the call would begin only when the product ends, and nothing would
-// overlap.
+// overlappedSteps adds steps in which each call of one micro-batch overlaps a product of the other. After
+// each call and its product, both streams wait for each other. The call is queued first, as serving
+// engines do. A product that fills the GPU and is queued first would delay the call until the product
+// ends, and nothing would overlap.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()

@@ -30,7 +30,7 @@ func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err 
 	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
 	}
-	lo, hi := -1, len(fitCounts) // indices of the largest count known to fit, and the smallest known not to
+	lo, hi := -1, len(fitCounts) // counts up to index lo fit, counts from index hi on do not fit
 	for secant := false; hi-lo > 1; secant = !secant {
 		i := (lo + hi) / 2
 		if secant {

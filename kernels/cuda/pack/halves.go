@@ -13,8 +13,8 @@ const Halves ep.Op = "halves"
 
 // purposes lists the purposes for which a pack of the layout has answers. Halves is in the list if
 // split-phase kernels use the same memory as the layout's first kernels: they then cost only a few
-// device binaries. Otherwise they would need a second set of buffers. A caller who needs them makes a
-// pack from table rows that were measured with a matrix product running beside the calls.
+// device binaries. Otherwise split-phase kernels would need a second set of buffers. Such a pack is made
+// from table rows that were measured with a matrix product running beside the calls.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {

@@ -13,7 +13,7 @@ import (
 
 // Request describes the pack to make.
 type Request struct {
-	Problem ep.Problem // shape, ranks, nodes (0 means 1) and MaxTokens; op, dtype and Tokens are ignored
+	Problem ep.Problem // shape, ranks, nodes (0 means 1) and MaxTokens; op and dtype are ignored; for Tokens see Only
 	DTypes  []ep.DType // dtypes in the order of the pack; the first is the pack's default
 	Raw     bool       // with dtype fp8, the caller casts tokens and passes them in fp8 with scales
 	Reduced bool       // also answer callers that accept reduced precision
@@ -29,8 +29,8 @@ type Request struct {
 	// OtherMachines is true if rows of other GPUs with the same architecture and link may be used.
 	OtherMachines bool
 
-	// Only gives the dispatch and the combine of every call. If it is set, tables are not read, and
-	// no call has more tokens than Problem.Tokens unless that is 0.
+	// Only gives the dispatch and the combine of every call. If it is set, tables are not read. If
+	// Problem.Tokens is above 0 too, no call has more tokens than Problem.Tokens.
 	Only *[2]ep.Config
 }
 
@@ -132,7 +132,7 @@ func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	return p
 }
 
-// legal returns why a config of an op cannot run.
+// legal returns why a config of an op cannot run, nil if it can.
 func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := kernels.Find(v.all, p.Op, c.Kernel)
 	if err != nil {

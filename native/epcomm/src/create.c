@@ -19,6 +19,7 @@ static EpcommStatus check_options(EpComm *c) {
                     o->in_flight);
   if (o->routing < 0 || o->routing > EPCOMM_ALL_ROUTINGS)
     return comm_say(c, EPCOMM_INVALID, "routing: %d is not an EpcommRouting", o->routing);
+  if (o->deadline_ns > UINT64_MAX / 4) return comm_say(c, EPCOMM_INVALID, "deadline_ns: more than 146 years; was a negative number passed?");
   if (o->deadline_ns < 1000000) return comm_say(c, EPCOMM_INVALID, "deadline_ns: less than 1 ms; ranks may begin a call that far apart");
   if (o->extra_bytes > (uint64_t)1 << 40) return comm_say(c, EPCOMM_INVALID, "extra_bytes: more than 1 TiB");
   if (o->nodes < 1 || o->ranks % o->nodes != 0)
@@ -105,7 +106,8 @@ typedef struct Terms {
   int32_t ranks, in_flight, reduced, debug, own_outputs;
   uint32_t dtypes, routing;
   uint64_t extra_bytes;
-  int32_t survivors, pad;
+  int32_t survivors;
+  uint32_t alive; /* the ranks that create, or that grow; a pack with PACK_SURVIVORS has at most 32 */
 } Terms;
 
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
@@ -126,6 +128,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
   mine.survivors = o->survivors;
+  mine.alive = (uint32_t)c->gathers;
   status = exchange(c, STEP_CREATE, status, &mine, all, sizeof mine);
   for (int r = 0; r < o->ranks && status == EPCOMM_OK; r++) {
     if (!(c->gathers >> r & 1)) continue;
@@ -133,6 +136,9 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
       status = comm_say(c, EPCOMM_DISAGREE, "the packs of ranks %d and %d have different kernels; give all ranks the same file", r, o->rank);
     else if (memcmp(all[r].digest, mine.digest, 32) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "ranks %d and %d have different packs; give all ranks the same file", r, o->rank);
+    else if (all[r].alive != mine.alive)
+      status = comm_say(c, EPCOMM_DISAGREE, "rank %d passed the set of ranks 0x%x, but rank %d passed 0x%x; pass the same set to epcomm_grow and as "
+                        "joins on all ranks", r, all[r].alive, o->rank, mine.alive);
     else if (memcmp(&all[r], &mine, sizeof mine) != 0)
       status = comm_say(c, EPCOMM_DISAGREE, "rank %d has other options than rank %d: ranks, in_flight, reduced, debug, own_outputs, "
                         "dtypes, routing, extra_bytes and survivors must be the same", r, o->rank);
@@ -203,6 +209,9 @@ static EpcommStatus build(EpComm *c) {
     s = c->nodes > 1 ? exchange(c, STEP_CREATE, s, NULL, NULL, 0) : exchange_heaps(c, s);
     if (s == EPCOMM_OK) s = survive_begin(c);
     if (s == EPCOMM_OK) call_prepare(c);
+    s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
+  } else if (c->options.joins != 0 && s != EPCOMM_GATHER) { /* the ranks that grow are in these exchanges */
+    s = exchange_heaps(c, s);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   }
   return s;
@@ -283,8 +292,9 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* If one rank fails, all ranks fail, so that either all ranks reach this line or none. */
-  take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER);
+  /* If one rank fails, all ranks fail, so that either all ranks reach this line or none. But the ranks that grow keep
+   * their EpComm, so a rank that joins does not wait for them. */
+  take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER && c->options.joins == 0);
   finish(c, before);
   return s;
 }

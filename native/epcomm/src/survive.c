@@ -125,22 +125,25 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. It makes the same exchanges
- * as epcomm_create, because a rank in a new process takes part in them by epcomm_create. */
+/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are the
+ * same as those of epcomm_create, because a rank in a new process takes part in them by epcomm_create. A rank takes part in
+ * all of them, also after an error: a rank that passed another set may not see the error. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
+  const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   c->gathers = alive;
   s = comm_agree(c, s);
-  if (s != EPCOMM_OK) return s;
-  s = exchange_heaps(c, s);
+  if (s != EPCOMM_GATHER) s = exchange_heaps(c, s);
   if (s == EPCOMM_OK) {
     c->alive = alive;
     s = comm_clear(c);
   }
   if (s == EPCOMM_OK) s = write_peers(c);
   if (s == EPCOMM_OK) call_prepare(c);
-  return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
+  if (s != EPCOMM_GATHER) s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
+  if (c->alive != alive) c->gathers = before;
+  return s;
 }
 
 EpcommStatus epcomm_grow(EpComm *c, uint64_t alive) {

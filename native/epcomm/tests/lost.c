@@ -34,13 +34,18 @@ static int replayed(Lost *l, uint64_t n, const char *what) {
   return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
 }
 
-static int begin(Lost *l, int survivors, uint64_t joins) {
+static EpcommOptions options_of(const Lost *l, int survivors, uint64_t joins) {
   EpcommOptions o = ranks_options(l->member, l->plan);
-  char text[EPCOMM_TEXT];
   o.survivors = survivors;
   o.debug = l->plan->victims > 1; /* debug mode compares the calls of the ranks; it too must not wait for lost ranks */
   o.joins = joins;
   o.reduced = 1;
+  return o;
+}
+
+static int begin(Lost *l, int survivors, uint64_t joins) {
+  EpcommOptions o = options_of(l, survivors, joins);
+  char text[EPCOMM_TEXT];
   gpu_use(o.device);
   if (epcomm_create(&l->comm, &o, text) != EPCOMM_OK) return printf("rank %d: %s\n", l->member->rank, text), 1;
   l->stream = gpu_stream();
@@ -247,6 +252,14 @@ static int combines_old(Lost *l, uint64_t n) {
   return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
 }
 
+/* Returns 0 if all ranks refuse to grow when rank 0 passes another set than the others. Rank 0 leaves rank 1 out. */
+static int refuses_other_sets(Lost *l) {
+  EpcommStatus s = epcomm_grow(l->comm, l->member->rank == 0 ? everyone(l) & ~2ull : everyone(l));
+  if (s == EPCOMM_DISAGREE && strstr(epcomm_error(l->comm), "the same set") != NULL) return 0;
+  printf("rank %d: grow with other sets returned %s: %s\n", l->member->rank, epcomm_status_name(s), epcomm_error(l->comm));
+  return 1;
+}
+
 /* Makes calls without the last rank, whose process is not killed, and then takes the rank back. */
 static int comes_back(Lost *l) {
   int last = ranks_is_last(l->member);
@@ -262,15 +275,15 @@ static int comes_back(Lost *l) {
     bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : combines_old(l, old);
     if (!bad) bad = goes_on(l, 200);
   }
-  bad = ranks_joint_result(l->member, bad);
+  bad = ranks_joint_result(l->member, bad ? bad : refuses_other_sets(l));
   if (bad) return bad;
   s = epcomm_grow(l->comm, everyone(l));
   l->moe->lost = 0;
   return s != EPCOMM_OK ? ranks_say(l->comm, "grow", s) : goes_on(l, 300);
 }
 
-/* Kills the last rank's process at a step of a call, makes calls without it, and takes a new process in. */
-static int is_replaced(Lost *l, const char *at, uint64_t from) {
+/* Kills the last rank's process at a step of a call, and makes calls without it. */
+static int is_lost(Lost *l, const char *at, uint64_t from) {
   if (ranks_is_last(l->member)) die(l, at);
   double start;
   EpcommStatus s = until_fault(l, at, &start);
@@ -278,11 +291,31 @@ static int is_replaced(Lost *l, const char *at, uint64_t from) {
   l->moe->lost = everyone(l) & ~(everyone(l) >> 1);
   s = epcomm_shrink(l->comm, everyone(l) >> 1);
   if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
-  int bad = s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, from);
-  if (bad) return bad;
-  s = epcomm_grow(l->comm, everyone(l));
+  return s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, from);
+}
+
+/* Takes in a new process for the last rank. */
+static int is_replaced(Lost *l, uint64_t from) {
+  EpcommStatus s = epcomm_grow(l->comm, everyone(l));
   l->moe->lost = 0;
-  return s != EPCOMM_OK ? ranks_say(l->comm, "grow with a new process", s) : goes_on(l, from + AFTER);
+  return s != EPCOMM_OK ? ranks_say(l->comm, "grow with a new process", s) : goes_on(l, from);
+}
+
+/* Returns 0 if a new process with other options cannot join, and learns that at once. */
+static int join_is_refused(Lost *l) {
+  EpcommOptions o = options_of(l, EPCOMM_DROP, everyone(l));
+  EpComm *none = NULL;
+  char text[EPCOMM_TEXT];
+  o.extra_bytes = 4096;
+  gpu_use(o.device);
+  EpcommStatus s = epcomm_create(&none, &o, text);
+  return s == EPCOMM_DISAGREE ? 0 : (printf("rank %d joined with other options: %s\n", l->member->rank, text), 1);
+}
+
+/* Returns 0 if a living rank refuses a new process with other options. */
+static int refuses_join(Lost *l) {
+  EpcommStatus s = epcomm_grow(l->comm, everyone(l));
+  return s == EPCOMM_DISAGREE ? 0 : (printf("rank %d took in a process with other options: %s\n", l->member->rank, epcomm_status_name(s)), 1);
 }
 
 static int first_life(Lost *l) {
@@ -290,7 +323,9 @@ static int first_life(Lost *l) {
   int bad = ranks_joint_result(l->member, goes_on(l, 1));
   if (!bad) bad = comes_back(l);
   bad = ranks_joint_result(l->member, bad);
-  if (!bad) bad = is_replaced(l, "counts", 400);
+  if (!bad) bad = is_lost(l, "counts", 400);
+  if (!bad) bad = refuses_join(l);
+  if (!bad) bad = is_replaced(l, 400 + AFTER);
   return end(l, bad);
 }
 
@@ -317,6 +352,7 @@ static int run_lives(Member *member, const Plan *plan, int (*life)(Lost *, int a
 
 static int life_of_grow(Lost *l, int again) {
   if (!again) return first_life(l);
+  if (join_is_refused(l)) return 1;
   if (begin(l, EPCOMM_DROP, everyone(l))) return 1;
   return end(l, goes_on(l, 400 + AFTER));
 }
@@ -356,7 +392,8 @@ int test_killing(Member *member, void *plan) {
   int rounds = 0, go = 0, bad = begin(&l, EPCOMM_DROP, 0);
   if (!bad) bad = goes_on(&l, 1000);
   while (!bad && (go = next_round(&l, rounds, start)) >= 0) {
-    bad = is_replaced(&l, steps[go % STEPS], 1000);
+    bad = is_lost(&l, steps[go % STEPS], 1000);
+    if (!bad) bad = is_replaced(&l, 1000 + AFTER);
     is = holds_now();
     if (++rounds <= STEPS) was = is;
     if (!bad) bad = holds_grown(member, &was, &is);

@@ -98,9 +98,9 @@ func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on the matrices of %d experts", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// startProducts starts a goroutine for every rank. When start is closed it does n pieces of the rank's
-// product, and counts them in done. The returned function waits for all ranks and returns the time at
-// which each ended.
+// startProducts starts a goroutine for every rank. When `start` is closed, the goroutine does n pieces of
+// the rank's product, and counts them in `done`. The returned function waits for all ranks and returns
+// the time at which each ended.
 func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup

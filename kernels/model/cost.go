@@ -12,9 +12,9 @@ import (
 //	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
 //
 // for the counts of the busiest rank. fixed grows with the local experts and with each doubling of
-// the host's ranks. stream is about the larger of two times. One is the time of the data: its bytes
-// over the link, at a share of the link's bandwidth, plus times for the number and the bytes of the
-// experts' rows and for the rank's own tokens. The other is the time that the SMs need to move the
+// the host's ranks. stream is about the larger of two times. One is the time of the link and the memory:
+// the bytes over the link at a share of the link's bandwidth, plus times for the number and the bytes of
+// the experts' rows and for the rank's own tokens. The other is the time that the SMs need to move the
 // data. Units are microseconds and megabytes of 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`

@@ -18,7 +18,7 @@ type Shape struct {
 	Tokens  int // of each rank
 }
 
-// MaxRanks is the most ranks of a Shape.
+// MaxRanks is the largest number of ranks of a Shape.
 const MaxRanks = 2048
 
 // Transport says how copies of a token are sent.
@@ -56,7 +56,7 @@ type Traffic struct {
 	Drawn   int     // number of tokens drawn for each rank; fewer than Shape.Tokens if the counts were scaled up
 }
 
-// maxDrawn is the most selections that Count draws; they take 128 MiB. For larger shapes Count draws
+// maxDrawn is the largest number of selections that Count draws; they take 128 MiB. For larger shapes Count draws
 // fewer tokens for each rank and scales the counts up. A smaller draw has more noise, which makes the
 // busiest rank look busier. With 2,048 ranks each rank still gets about 8,000 rows, with a noise of
 // about 1 %.

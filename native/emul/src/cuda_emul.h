@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The functions of math.h and string.h that kernels call. To include these headers would take a third of
+/* The functions of math.h and string.h that kernels call. Including these headers would take a third of
  * the compile time. */
 extern "C" {
 float expf(float) noexcept;

@@ -172,7 +172,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
-/* Debug mode: compares, on the device, the calls that the ranks are about to make. */
+/* Compares, on the device and in debug mode, the calls that the ranks are about to make. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* so that a difference also ends the waits of this call */

@@ -61,8 +61,8 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* Finds the kernels of normal.c and expand.c. Those that an old pack lacks stay NULL, and the pack can still be used
- * for all other calls. */
+/* Finds the kernels of normal.c and expand.c. Kernels that an old pack lacks stay NULL, and the pack can still be
+ * used for all other calls. */
 static EpcommStatus load_normal(EpComm *c) {
   static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights",
                                       "ep_places", "ep_expand", "ep_fold"};

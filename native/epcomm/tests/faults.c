@@ -191,7 +191,7 @@ static int test_parted(Member *member, void *plan) {
   return bad;
 }
 
-/* Passes another `fullest` on the last rank, which chooses other kernels. Debug mode must report it. */
+/* On the last rank, passes another `fullest`, which chooses other kernels. Debug mode must report it. */
 static int test_disagree(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 1, 0);
@@ -215,7 +215,7 @@ static int test_disagree(Member *member, void *plan) {
   return bad;
 }
 
-/* Passes an id that is not the number of an expert on the last rank, in debug mode. Its error must name the id, and the
+/* On the last rank, passes an id that is not the number of an expert, in debug mode. Its error must name the id, and the
  * errors of the other ranks must say that the last rank made no call. If a kernel used the id, it would write far
  * outside the heap. */
 static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {

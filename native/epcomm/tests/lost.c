@@ -1,5 +1,5 @@
-/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The others must find the fault
- * and shrink in at most two deadlines. Then they make calls without the experts of the lost ranks: eager calls, calls
+/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The other ranks must find the
+ * fault and shrink in at most two deadlines. Then they make calls without the experts of the lost ranks: eager calls, calls
  * in halves, and replays of a graph that was captured before. In other tests the lost ranks come back. */
 #include <signal.h>
 #include <stdio.h>

@@ -60,7 +60,7 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn 
   }
 }
 
-/* Fetches the steps of a message and gives each that has arrived to `step`. */
+/* Fetches the steps of a message and calls `step` for each step that has arrived. */
 template <class Step>
 EP_DEVICE void fin_send_ring(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, Step step) {
   const uint32_t steps = __popc(here) * FIN_STEPS;

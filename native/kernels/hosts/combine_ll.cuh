@@ -102,7 +102,7 @@ EP_DEVICE uint32_t lh_most_messages(const EpArgs &a, bool near) {
   return __reduce_max_sync(EP_FULL_WARP, most);
 }
 
-/* Sends all units of this warp, those for other hosts first. */
+/* Sends all units of this warp, units for other hosts first. */
 static __device__ bool lh_combine_send(const EpArgs &a, const LlCall &c) {
   ep_drill_delay(a);
   if (!lh_begin(a, c)) return false;

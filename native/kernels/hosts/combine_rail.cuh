@@ -158,8 +158,8 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts. Warps take the tokens in turn, beginning with those
- * of the next host. */
+/* Collects all tokens of other hosts. Warps take the tokens in turn, beginning with the
+ * tokens of the next host. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {

@@ -107,8 +107,8 @@ EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) 
 }
 
 /* Returns whether a vector number is inside the token, for a warp that moves n vectors in
- * each lane. If a token's size is a multiple of 32 * n vectors, every number is, and the
- * compiler knows it. */
+ * each lane. If a token's size is a multiple of 32 * n vectors, every vector number is inside,
+ * and the compiler knows it. */
 template <uint32_t n>
 EP_DEVICE bool ll_inside(uint32_t vector) {
   return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;

@@ -23,7 +23,7 @@ import (
 // externalPrefix begins the name of a strategy in which another program chooses the configs.
 const externalPrefix = "exec:"
 
-// Bounds of what an external strategy may do. A program that dies, hangs or asks for
+// These constants bound what an external strategy may do. A program that dies, hangs or asks for
 // nonsense ends the search with an error that names the program.
 const (
 	maxAskLine     = 1 << 20     // bytes of a line

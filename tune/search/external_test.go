@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// steadyMachine gives point i of a space 1+i seconds, without noise.
+// steadyMachine is an Evaluator without noise, on which point i takes 1+i seconds.
 type steadyMachine struct{ round int }
 
 func (m *steadyMachine) Spent() time.Duration { return 0 }

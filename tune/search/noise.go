@@ -25,7 +25,7 @@ func (s *State) noise() float64 {
 	var variances []float64
 	for _, f := range s.adjustedPoints() {
 		if freedom := float64(len(f.adjusted) - 1); freedom > 0 {
-			// The median of a chi-square variable, divided by its degrees of freedom (Wilson
+			// middle is the median of a chi-square variable divided by its degrees of freedom (Wilson
 			// and Hilferty 1931).
 			middle := math.Pow(1-2/(9*freedom), 3)
 			variances = append(variances, gonum.Variance(f.adjusted, nil)/middle)

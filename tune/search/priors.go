@@ -20,16 +20,17 @@ type priors struct {
 	strength float64
 }
 
-// usualPriors are the priors of a search unless its strategy names others. switches is the
+// usualPriors holds the priors of a search whose strategy names no others. switches is the
 // roughness of an axis of two values. In recorded spaces such axes have smaller effects than
 // numbers of SMs or threads: the roughness that fits a whole space best is mostly 0.03 for an axis
 // of two values, and 0.1 to 1 for other axes. Searches of 25 points on spaces of 2 H100 lost 1.24 %
 // with a roughness of 0.1 for all axes, and 1.10 % with these values.
 var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
 
-// The weights of the priors at strength 1. A value of roughness, switches, nugget, level or params that is n
-// steps from the most likely one has n * n * stepCost less log likelihood. The prior mean has the
-// weight of one measured point, the prior variance has the weight of two.
+// These constants give the weights of the priors at strength 1. A value of roughness, switches,
+// nugget, level or params that is n steps from the most likely one has n * n * stepCost less log
+// likelihood. The prior mean has the weight of one measured point, the prior variance has the
+// weight of two.
 const (
 	stepCost       = 0.5
 	meanPoints     = 1

@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// race measures every point in a few rounds and the best of them in more, as irace and
-// successive halving do. The schedule is fixed, so that a resumed run repeats it exactly.
-// If the budget does not allow all points, race measures random ones in its first pass. It keeps
-// time for the later passes.
+// race measures every point in a few rounds and the best of them in more, as irace and successive
+// halving do. The schedule is fixed, so that a resumed run repeats it exactly. If the budget does
+// not allow all points, race measures random points in its first pass. It keeps time for the later
+// passes.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {

@@ -37,9 +37,9 @@ type Grid struct {
 // error.
 const maxProduct = 20_000_000
 
-// A Space holds every legal config of one search. A config is a point with an index
-// that never changes: first the points of the grids, in the order of their
-// axes, then the configs that were added.
+// A Space holds every legal config of one search. A config is called a point and has an index that
+// never changes. The points of the grids come first, in the order of the axes, then the configs
+// that were added.
 type Space struct {
 	parts  []part
 	extra  []ep.Config

@@ -46,8 +46,8 @@ type State struct {
 	Default  int
 	Required []int // points that stay until the finals even if they look slow; the default is one of them
 
-	// Band is the least relative difference that is called a difference; 0 if it is unknown. If it
-	// is known, strategies time points more often on a noisy machine.
+	// Band is the relative difference up to which two times count as equal; 0 if it is unknown. If
+	// it is known, strategies time points more often on a noisy machine.
 	Band float64
 
 	priors  priors // of the surrogates of bayes
@@ -168,8 +168,8 @@ func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 // laterShare is the time of a race's later passes divided by the time of its first pass.
 const laterShare = 0.3
 
-// laterTime returns how long the later passes of a race take, if its first pass measured the
-// points measured so far.
+// laterTime returns how long the later passes of a race take, if the points measured so far are its
+// first pass.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
@@ -241,7 +241,7 @@ func (s *State) searchTime() time.Duration {
 // sampleTime returns the mean cost of a sample so far.
 func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
-// Rounds returns how many of the wanted rounds of n points fit the search time left, at
+// Rounds returns how many of the wanted rounds of n points fit into the remaining search time, at
 // least 1.
 func (s *State) Rounds(n, rounds int) int {
 	if !s.Timed() || s.sampleTime() == 0 {

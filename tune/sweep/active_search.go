@@ -60,7 +60,7 @@ type searchResults struct {
 // versusDefault holds the results of a config, and of the default in the same rounds.
 type versusDefault struct {
 	config, dflt search.Finalist
-	sessions     int // number of sessions of the rounds, see record.Decision
+	sessions     int // number of sessions from which the rounds come, see record.Decision
 }
 
 // known returns the results from which rows are made, by config key. If there were further sessions,

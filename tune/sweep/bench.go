@@ -24,7 +24,7 @@ type Job struct {
 	Sessions int // number of sessions, each with its own memory; 0: one session, whose interval does not cover differences between sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
-	Over     Picker      // chooses the config to compare with; nil stands for the default
+	Over     Picker      // chooses the config with which the job's config is compared; nil stands for the default
 }
 
 // A Picker chooses a config for a problem under a routing class. reason says where the config comes
@@ -60,8 +60,8 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over returns the config to compare with, and its description. For the default it returns a zero
-// config and "".
+// over returns the config with which the job's config is compared, and a description of it. For the
+// default it returns a zero config and "".
 func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil
@@ -107,9 +107,9 @@ func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Conf
 	return l.decideComparison(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
-// decideComparison measures the second config of a comparison against the first, compares both
-// with the oracle again, and decides. If a config fails, or is wrong after it was timed, the
-// decision has a cause.
+// decideComparison measures the second config of a comparison against the first, compares both with
+// the oracle again, and decides. If a config fails, or its answers are wrong after it was timed,
+// the decision has a cause.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)

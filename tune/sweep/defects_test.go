@@ -47,8 +47,8 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	}
 }
 
-// TestWrongDefault: if the default is wrong after it was timed, the search has no decision, and
-// there is no table.
+// TestWrongDefault: if the default's answers are wrong after it was timed, the search has no
+// decision, and there is no table.
 func TestWrongDefault(t *testing.T) {
 	b := &scripted{Sigma: 0.005, OnVerify: func(c call) (int, error) {
 		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {

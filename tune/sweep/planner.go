@@ -115,9 +115,9 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
 }
 
-// constrained reports whether a constraint of the space file removes a config. The config's
-// values need not be among those that a search tries. A pair is never removed, because its halves
-// were checked before. A config that the file requires is never removed either.
+// constrained reports whether a constraint of the space file removes a config. The config may have
+// values that no search tries. A pair is never removed, because its halves were checked before. A
+// config that the file requires is never removed either.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false

@@ -62,7 +62,8 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	return nil
 }
 
-// tokenEnds returns the searches with the fewest and the most tokens of a problem.
+// tokenEnds returns two of the searches that differ from s only in tokens: the search with the
+// fewest tokens and the search with the most.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {

@@ -32,8 +32,8 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return sameTraces(run, p)
 }
 
-// sameTraces returns an error if a trace of the plan is not the trace with which the run began. Its
-// file may have been overwritten.
+// sameTraces returns an error if a trace of the plan is not the trace with which the run began. The
+// trace's file may have been overwritten.
 func sameTraces(run *record.Run, p *Plan) error {
 	for _, d := range p.Options.Distributions {
 		spec := d.Spec()

@@ -48,7 +48,7 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // no token count was left out between the range before and this range
+	joined bool // no token count was left out between the previous range and this range
 }
 
 // last returns the choice for the largest token count.

@@ -87,7 +87,7 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"
-	q, err := ep.ParseProduct("gemm:32,128,64,bf16,4") // own rows at 64 tokens: 4*64*2/16 = 32
+	q, err := ep.ParseProduct("gemm:32,128,64,bf16,4") // M of the model's own product: 4 ranks x 64 tokens x 2 / 16 experts = 32 rows
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,8 @@ func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	return nil
 }
 
-// measureSession measures the default, its twin and configs in one more session, with neighbours
-// from the finals in half of the rounds. Once ctx is cancelled nothing is measured.
+// measureSession measures the default, its twin and the configs in one more session. Neighbours
+// from the finals run in half of the rounds. Once ctx is cancelled nothing is measured.
 func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	if ctx.Err() != nil {
 		return nil

@@ -38,7 +38,7 @@ type Summary struct {
 	NoTable string       // why there is no table
 }
 
-// Run carries out a plan in dir, which was created or reopened with run.
+// Run carries out a plan in dir. `run` is the record with which dir was created or reopened.
 // results holds the log of an earlier command. If ctx is cancelled, all measurements are on disk,
 // and Run returns ctx's error with a summary of the finished searches. The summary is nil if no
 // search was finished.

@@ -16,8 +16,8 @@ import (
 // noisyShare is the share of noisy searches above which a machine is too noisy for a table.
 const noisyShare = 0.25
 
-// whyNoTable returns why no table can be made from the searches, or "" if one can. It also returns
-// the largest A/A spread of the usable searches.
+// whyNoTable returns why no table can be made from the searches, or "" if a table can be made. It
+// also returns the largest A/A spread of the usable searches.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	var noisy []*activeSearch
 	usable := 0

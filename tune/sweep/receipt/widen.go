@@ -64,13 +64,13 @@ type Change struct {
 	After  table.Evidence
 }
 
-// Widen returns the table with each row's interval widened to cover every check of it. It leaves
-// out rows that were slower than the default in a check, or failed, and rows whose gain does not
-// exclude 1 any more (table.Header.Certain). A check that holds certifies the row for the receipt's
-// build, if that is a later build of the row's kernels with the same revision. Widen refuses a
-// receipt of another machine. Two things change nothing: a check with kernels of another revision,
-// and a receipt that the table already has. Widen applies the receipts in order of time, so the
-// order of the argument does not matter.
+// Widen returns the table with each row's interval widened to cover the gains of all checks of the
+// row. It leaves out rows that were slower than the default in a check, or failed, and rows whose
+// gain does not exclude 1 any more (table.Header.Certain). A check that holds certifies the row for
+// the receipt's build, if that is a later build of the row's kernels with the same revision. Widen
+// refuses a receipt of another machine. Two things change nothing: a check with kernels of another
+// revision, and a receipt that the table already has. Widen applies the receipts in order of time,
+// so the order of the argument does not matter.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -132,7 +132,8 @@ func (c Check) launched() ep.Config {
 	return c.Launched
 }
 
-// checked reports whether a check of the receipt is of this row, with kernels of its revision.
+// checked reports whether a check of the receipt measured this row, with kernels of the row's
+// revision.
 func (r *Receipt) checked(h table.Header, row table.Row, c Check) bool {
 	return row.Key == c.Key && row.Lo <= c.Tokens && c.Tokens <= row.Hi && !row.Default &&
 		row.Config.Key() == c.Config.Key() && r.ABI.Accepts(h.Build(row))

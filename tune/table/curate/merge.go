@@ -53,11 +53,11 @@ func Comparable(a, b table.Header) error {
 //
 // At a token count at which one table was measured, Merge takes that table's row. If both were
 // measured there with different configs, the incumbent's row stays unless the rule prefers the
-// newcomer's. Taking the better number instead would collect lucky draws over many merges. Between
-// two measured counts Merge takes the row of the nearer one, by ratio, if one of the tables has a
-// row there. A sweep also measures at counts between two of its searches, but does not search
-// there. Merge ignores such a measurement if the other table has a search between the same two
-// counts.
+// newcomer's. Taking the row with the larger gain instead would collect lucky draws over many
+// merges. Between two measured counts Merge takes the row of the nearer one, by ratio, if one of
+// the tables has a row there. A sweep also measures at counts between two of its searches, but does
+// not search there. Merge ignores such a measurement if the other table has a search between the
+// same two counts.
 //
 // A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
 // out a row for all routings that was measured under one routing, because the row for the class of

@@ -161,9 +161,9 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// A confirmation whose neighbouring rounds look too similar takes correlatedRounds times MinRounds.
-// Even if 25 rounds are independent, 2 to 3 % of confirmations look too similar by chance. More
-// rounds show whether it was chance.
+// correlatedRounds times MinRounds is the number of rounds of a confirmation whose neighbouring
+// rounds look too similar. Even if 25 rounds are independent, 2 to 3 % of confirmations look too
+// similar by chance. More rounds show whether it was chance.
 const correlatedRounds = 4
 
 // MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours

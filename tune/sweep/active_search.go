@@ -266,8 +266,8 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// If at least flatShare of the configs are within the band of the default, launch parameters hardly
-// matter.
+// flatShare is the share of configs within the band of the default from which launch parameters
+// hardly matter.
 const flatShare = 0.9
 
 // flatReason returns a sentence if launch parameters hardly matter, and "" if they matter.

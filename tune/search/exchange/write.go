@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// invalidities gives the word of a T4 file for each status of a config that failed. The
-// words are those of results-schema.json.
+// invalidities gives the word of a T4 file for each status of a config that failed. The words come
+// from results-schema.json.
 var invalidities = map[ep.Status]string{
 	ep.Illegal: "constraints", ep.CompileFailed: "compile", ep.LaunchFailed: "runtime", ep.Crash: "runtime",
 	ep.Mismatch: "correctness", ep.Hang: "timeout", ep.Unstable: "runtime",

@@ -69,7 +69,7 @@ func (t Timing) applyTo(e table.Evidence) table.Evidence {
 	return e
 }
 
-// settled returns a part's evidence with Between and TimedAt set. The times are those of the part's
+// settled returns a part's evidence with Between and TimedAt set. The times belong to the part's
 // first token count.
 func settled(part, whole table.Evidence) table.Evidence {
 	part.Between = nil

@@ -8,22 +8,16 @@ import (
 )
 
 func TestActivationBytes(t *testing.T) {
-	d, err := Parse("balanced")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 256, Experts: 8, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.FP8, Combine: ep.BF16}
-	w, err := New(d, p, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := mustNew(t, "balanced", p, 1)
 	if a, b := w.Received(0), w.Received(1); a+b != 2*16*4 {
 		t.Errorf("%d and %d rows, want 128 together", a, b)
 	}
 	rows := max(w.Received(0), w.Received(1))
+	// A row has 2 x 256 BF16 values of input, 256 bytes of FP8 output and 256/128 scales of 4 bytes.
 	if got, want := w.BytesMemory(ep.Activation), int64(rows*(2*2*256+256+2*4)); got != want {
-		t.Errorf("%d bytes, want %d", got, want)
+		t.Errorf("%d bytes for %d rows, want %d", got, rows, want)
 	}
 	if w.BytesMemory(ep.Dispatch) != 0 || w.BytesOp(ep.Activation, Direct) != 0 {
 		t.Error("a dispatch has bytes of memory, or an activation sends bytes")

@@ -1,53 +1,27 @@
 package trace
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-func written(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // TestRanksAreJoinedByContent: the file of rank 0 is read first, although its name comes last.
 func TestRanksAreJoinedByContent(t *testing.T) {
 	dir := t.TempDir()
-	for from, to := range map[string]string{"0": "b.jsonl", "1": "a.jsonl"} {
-		data, err := os.ReadFile(fixtures + "megatron_router/router_trace_rank" + from + ".jsonl")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, to), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
+	rank0 := copyFile(t, "megatron_router/router_trace_rank0.jsonl", dir, "b.jsonl")
+	copyFile(t, "megatron_router/router_trace_rank1.jsonl", dir, "a.jsonl")
 	joined, err := OpenAll([]string{dir}, Options{Layer: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer joined.Close()
-	first, err := Open(filepath.Join(dir, "b.jsonl"), Options{Layer: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	got, want := make([]int32, 4), make([]int32, 4)
+	got := make([]int32, 4)
 	if _, err := joined.Read(got, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Read(want, nil); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the first token read is %v, the first token of rank 0 is %v", got, want)
+	if want, _, err := readAll(t, rank0, Options{Layer: 2}); err != nil || !slices.Equal(got, want[:4]) {
+		t.Errorf("the first token read is %v, the tokens of rank 0 are %v, %v", got, want, err)
 	}
 }
 
@@ -62,12 +36,7 @@ func TestMissingRanks(t *testing.T) {
 
 // TestScanByHand: counts of ids, masked selections and rows of four tokens.
 func TestScanByHand(t *testing.T) {
-	r, err := Open(written(t, "t.csv", "0,1\n-1,1\n3,-1\n1,65535\n"), Options{Layer: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	s, err := r.Scan(nil)
+	s, err := scan(write(t, t.TempDir(), "t.csv", "0,1\n-1,1\n3,-1\n1,65535\n"), noLayer)
 	if err != nil || s.Rows != 4 || s.Masked != 2 || s.TopK != 2 || len(s.Counts) != 65536 || s.Counts[0] != 1 || s.Counts[1] != 3 || s.Counts[2] != 0 || s.Counts[3] != 1 || s.Counts[65535] != 1 {
 		t.Errorf("%d rows, %d masked, top-%d, counts %v, error %v", s.Rows, s.Masked, s.TopK, s.Counts[:min(5, len(s.Counts))], err)
 	}
@@ -75,15 +44,10 @@ func TestScanByHand(t *testing.T) {
 
 // TestCountsInLines: lines of one expert and layer are added up, and other layers are not.
 func TestCountsInLines(t *testing.T) {
-	path := written(t, "c.csv", "layer_id,expert_id,count\n0,1,5\n1,0,7\n0,1,6\n1,1,2\n0,3,1\n")
+	path := write(t, t.TempDir(), "c.csv", "layer_id,expert_id,count\n0,1,5\n1,0,7\n0,1,6\n1,1,2\n0,3,1\n")
 	for layer, want := range map[int][]int64{0: {0, 11, 0, 1}, 1: {7, 2, 0, 0}} {
-		r, err := Open(path, Options{Layer: layer})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := r.ReadCounts()
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("layer %d: %v, %v, want %v", layer, got, err, want)
+		if s, err := scan(path, Options{Layer: layer}); err != nil || !slices.Equal(s.Counts, want) {
+			t.Errorf("layer %d: counts %v, error %v, want %v", layer, s.Counts, err, want)
 		}
 	}
 	for layer, says := range map[int]string{2: "layer 2 is outside 0 to 1", -1: "2 layers: choose one"} {
@@ -96,17 +60,10 @@ func TestCountsInLines(t *testing.T) {
 // TestFilesAreAddedUp: counts of several files are added, expert by expert.
 func TestFilesAreAddedUp(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a_0.csv": "expert_id,count\n0,5\n1,6\n", "a_1.csv": "expert_id,count\n0,7\n1,1\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := OpenAll([]string{dir}, Options{Layer: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := r.ReadCounts(); err != nil || !slices.Equal(got, []int64{12, 7}) {
-		t.Errorf("%v, %v", got, err)
+	write(t, dir, "a_0.csv", "expert_id,count\n0,5\n1,6\n")
+	write(t, dir, "a_1.csv", "expert_id,count\n0,7\n1,1\n")
+	if s, err := scan(dir, noLayer); err != nil || !slices.Equal(s.Counts, []int64{12, 7}) {
+		t.Errorf("the sums are %v (%v), want 5 + 7 and 6 + 1", s.Counts, err)
 	}
 }
 
@@ -129,12 +86,8 @@ func TestFoldByHand(t *testing.T) {
 	if _, err := foldIDs(read, 2, "m", []int32{7, 5})(got, nil); err == nil || !strings.Contains(err.Error(), "physical expert 2 is not among the 2 physical experts of m") {
 		t.Errorf("%v", err)
 	}
-	path := written(t, "two.json", `{"expert_load": [[3, 4]], "last_physical_to_logical_map": [[0, 1]], "physical_to_logical_map": [[1, 0]]}`)
-	r, err := Open(path, Options{Layer: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := r.ReadCounts(); err != nil || !slices.Equal(got, []int64{4, 3}) {
-		t.Errorf("%v, %v", got, err)
+	path := write(t, t.TempDir(), "two.json", `{"expert_load": [[3, 4]], "last_physical_to_logical_map": [[0, 1]], "physical_to_logical_map": [[1, 0]]}`)
+	if s, err := scan(path, noLayer); err != nil || !slices.Equal(s.Counts, []int64{4, 3}) {
+		t.Errorf("with two maps: %v, %v", s.Counts, err)
 	}
 }

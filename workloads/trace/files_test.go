@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// copyFile copies a golden file into a folder, under another name if one is given.
+// copyFile copies a golden file into a folder under a name.
 func copyFile(t *testing.T, from, dir, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(golden + from)
@@ -335,14 +335,6 @@ func TestBadMember(t *testing.T) {
 	}
 	if _, err := scan(path, Options{Layer: -1, Array: "names"}); err == nil || !strings.Contains(err.Error(), "not a plain numeric type") {
 		t.Errorf("the bad member itself: %v", err)
-	}
-}
-
-// TestCountsOfOneExpertAddUp: the counts of several lines with the same expert are added up.
-func TestCountsOfOneExpertAddUp(t *testing.T) {
-	path := write(t, t.TempDir(), "c.csv", "layer_id,expert_id,count\n1,2,10\n1,0,1\n0,2,7\n1,2,5\n")
-	if s, err := scan(path, Options{Layer: 1}); err != nil || !slices.Equal(s.Counts, []int64{1, 0, 15}) {
-		t.Errorf("%v, %v", s.Counts, err)
 	}
 }
 

@@ -4,19 +4,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-const fixtures = "../../testdata/traces/"
-
 // TestMegatronRouterTrace reads two files that RouterTracer wrote, one for each rank. The expected
 // counts were added up by hand from layer 2 of both files. Records of multi-token prediction are left
 // out.
 func TestMegatronRouterTrace(t *testing.T) {
-	r, err := OpenAll([]string{fixtures + "megatron_router"}, Options{Layer: 2})
+	r, err := OpenAll([]string{golden + "megatron_router"}, Options{Layer: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,13 +25,13 @@ func TestMegatronRouterTrace(t *testing.T) {
 	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "2 records of multi-token prediction are left out") || !strings.Contains(notes, "2 files are read as one recording") {
 		t.Errorf("notes %q", notes)
 	}
-	if _, err := OpenAll([]string{fixtures + "megatron_router"}, Options{Layer: -1}); err == nil || !strings.Contains(err.Error(), "the file has several layers: layers 1 to 3 have counts; give --layer") {
+	if _, err := OpenAll([]string{golden + "megatron_router"}, Options{Layer: -1}); err == nil || !strings.Contains(err.Error(), "the file has several layers: layers 1 to 3 have counts; give --layer") {
 		t.Errorf("no layer: %v", err)
 	}
-	if _, err := OpenAll([]string{fixtures + "megatron_router"}, Options{Layer: 7}); err == nil || !strings.Contains(err.Error(), "no record of layer 7; layers 1 to 3 have counts") {
+	if _, err := OpenAll([]string{golden + "megatron_router"}, Options{Layer: 7}); err == nil || !strings.Contains(err.Error(), "no record of layer 7; layers 1 to 3 have counts") {
 		t.Errorf("layer 7: %v", err)
 	}
-	one, err := OpenAll([]string{fixtures + "megatron_router/router_trace_rank1.jsonl"}, Options{Layer: 2})
+	one, err := OpenAll([]string{golden + "megatron_router/router_trace_rank1.jsonl"}, Options{Layer: 2})
 	if err != nil || !strings.Contains(strings.Join(one.Notes(), "; "), "ranks 0 are missing") {
 		t.Errorf("rank 1 alone: %q, %v", one.Notes(), err)
 	}
@@ -44,7 +41,7 @@ func TestMegatronRouterTrace(t *testing.T) {
 // TestMegatronTokensPerExpert reads two files that ActivationLogger.save_tpe wrote. Each file has the
 // counts of the experts of one rank. They are joined in the order of the ranks.
 func TestMegatronTokensPerExpert(t *testing.T) {
-	r, err := OpenAll([]string{fixtures + "megatron_tokens_per_expert"}, Options{Layer: 2})
+	r, err := OpenAll([]string{golden + "megatron_tokens_per_expert"}, Options{Layer: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +52,7 @@ func TestMegatronTokensPerExpert(t *testing.T) {
 	if notes := strings.Join(r.Notes(), "; "); !strings.Contains(notes, "each file has the counts of one rank's experts") {
 		t.Errorf("%q", notes)
 	}
-	both := []string{fixtures + "megatron_tokens_per_expert/rank1.jsonl", fixtures + "megatron_tokens_per_expert/rank1.jsonl"}
+	both := []string{golden + "megatron_tokens_per_expert/rank1.jsonl", golden + "megatron_tokens_per_expert/rank1.jsonl"}
 	if _, err := OpenAll(both, Options{Layer: 2}); err == nil || !strings.Contains(err.Error(), "both hold the tokens of rank 1") {
 		t.Errorf("one rank twice: %v", err)
 	}
@@ -78,30 +75,16 @@ func TestMegatronContradictions(t *testing.T) {
 		{`{"block": "decoder", "layer": 1, "num_tokens": 1, "topk": 0, "top_indices": [[]]}`, "topk is missing"},
 		{`{"block": "decoder", "layer": 1, "top_indices": `, "line 1"},
 	} {
-		path := filepath.Join(t.TempDir(), "x.jsonl")
-		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := scanFile(path, Options{Layer: -1}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := scan(write(t, t.TempDir(), "x.jsonl", c.text), noLayer); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%.90s: %v, want %q", c.text, err, c.says)
 		}
 	}
 }
 
-func scanFile(path string, o Options) error {
-	r, err := Open(path, o)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	_, err = r.Scan(nil)
-	return err
-}
-
 // TestChangedMegatronRecords: if one num_tokens or topk is changed, the reader notices it in at least
 // 95 % of the cases. The test changes no ids, because the reader cannot notice another valid id.
 func TestChangedMegatronRecords(t *testing.T) {
-	data, err := os.ReadFile(fixtures + "megatron_router/router_trace_rank0.jsonl")
+	data, err := os.ReadFile(golden + "megatron_router/router_trace_rank0.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,11 +95,7 @@ func TestChangedMegatronRecords(t *testing.T) {
 		at := strings.Index(string(data), field)
 		name, _, _ := strings.Cut(field, " ")
 		text := string(data[:at]) + fmt.Sprintf("%s %d", name, []int{1, 2, 3, 5, 8, 9}[rng.IntN(6)]) + string(data[at+len(field):])
-		path := filepath.Join(t.TempDir(), "x.jsonl")
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if scanFile(path, Options{Layer: 1}) != nil {
+		if _, err := scan(write(t, t.TempDir(), "x.jsonl", text), Options{Layer: 1}); err != nil {
 			noticed++
 		}
 	}
@@ -140,11 +119,7 @@ func TestEPLBLog(t *testing.T) {
 		{"EPLB step: avg_tokens=0.00, max_tokens=0, balancedness=0.0000\n", "1 EPLB steps without tokens"},
 		{"nothing\n", "the log has no EPLB lines of vLLM"},
 	} {
-		path := filepath.Join(t.TempDir(), "vllm.log")
-		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(path, Options{Layer: -1}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := Open(write(t, t.TempDir(), "vllm.log", c.text), noLayer); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %q", err, c.says)
 		}
 	}
@@ -163,12 +138,8 @@ func TestChangedEPLBLines(t *testing.T) {
 			factor = 1 / factor
 		}
 		figures[rng.IntN(3)] *= factor
-		path := filepath.Join(t.TempDir(), "x.log")
 		text := fmt.Sprintf("EPLB step: avg_tokens=%.2f, max_tokens=%d, balancedness=%.4f\n", figures[0], int(figures[1]), figures[2])
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open(path, Options{Layer: -1}); strings.Contains(err.Error(), "but balancedness is") {
+		if _, err := Open(write(t, t.TempDir(), "x.log", text), noLayer); strings.Contains(err.Error(), "but balancedness is") {
 			noticed++
 		}
 	}

@@ -91,12 +91,7 @@ func combineFinal() Declaration {
 			}
 			return append(definesFast(c), flight)
 		},
-		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			if ownRegisters(c) {
-				return launchesFinal("combine_final", c, ringBytes(c))
-			}
-			return launchesFinal("combine_final", c, ringBytes(c))
-		},
+		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("combine_final", c, ringBytes(c)) },
 		compare:  preReduced,
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
 	}

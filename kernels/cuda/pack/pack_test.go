@@ -38,6 +38,13 @@ func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 		Evidence: table.Evidence{Median: us * 1e-6, Gain: 2, GainLow: 1.9, GainHigh: 2.1, Rounds: 40, Tokens: []int{hi}}}
 }
 
+// pairRow returns a table row for pairs of two configs.
+func pairRow(lo, hi int, dispatch, combine string, us float64) table.Row {
+	pair, configs := row(ep.Pair, lo, hi, "x:y=1", us), forced(dispatch, combine)
+	pair.Config = ep.Join(configs[0], configs[1])
+	return pair
+}
+
 // compile replaces NVRTC: the binary of a unit is a hash of the unit's key.
 func compile(_ string, units []declare.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
@@ -133,16 +140,12 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 // TestNearestPairAnswers: a row for pairs also answers for more tokens than its own, unless a row of dispatch and
 // a row of combine together are faster in proportion to tokens.
 func TestNearestPairAnswers(t *testing.T) {
-	d, _ := ep.ParseConfig(dispatchFinal)
-	c, _ := ep.ParseConfig(combineFinal)
 	for us, want := range map[float64]string{
 		// At 4,096 tokens the pair takes 4096/2048 x us. The other two rows take 4096/128 x 10 + 400 = 720 us.
 		240: dispatchFinal, // 480 us
 		400: dispatchLL,    // 800 us
 	} {
-		pair := row(ep.Pair, 257, 2048, "x:y=1", us)
-		pair.Config = ep.Join(d, c)
-		p := build(t, nil, pair, row(ep.Dispatch, 1, 128, dispatchLL, 10), row(ep.Combine, 129, 4096, combineLL, 400))
+		p := build(t, nil, pairRow(257, 2048, dispatchFinal, combineFinal, us), row(ep.Dispatch, 1, 128, dispatchLL, 10), row(ep.Combine, 129, 4096, combineLL, 400))
 		a := said(t, p, ep.Pair, ep.Even, 4096)
 		if a.Dispatch != want || strings.HasPrefix(a.Text, "the nearest measured pair") != (want == dispatchFinal) {
 			t.Errorf("a pair of %v us at 2,048 tokens: %s, %s, want %s", us, a.Dispatch, a.Text, want)
@@ -152,11 +155,7 @@ func TestNearestPairAnswers(t *testing.T) {
 
 // TestRowsOfPairsAnswerFirst: for a pair, a row of pairs answers before rows of dispatch and combine.
 func TestRowsOfPairsAnswerFirst(t *testing.T) {
-	d, _ := ep.ParseConfig(dispatchLL)
-	c, _ := ep.ParseConfig(combineLL)
-	pair := row(ep.Pair, 1, 4096, "x:y=1", 50)
-	pair.Config = ep.Join(d, c)
-	p := build(t, nil, pair, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
+	p := build(t, nil, pairRow(1, 4096, dispatchLL, combineLL, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
 	if a := said(t, p, ep.Pair, ep.Even, 100); a.Dispatch != dispatchLL || a.Combine != combineLL {
 		t.Errorf("%s and %s, want the pair's own row", a.Dispatch, a.Combine)
 	}
@@ -168,12 +167,9 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 // TestDispatchInTwoStates: a dispatch is packed twice, in its own memory and in the memory of a combine
 // that needs more.
 func TestDispatchInTwoStates(t *testing.T) {
-	d, _ := ep.ParseConfig(dispatchFinal)
-	c, _ := ep.ParseConfig("combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768")
-	pair := row(ep.Pair, 1024, 4096, "x:y=1", 50)
-	pair.Config = ep.Join(d, c)
-	p := build(t, nil, pair, row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
-	if a := said(t, p, ep.Pair, ep.Even, 2000); a.Dispatch != dispatchFinal || a.Combine != c.Key() {
+	const combine = "combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768"
+	p := build(t, nil, pairRow(1024, 4096, dispatchFinal, combine, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
+	if a := said(t, p, ep.Pair, ep.Even, 2000); a.Dispatch != dispatchFinal || a.Combine != combine {
 		t.Errorf("%s and %s, want the pair's row", a.Dispatch, a.Combine)
 	}
 	text, err := p.bytes(secStrings)
@@ -186,7 +182,7 @@ func TestDispatchInTwoStates(t *testing.T) {
 		held[name]++
 	}
 	if held["final"] != 1 || held["final-polled"] != 1 {
-		t.Errorf("states %v", held)
+		t.Errorf("the pack has the states %v, want final and final-polled once each", held)
 	}
 }
 

@@ -81,10 +81,10 @@ func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 // TestForcedConfigsTakeTheCallersTokens: a forced config is refused if it takes tokens in another dtype
 // than the callers'.
 func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
-	d, _ := ep.ParseConfig("dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0")
-	c, _ := ep.ParseConfig("combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=132,threads=1024,unit=512,wait_sms=0")
+	only := forced("dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0",
+		"combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=132,threads=1024,unit=512,wait_sms=0")
 	for raw, says := range map[bool]string{true: "", false: "input: dispatch_masked:count=sender,input=fp8"} {
-		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: raw, Only: &[2]ep.Config{d, c}}
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8}, Machine: machine, Raw: raw, Only: only}
 		r.Problem.Layout = ep.LayoutMasked
 		if _, err := Build(r, compile); (err == nil) != raw || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("tokens cast by the caller %v: %v", raw, err)

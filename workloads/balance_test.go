@@ -165,8 +165,7 @@ func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [
 	return out
 }
 
-// sameSum reports whether two sums are equal but for their last bits, which depend on the order of
-// the additions.
+// sameSum reports whether two sums are equal up to rounding, which depends on the order of the additions.
 func sameSum(x, y float64) bool { return math.Abs(x-y) <= 1e-12*math.Abs(y) }
 
 // sortHosts sorts the loads of each host in ascending order, and then the hosts by their loads.
@@ -184,8 +183,9 @@ func sortHosts(loads [][]float64) {
 	})
 }
 
-// TestRebalanceOverIsEPLB compares RebalanceOver with a plain implementation, for random loads
-// without ties: EPLB does not say which of two equal loads comes first. All replicas of a group are on one host.
+// TestRebalanceOverIsEPLB compares RebalanceOver with a plain implementation, for random loads without ties, because
+// EPLB does not define which of two equal loads comes first. It also checks that all replicas of a group are on one
+// host.
 func TestRebalanceOverIsEPLB(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")
@@ -275,6 +275,7 @@ func TestRemoteHosts(t *testing.T) {
 	if l.Remote != 2 {
 		t.Errorf("%d copies cross hosts, want 2", l.Remote)
 	}
+	// A token of rank 3, on host 1, selects expert 0 on host 0. Host 0 then has 4 of 7 selections.
 	l.Token(3, []int32{0, -1})
 	if l.Remote != 3 || l.MaxMeanHost(2) != 4.0/3.5 {
 		t.Errorf("%d copies, busiest host %g times the mean; want 3 and %g", l.Remote, l.MaxMeanHost(2), 4.0/3.5)

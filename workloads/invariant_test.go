@@ -138,7 +138,7 @@ func TestEPLB(t *testing.T) {
 // follow the distribution.
 func TestDrift(t *testing.T) {
 	const n, h = 4096, 10
-	for step, want := range map[int]float64{0: 1, 1: 0.933, 10: 0.5, 20: 0.25, 40: 0.0625} {
+	for step, want := range map[int]float64{0: 1, 1: 0.933, 10: 0.5, 20: 0.25, 40: 0.0625} { // 0.5^(step / h)
 		kept := 0.0
 		for i, e := range popularityAfter(n, h, step, 9) {
 			if int32(i) == e {

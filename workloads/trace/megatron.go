@@ -50,7 +50,7 @@ type megatronFile struct {
 	f      *os.File
 	in     *bufio.Scanner
 	number int          // number of the line read last, from 1
-	layers map[int]bool // layers with records, those of multi-token prediction left out
+	layers map[int]bool // layers that the records name, except records of multi-token prediction
 	mtp    int          // number of records of multi-token prediction
 	ranks  map[int]bool // ranks that the records name
 }
@@ -123,8 +123,8 @@ func sortedKeys(set map[int]bool) (out []int) {
 	return out
 }
 
-// next returns the next record, without those of multi-token prediction. It refuses a record whose
-// numbers of tokens and ids differ from num_tokens and topk.
+// next returns the next record that is not of multi-token prediction. It refuses a record with another
+// number of tokens than num_tokens, or another number of ids for a token than topk.
 func (m *megatronFile) next() (megatronRecord, error) {
 	for m.in.Scan() {
 		m.number++

@@ -82,8 +82,8 @@ func TestRefusals(t *testing.T) {
 	if err := CheckProblem(m, sound); err != nil {
 		t.Errorf("loopback: %v", err)
 	}
-	if got := maxBlocks(m, sound); got != 33 {
-		t.Errorf("two ranks on each GPU may launch %d blocks each, want 33: two calls of both ranks must fit", got)
+	if got := maxBlocks(m, sound); got != 132/2/2 {
+		t.Errorf("two ranks on each GPU may launch %d blocks each, want 33: two calls of both ranks must fit on 132 SMs", got)
 	}
 }
 

@@ -59,7 +59,7 @@ func Litmuses(rounds int) []Litmus {
 func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	for rank, c := range counters {
 		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {
-			return fmt.Errorf("rank %d: gave up %d times, %d violations in %d checks; want none in %d", rank, c[0], c[1], c[2], l.checks)
+			return fmt.Errorf("rank %d: gave up waiting %d times, found %d violations in %d checks; want no violation in %d checks", rank, c[0], c[1], c[2], l.checks)
 		}
 		if l.check == nil {
 			continue

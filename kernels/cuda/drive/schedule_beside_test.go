@@ -93,12 +93,14 @@ func TestAbreast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "call", x.call, 4.1e-6)
+	near(t, "call", x.call, 4.1e-6) // 4000 and a kernel boundary
+	// A call has share launches of 3000 and a boundary each. The stamps of the marks are shared by all calls.
 	marked := (share*3100 + 100.0*marks/fold) * 1e-9
-	near(t, "product", x.product, marked+100e-9/fold) // the fork
+	near(t, "product", x.product, marked+100e-9/fold) // a boundary for the fork, once for all calls
 	near(t, "product beside", x.productIn, x.product)
-	near(t, "call beside", x.callIn, 4.1e-6+100e-9/fold) // the fork
+	near(t, "call beside", x.callIn, 4.1e-6+100e-9/fold)
 	near(t, "both", x.both, x.productIn)
+	// Each call takes 4100, and its alignment 1600. A launch takes about 3125, with its part of the stamps.
 	if want := (fold*(4100+1600) + 200) / (fold * share * 3125.0); math.Abs(x.done-want) > 0.01 {
 		t.Errorf("done: %v, want %v", x.done, want)
 	}
@@ -125,6 +127,8 @@ func TestInPhases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// The halves of a dispatch take 4000/4 + 4000/8 = 1500, of a combine 6000/4 + 6000/8 = 2250. Each half
+		// adds a boundary of 100.
 		halves := map[ep.Op]float64{ep.Dispatch: 1500 + 200, ep.Combine: 2250 + 200, ep.Pair: 3750 + 400}[op] * 1e-9
 		near(t, string(op)+" both", x.both, halves+2*3100e-9)
 		if x.callIn < halves || x.callIn > halves+1e-6 || x.productIn < 2*3100e-9 || x.productIn > 2*3100e-9+1e-6 || x.done != 1 {

@@ -35,7 +35,7 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle returns the driver's handle of v. It is the only field of v's type, and is not exported.
+// handle returns the driver's handle of v. The types of v have one field, the handle, which is not exported.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }

@@ -27,8 +27,8 @@ type Declaration struct {
 	// tokens have the same state.
 	State State
 
-	// stateOf returns the memory of a config, for a kernel whose configs use different memory. If it is nil, they
-	// all use State.
+	// stateOf returns the memory of a config, for a kernel whose configs use different memory. If stateOf
+	// is nil, all configs use State.
 	stateOf func(ep.Config) State
 
 	// defines returns the -D options of the compile-bound parameters, spelled NAME=VALUE,

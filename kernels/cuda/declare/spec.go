@@ -148,6 +148,6 @@ func ArgsVersion() uint32 {
 	if err != nil || m == nil {
 		panic("declare: ep_args.h defines no EP_ARGS_VERSION") // it is embedded
 	}
-	n, _ := strconv.Atoi(m[1]) // the pattern wants digits
+	n, _ := strconv.Atoi(m[1]) // the pattern matches digits only
 	return uint32(n)
 }

@@ -89,7 +89,7 @@ func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err 
 	defer options.free()
 	var handle unsafe.Pointer
 	if r := C.ep_jitlink_create(&l.c, &handle, 2, options.first()); r != 0 {
-		return nil, "", fmt.Errorf("nvJitLink %s: create: error %d; it must be at least as new as NVRTC", l.version, int(r))
+		return nil, "", fmt.Errorf("nvJitLink %s: create: error %d; nvJitLink must be at least as new as NVRTC", l.version, int(r))
 	}
 	defer C.ep_jitlink_destroy(&l.c, handle)
 	for _, p := range parts {

@@ -52,12 +52,6 @@ func TestFit(t *testing.T) {
 // TestFitSizesAreThePacks compares the memory that a Fitter adds up with the memory of the packs
 // themselves, in every layout, on one node and two, with rows of a table and without.
 func TestFitSizesAreThePacks(t *testing.T) {
-	of := func(op ep.Op, config string) table.Row {
-		r := row(op, 1, 64, config, 10)
-		r.Key.Ranks, r.Key.Nodes = 16, 2
-		return r
-	}
-	rows := []table.Row{of(ep.Dispatch, dispatchHosts), of(ep.Combine, combineHosts)}
 	for _, c := range []struct {
 		layout  ep.Layout
 		nodes   int
@@ -65,7 +59,7 @@ func TestFitSizesAreThePacks(t *testing.T) {
 		rows    []table.Row
 	}{
 		{ep.Layouts()[0], 1, machine, nil}, {ep.Layouts()[1], 1, machine, nil}, {ep.LayoutMasked, 1, machine, nil},
-		{ep.LayoutRank, 1, machine, nil}, {ep.LayoutRankPacked, 1, machine, nil}, {ep.Layouts()[0], 2, twoNodes, rows},
+		{ep.LayoutRank, 1, machine, nil}, {ep.LayoutRankPacked, 1, machine, nil}, {ep.Layouts()[0], 2, twoNodes, hostRows(2)},
 	} {
 		tab := &table.Table{Header: table.Header{Machine: c.machine, ABI: "abi"}, ID: "table", Rows: c.rows}
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.FP8, ep.BF16}, Reduced: true, Machine: c.machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}

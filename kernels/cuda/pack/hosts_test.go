@@ -19,19 +19,22 @@ const (
 	combineHosts  = "combine_hosts:arrival=count,chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
+// hostRows returns table rows that were measured with 16 ranks on some nodes.
+func hostRows(nodes int) []table.Row {
+	out := []table.Row{row(ep.Dispatch, 1, 64, dispatchHosts, 10), row(ep.Combine, 1, 64, combineHosts, 10)}
+	for i := range out {
+		out[i].Key.Ranks, out[i].Key.Nodes = 16, nodes
+	}
+	return out
+}
+
 // overNodes makes a pack for 16 ranks on two nodes, from table rows that were measured on rowNodes
 // nodes.
 func overNodes(t *testing.T, rowNodes int) *Pack {
 	t.Helper()
-	of := func(op ep.Op, config string) table.Row {
-		r := row(op, 1, 64, config, 10)
-		r.Key.Ranks, r.Key.Nodes = 16, rowNodes
-		return r
-	}
 	return build(t, func(r *Request) {
 		r.Problem.Ranks, r.Problem.Nodes, r.Problem.MaxTokens, r.Machine = 16, 2, 128, twoNodes
-		rows := []table.Row{of(ep.Dispatch, dispatchHosts), of(ep.Combine, combineHosts)}
-		r.Tables = table.Overlay(table.Source{Name: "t", Table: &table.Table{Header: table.Header{Machine: twoNodes, ABI: "abi"}, ID: "table", Rows: rows}})
+		r.Tables = table.Overlay(table.Source{Name: "t", Table: &table.Table{Header: table.Header{Machine: twoNodes, ABI: "abi"}, ID: "table", Rows: hostRows(rowNodes)}})
 	})
 }
 
@@ -105,11 +108,11 @@ func TestNodesRefuse(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"a layout":        {func(r *Request) { r.Problem.Layout = ep.LayoutMasked }, "masked"},
-		"ranks":           {func(r *Request) { r.Problem.Nodes = 3 }, "16 ranks do not divide by 3 nodes"},
-		"a kernel":        {func(r *Request) { r.Only = forced(dispatchFinal, combineFinal) }, `no kernel called "dispatch_final"`},
-		"a hosts kernel":  {func(r *Request) { r.Problem.Ranks, r.Problem.Nodes, r.Only = 8, 1, forced(dispatchHosts, combineHosts) }, `no kernel called "dispatch_hosts"`},
-		"a linker's word": {func(r *Request) {}, `"3.x" is not a version`},
+		"a layout":       {func(r *Request) { r.Problem.Layout = ep.LayoutMasked }, "masked"},
+		"ranks":          {func(r *Request) { r.Problem.Nodes = 3 }, "16 ranks do not divide by 3 nodes"},
+		"a kernel":       {func(r *Request) { r.Only = forced(dispatchFinal, combineFinal) }, `no kernel called "dispatch_final"`},
+		"a hosts kernel": {func(r *Request) { r.Problem.Ranks, r.Problem.Nodes, r.Only = 8, 1, forced(dispatchHosts, combineHosts) }, `no kernel called "dispatch_hosts"`},
+		"a version":      {func(r *Request) {}, `"3.x" is not a version`},
 	} {
 		q := r
 		c.change(&q)

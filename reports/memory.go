@@ -90,6 +90,6 @@ func MemoryTable(l *Loaded, gbps float64) Table {
 		mid := winner.Median.Mid
 		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesMemory)/mid/1e9, 1))...)
 	}
-	t.Note(p.Shared, fmt.Sprintf("memory limit: the time of the bytes read and written on the rank with the most rows at %.4g GB/s. Calls use copies of the rows in turn, 256 MiB together; the copies of a small call stay in the L2 cache.", gbps))
+	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Successive calls use different copies of the rows: 64 copies, or fewer that have 256 MiB in all. The 64 copies of a very small call stay in the L2 cache.", gbps))
 	return t
 }

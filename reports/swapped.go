@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped says how good the config that one machine's search chose is on another machine. It is
-// computed from the rounds of the other machine's search of the same problem and routing.
+// Swapped takes the config that the search on one machine chose, and says how good it is on another
+// machine. It is computed from the rounds of the other machine's search of the same problem and routing.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
@@ -34,9 +34,9 @@ type Swapped struct {
 
 // Swap judges the decisions of the searches in `chosen` by the times of the searches in `on`, which
 // have the same problems and ran on another machine. It leaves out a problem if either search has
-// no decision. A sweep searches combine with one dispatch dtype and measures only the finalists
-// with the others. If the config was not measured with its own dispatch dtype, it is judged by the
-// search with the dtype that was searched.
+// no decision. For combine, a sweep searches all configs with one dispatch dtype only; with the other
+// dispatch dtypes it measures only the finalists. If the other machine did not measure the config with
+// the problem's dispatch dtype, Swap uses the other machine's full search, which had another dtype.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -182,7 +182,7 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 			losses = append(losses, 100*(c.Loss.Mid-1))
 		}
 	}
-	t.Note(p.Shared, "gain: in that run, the default's time over the config's, in the same rounds; default: says slower if the config is slower than the default",
+	t.Note(p.Shared, "gain: in that run, the default's time over the config's, in the same rounds; column default: slower if the config is slower than that run's default config",
 		"loss: per cent that the config takes longer than that run's winner; low, high: 95 % intervals")
 	t.Note(swappedSummary(len(all), same, losses, slower))
 	return t, slower

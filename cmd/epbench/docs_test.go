@@ -150,8 +150,8 @@ func TestDocsNameMakeTargets(t *testing.T) {
 // linkTarget matches the target of a link, which epbench docs may leave out.
 var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 
-// TestDocsCommand: epbench docs prints every page with all its words, within the terminal's width except in code. Each
-// page that a text of the programs names exists.
+// TestDocsCommand: epbench docs prints every page with all its words, within the terminal's width except in code. If a
+// text in the sources mentions `epbench docs PAGE`, that page exists.
 func TestDocsCommand(t *testing.T) {
 	onTerminal(t, 60)
 	for _, name := range pageNames() {

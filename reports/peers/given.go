@@ -103,9 +103,9 @@ func (f *facts) with(fields ...said) (Given, error) {
 const oneHost = 8
 
 // setNodes sets the number of hosts. It uses the flag first, then hosts, the number that the
-// file states. Without both it assumes one host, if there are at most oneHost ranks and all of
-// them printed. printedRanks is the number of ranks that printed, 0 if the format does not show
-// this.
+// file states. Without both it assumes one host if there are at most oneHost ranks and the file is not
+// known to lack the figures of some rank. printedRanks is the number of ranks whose figures the file
+// has, 0 if the format does not show this.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:
@@ -114,7 +114,7 @@ func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	case hosts > 0:
 		g.Nodes = hosts
 	case printedRanks > 0 && printedRanks < g.Ranks:
-		return fmt.Errorf("the file holds figures of %d of %d ranks, as one of several hosts prints them; give --nodes", printedRanks, g.Ranks)
+		return fmt.Errorf("the file holds figures of only %d of %d ranks, so it may be the output of one of several hosts; give --nodes", printedRanks, g.Ranks)
 	case g.Ranks > oneHost:
 		return fmt.Errorf("nothing says on how many hosts the %d ranks ran; give --nodes", g.Ranks)
 	default:

@@ -36,7 +36,7 @@ Allocating buffer size: 2115.111296 MB ...
 [rank 13] Dispatch + combine bandwidth: 27.52 GB/s, avg_t=801.07 us, min_t=682.46 us, max_t=854.40 us
 [rank 14] Dispatch + combine bandwidth: 27.46 GB/s, avg_t=802.90 us, min_t=740.06 us, max_t=851.87 us
 [rank 15] Dispatch + combine bandwidth: 27.51 GB/s, avg_t=801.59 us, min_t=732.38 us, max_t=813.70 us
-`, with(func(g *Given) { g.Tokens = 128 }), nil, "8 of 16 ranks, as one of several hosts prints them; give --nodes"},
+`, with(func(g *Given) { g.Tokens = 128 }), nil, "8 of 16 ranks, so it may be the output of one of several hosts; give --nodes"},
 		{"the same with --nodes", `
 [rank 8] Dispatch + combine bandwidth: 27.53 GB/s, avg_t=800.91 us, min_t=674.40 us, max_t=812.06 us
 [rank 15] Dispatch + combine bandwidth: 27.51 GB/s, avg_t=801.59 us, min_t=732.38 us, max_t=813.70 us

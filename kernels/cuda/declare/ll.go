@@ -187,8 +187,8 @@ func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 // startsCombineLL returns a config with own=registers, and configs with larger blocks for more than 64
 // tokens. On 2 and 4 H200, blocks of 1,024 threads with own=slot took 2 to 25 % less time above 64 tokens,
 // and 4 to 14 % more with fewer tokens. Such blocks are not the default, because on sm_100a they spill
-// registers. With own=registers some warps may never send: if every warp first sends all its sums, the
-// link is idle while the warps compute the sums of their own rank.
+// registers. With own=registers some warps may be reserved for the sums of this rank's own tokens. Without
+// such warps every warp first sends all its sums, and the link is then idle while the warps compute these.
 func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
 	if p.Tokens > 64 {
 		out = append(out, defaultCombineLL(m, p).With("threads", "1024"))

@@ -6,7 +6,7 @@
 
 RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and
 budget, epbench replays its default strategy, without configs of earlier runs to start from. Each other tuner
-may use as much wall time as epbench takes at the recorded pace, with A/A test, finals and confirmation. The
+may use as much wall time as epbench takes at the recorded pace, its A/A test, finals and confirmation included. The
 other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and
 Optuna's TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
 from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower the

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// claims returns a table with one row for each token count from 1 on, each with a gain of 2
-// [1.9, 2.1], and a receipt with these measured gains.
+// claims returns a table and a receipt. The table has one row for each token count from 1 on, each
+// with a gain of 2 [1.9, 2.1]. The receipt has one check for each row, with the gains in measured.
 func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) {
 	t.Helper()
 	machine := ep.Machine{Backend: "cuda", SMs: 132, GPUs: 2}

@@ -5,6 +5,7 @@ import array
 import concurrent.futures
 import ctypes
 import importlib
+import json  # noqa: F401  part_of_deepep forgets modules that nothing imported before it
 import mmap
 import multiprocessing
 import os
@@ -311,6 +312,9 @@ class Arguments(unittest.TestCase):
         with unittest.mock.patch.object(epcomm.comm, "_lib", stand_in):
             comm.shrink([0, 2])
             comm.grow(range(3))
+            for wrong in ([0, 64], [-1]):  # 1 << 64 would be no bit of a uint64
+                with self.assertRaisesRegex(ValueError, "from 0 to 63"):
+                    comm.shrink(wrong)
             self.assertEqual(comm.survivors(), ([0, 40], 7))
             self.assertEqual(comm.explain(epcomm.Call()), ("d", "c", "w", 3, 4))
         self.assertEqual(sets, [0b101, 0b111])
@@ -368,6 +372,12 @@ class Agreements(unittest.TestCase):
         a, b = self.ranks
         errors = self.both(lambda: a.first(7, {"the call": "dispatch", "hidden": 512}), lambda: b.first(8, {"the call": "combine", "hidden": 256}))
         self.assertIn("the call is dispatch on rank 0, combine on rank 1; all ranks", errors[0])
+        self.assertEqual(errors[0], errors[1])
+
+    def test_facts_that_do_not_fit(self):
+        a, b = self.ranks
+        errors = self.both(lambda: a.first(7, {"hidden": 10**600}), lambda: b.first(8, {"hidden": 256}))
+        self.assertRegex(errors[0], "the ranks differ in what they call")
         self.assertEqual(errors[0], errors[1])
 
     def test_an_earlier_call_differs(self):

@@ -122,6 +122,8 @@ def refusals(buffer, rank):
         (deepep.NotServed, "all_gather_into_tensor", lambda: buffer.all_gather(x)),
         (deepep.NotServed, "get_pp_buffer_size_hint", lambda: deepep.ElasticBuffer.get_pp_buffer_size_hint(1, 1)),
         (deepep.NotServed, "num_scaleout_topk", lambda: buffer.get_theoretical_num_sms(EXPERTS, TOPK, 2)),
+        (ValueError, "num_experts, num_topk", lambda: buffer.get_theoretical_num_sms(EXPERTS, EXPERTS + 1)),
+        (ValueError, "num_experts, num_topk", lambda: buffer.get_theoretical_num_sms(0, 0)),
         (deepep.NotServed, "allow_multiple_reduction", lambda: precise.combine(x, spread)),
         (ValueError, "x: torch.bfloat16", lambda: buffer.combine(x[:, :-8], spread)),
         (ValueError, "topk_weights: torch.float64", lambda: buffer.combine(x.new_empty(spread.num_expanded_tokens, HIDDEN), spread, topk_weights=weights.double())),

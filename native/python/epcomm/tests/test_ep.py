@@ -46,6 +46,15 @@ class TestEP(unittest.TestCase):
                 module.EP(pack="x.pack", device="cpu", rank=0, ranks=2, all_gather=lambda mine: mine * 2)
             comm.destroy.assert_called_once_with()
 
+    def test_numbers_are_not_used_again(self):
+        """A compiled function names its EP by a number. After the EP was destroyed, it must not find another EP."""
+        first, second = make(), make()
+        first.destroy()
+        third = make()
+        self.assertEqual(len({first.id, second.id, third.id}), 3)
+        with self.assertRaisesRegex(epcomm.EpcommError, "was destroyed"):
+            module._ep(first.id)
+
     def test_a_call_on_another_stream(self):
         """With several nodes, y is copied on the call's stream. out is allocated for that stream, and the current
         stream is recorded as a user of out."""

@@ -63,7 +63,21 @@ def without_the_other(buffer):
     for seed in range(4, 7):
         call(buffer, 0, seed, [0], halves=seed == 5)
     assert masked(buffer) == [0, 1], masked(buffer)
+    rank_1_does_not_come(buffer)
     return buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)[-1]
+
+
+def rank_1_does_not_come(buffer):
+    """A clean in which a rank is missing fails, and the masks stay."""
+    def meet(_):
+        raise EpcommError(8, "rank 1 did not take part")
+
+    buffer._meet = meet
+    try:
+        buffer.low_latency_clean_mask_buffer()
+    except EpcommError:
+        del buffer._meet
+    assert masked(buffer) == [0, 1], masked(buffer)
 
 
 def one_rank(rank, port, extension):

@@ -41,7 +41,11 @@ def word(table, value, what):
 
 
 def _set(ranks):
-    return sum(1 << r for r in set(ranks))
+    """Returns ranks as a set of bits."""
+    ranks = set(ranks)
+    if not all(0 <= r < 64 for r in ranks):
+        raise ValueError(f"ranks: {sorted(ranks)}; give numbers from 0 to 63")
+    return sum(1 << r for r in ranks)
 
 
 def nodes_of(pack, ranks):

@@ -3,6 +3,7 @@ are custom operators for torch.compile."""
 
 import contextlib
 import ctypes
+import itertools
 import typing
 
 import torch
@@ -295,22 +296,28 @@ class EP:
 
 # ---- custom operators. They take only tensors and numbers, so an EP is passed as its number in _known. ----
 
-_known = {}
+_known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    number = len(_known)
-    while number in _known:
-        number += 1
+    """Returns a new number for an EP. Numbers are not used again, so that a compiled function of an EP that was destroyed
+    does not call another EP."""
+    number = next(_next)
     _known[number] = ep
     return number
+
+
+def _ep(number):
+    if number not in _known:
+        raise EpcommError(1, "the EP of this compiled function was destroyed; compile it again")
+    return _known[number]
 
 
 @torch.library.custom_op("epcomm::dispatch", mutates_args=("out", "scales", "row_offsets", "expert_ids", "src_info"))
 def _dispatch_op(x: torch.Tensor, topk_ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor, scales: torch.Tensor,
                  row_offsets: torch.Tensor, expert_ids: torch.Tensor, src_info: torch.Tensor, ep: int, fullest: int, slot: int,
                  dtype: int, routing: int, purpose: int) -> None:
-    _known[ep].dispatch(x, topk_ids, weights, fullest=fullest, slot=slot, dtype=dtype, routing=routing, purpose=purpose)
+    _ep(ep).dispatch(x, topk_ids, weights, fullest=fullest, slot=slot, dtype=dtype, routing=routing, purpose=purpose)
 
 
 @_dispatch_op.register_fake
@@ -321,7 +328,7 @@ def _(x, topk_ids, weights, out, scales, row_offsets, expert_ids, src_info, ep, 
 @torch.library.custom_op("epcomm::combine", mutates_args=("src_info",))
 def _combine_op(y: torch.Tensor, topk_ids: torch.Tensor, weights: torch.Tensor, src_info: torch.Tensor, ep: int, fullest: int,
                 slot: int, dtype: int, routing: int, purpose: int) -> torch.Tensor:
-    return _known[ep].combine(y, topk_ids, weights, fullest=fullest, slot=slot, dtype=dtype, routing=routing, purpose=purpose)
+    return _ep(ep).combine(y, topk_ids, weights, fullest=fullest, slot=slot, dtype=dtype, routing=routing, purpose=purpose)
 
 
 @_combine_op.register_fake

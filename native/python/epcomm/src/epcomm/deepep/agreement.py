@@ -66,7 +66,10 @@ class Agreement:
         at = self._fact(rank, key)
         if int.from_bytes(self._memory[at:at + 8], "little") != key:
             return {}
-        return json.loads(self._read(at + 8))
+        try:
+            return json.loads(self._read(at + 8))
+        except ValueError:  # the text was too long, or its rank is writing another one
+            return {}
 
     def _note(self, key, facts):
         self._known[key] = facts

@@ -382,10 +382,14 @@ class Buffer:
         mask_status.copy_(torch.tensor([int(r in self._masked) for r in range(self.group_size)], dtype=mask_status.dtype))
 
     def low_latency_clean_mask_buffer(self):
-        """Takes all ranks back. Collective over all ranks."""
+        """Takes all ranks back. Collective over all ranks. If it fails, the masks stay as they were."""
         self._must_shrink()
-        self._masked.clear()
-        self._meet(lambda comm: comm.grow(range(self.group_size)))  # this rank may not know that others masked it
+        masked, self._masked = self._masked, set()
+        try:
+            self._meet(lambda comm: comm.grow(range(self.group_size)))  # this rank may not know that others masked it
+        except BaseException:
+            self._masked = masked
+            raise
 
     def _must_shrink(self):
         if not self._shrinks:

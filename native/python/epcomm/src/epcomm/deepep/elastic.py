@@ -112,6 +112,8 @@ class ElasticBuffer:
         the number of SMs that can read and write as fast as the NVLinks transfer data, plus a quarter. The number is
         even and at least 4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
+        if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
+            raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks}, and 1 to that number")
         key = num_experts, num_topk, nvlink_gbs, sm_read_gbs, sm_write_gbs
         if key not in self._sms:
             self._sms[key] = self._theoretical_sms(*key)

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -95,5 +96,26 @@ func TestFitAsksFewCounts(t *testing.T) {
 	}
 	if len(f.known) > 16 {
 		t.Errorf("%d token counts were tried", len(f.known))
+	}
+}
+
+// TestEstimate: if memory is a linear function of tokens, the estimate is the largest count that fits, but it lies between
+// the two counts. Here a call of n tokens takes 1,000 + 100 n bytes.
+func TestEstimate(t *testing.T) {
+	f := Fitter{known: map[int]sizing{}}
+	for _, n := range fitCounts[:12] {
+		f.known[n] = sizing{around: 1000, slot: int64(100 * n)}
+	}
+	for _, c := range []struct {
+		bytes int64
+		want  int
+	}{{2000, 10}, {2050, 10}, {1250, 2}, {1000, 2}, {9000, 14}} {
+		if got := fitCounts[f.estimate(c.bytes, 1, 0, 11)]; got != c.want {
+			t.Errorf("%d bytes: %d tokens between 1 and 16, want %d", c.bytes, got, c.want)
+		}
+	}
+	f.known[16] = sizing{err: errors.New("too many tokens")}
+	if got := f.estimate(2000, 1, 0, 11); got != 5 {
+		t.Errorf("index %d between 0 and 11, want the middle: the memory of the upper count is unknown", got)
 	}
 }

@@ -1,6 +1,49 @@
 package pack
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// TestMemoryByHand adds up the memory of a pack for 16 ranks in layout rank:packed by hand. Every part begins at a
+// multiple of 256 bytes.
+func TestMemoryByHand(t *testing.T) {
+	p := &Pack{
+		Data:    []byte("\x00slots\x00return\x00"),
+		head:    header{Hidden: 512, MaxTokens: 100, TopK: 8, Groups: 64},
+		dtypes:  []dtypeRecord{{OutBytes: 1000, ScaleBytes: 300}},
+		states:  []stateRecord{{Regions: 1, Counters: 100, Numbers: [2]uint16{1, 2}}, {FirstRegion: 1, Regions: 1, Counters: 100, Numbers: [2]uint16{1, 2}}},
+		regions: []regionRecord{{Bytes: 1000, Name: 1}, {Bytes: 300, Name: 7}},
+	}
+	p.head.Sections[secStrings] = section{Count: uint32(len(p.Data)), Stride: 1}
+	p.DTypes = []ep.DType{ep.BF16}
+	p.Problem = ep.Problem{Ranks: 16, Nodes: 1, Hidden: 512, Experts: 64, TopK: 8, MaxTokens: 100, Layout: ep.LayoutRankPacked}
+	const (
+		ids     = 16 * 100 * 8 * 4                       // of 1,600 rows, a multiple of 256
+		outputs = 1024 + 512 + 512 + ids + 13312 + ids   // rows, scales, 65 offsets, ids, sources (1,600 * 8 + 100 * 4 = 13,200), weights
+		words   = 512 + 2*4*32*192 + 512                 // 16 * 16 + 8 words of debug mode; call numbers of dispatch and combine; 100 counters
+		around  = 256 + 256 + 256 + 16*16*(16+4+1+8*100) // control data, abort word, header and rows of epcomm_announce
+	)
+	want := []Area{{forOutputs, outputs}, {forReturn, 512}, {forWords, words}, {forTokens, 1024}}
+	if got := p.Areas(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := p.HeapBytes(3); got != around+3*(outputs+512+words+1024) {
+		t.Errorf("3 calls in flight: %d bytes, want %d", got, around+3*(outputs+512+words+1024))
+	}
+	p.states[1].Numbers = [2]uint16{} // the second state has call numbers and counters of its own
+	if more := p.Areas()[2].Bytes - words; more != 2*4*32*192+512 {
+		t.Errorf("a state with its own numbers adds %d bytes", more)
+	}
+	p.Problem.Layout = ep.LayoutRank
+	one := p.HeapBytes(0)
+	p.Problem.Nodes = 2
+	if two := p.HeapBytes(0); one != 512 || two != 512+16*16 {
+		t.Errorf("beside the calls one node has %d bytes, two have %d; want 512 and 768", one, two)
+	}
+}
 
 // TestSharedMemoryCountsOnce: states that share an area take the bytes of the largest state, in any
 // order. A region without an area takes its own bytes.

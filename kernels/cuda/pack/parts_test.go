@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -50,4 +51,36 @@ func read[T any](t *testing.T, p *Pack, section int) []T {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestForcedCallsHaveAMost: a forced pair is not asked about more tokens than the request's problem has.
+func TestForcedCallsHaveAMost(t *testing.T) {
+	only := forced(dispatchLL, combineLL)
+	for _, c := range []struct {
+		only              *[2]ep.Config
+		most, asked, want int
+	}{{only, 100, 500, 100}, {only, 100, 50, 50}, {only, 0, 500, 500}, {nil, 100, 500, 500}} {
+		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, Only: c.only}
+		r.Problem.Tokens = c.most
+		if got := r.resolver(ep.BF16, false, ep.Even).at(ep.Dispatch, c.asked).Tokens; got != c.want {
+			t.Errorf("%d tokens of at most %d: %d, want %d", c.asked, c.most, got, c.want)
+		}
+	}
+}
+
+// TestAnswersCoverAllTokens: the answers of a pack go on to max-tokens, also if the last one is for a single count. Defaults are
+// not certified; rows of this build are, and their text names no difference.
+func TestAnswersCoverAllTokens(t *testing.T) {
+	p := build(t, nil, row(ep.Dispatch, 1, shape.MaxTokens-1, dispatchLL, 10))
+	all := p.Answers(ep.BF16, false, ep.Dispatch, ep.Even)
+	first, last := all[0], all[len(all)-1]
+	if first.Lo != 1 || last.Lo != shape.MaxTokens || last.Hi != shape.MaxTokens {
+		t.Errorf("the answers are for %d to %d tokens, the last from %d", first.Lo, last.Hi, last.Lo)
+	}
+	if !first.Certified || last.Certified || !last.Uncovered {
+		t.Errorf("certified: row %v, default %v", first.Certified, last.Certified)
+	}
+	if strings.Contains(first.Text, "measured with other") {
+		t.Error(first.Text)
+	}
 }

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -24,6 +25,64 @@ func TestReadChecksManifest(t *testing.T) {
 		}
 		if _, err := Read(reseal(bad)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.new, err, c.want)
+		}
+	}
+}
+
+// TestRecordsNameEachOther: each config names a state of its dtype, each launch a module, and each state and module
+// is used.
+func TestRecordsNameEachOther(t *testing.T) {
+	p := build(t, func(r *Request) { r.DTypes = []ep.DType{ep.FP8, ep.BF16} }, row(ep.Dispatch, 1, 512, dispatchLL, 10), row(ep.Dispatch, 513, 4096, dispatchFinal, 20))
+	configs, err := records[configRecord](p, secConfigs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	launches, err := records[launchRecord](p, secLaunches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, modules := map[uint32]bool{}, map[uint32]bool{p.head.AlignModule: true, p.head.CallsModule: true}
+	for _, c := range configs {
+		states[c.State] = true
+		if int(c.State) >= len(p.states) || p.states[c.State].DType != c.DType {
+			t.Errorf("%s of dtype %d names state %d", p.text(c.Key), c.DType, c.State)
+		}
+	}
+	for _, l := range launches {
+		modules[l.Module] = true
+	}
+	if len(states) != len(p.states) || len(modules) != len(p.modules) {
+		t.Errorf("%d of %d states and %d of %d modules are used", len(states), len(p.states), len(modules), len(p.modules))
+	}
+	for m := range modules {
+		if int(m) >= len(p.modules) {
+			t.Errorf("module %d of %d is used", m, len(p.modules))
+		}
+	}
+}
+
+// TestHeaderBounds: a file with exactly the bytes of a header is read as a header. A pack for one host has no header for several.
+// A section must lie within the file.
+func TestHeaderBounds(t *testing.T) {
+	size := binary.Size(header{})
+	if _, err := Read(make([]byte, size)); err == nil || !strings.Contains(err.Error(), "begins with") {
+		t.Errorf("%d bytes: %v", size, err)
+	}
+	if _, err := Read(make([]byte, size-1)); err == nil || !strings.Contains(err.Error(), "fewer than") {
+		t.Errorf("%d bytes: %v", size-1, err)
+	}
+	if p := build(t, nil); p.hosts != (hostsHeader{}) {
+		t.Errorf("a pack for one host has a header for several: %v", p.hosts)
+	}
+	p := &Pack{Data: make([]byte, 100)}
+	for _, c := range []struct {
+		offset uint64
+		count  uint32
+		fits   bool
+	}{{90, 10, true}, {90, 11, false}, {100, 0, true}, {101, 0, false}} {
+		p.head.Sections[secStrings] = section{Offset: c.offset, Count: c.count, Stride: 1}
+		if b, err := p.bytes(secStrings); (err == nil) != c.fits || len(b) != int(c.count) && c.fits {
+			t.Errorf("%d bytes from %d of 100: %d bytes, %v", c.count, c.offset, len(b), err)
 		}
 	}
 }

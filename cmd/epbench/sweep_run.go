@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -231,7 +232,10 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	if errors.Is(err, context.Canceled) {
 		return f.interrupted(cmd, s.dir, out)
 	}
-	if err != nil && (s.dir.Results() == 0 || errors.Is(err, sweep.ErrDefaultsCrash)) {
+	if crash := (*sweep.DefaultsCrash)(nil); errors.As(err, &crash) {
+		return fmt.Errorf("%w. Then measure them again: epbench sweep --resume %s --retry %s", err, ep.Quote(s.dir.Path()), strings.Join(crash.Configs, " --retry "))
+	}
+	if err != nil && s.dir.Results() == 0 {
 		return err
 	}
 	if err != nil {

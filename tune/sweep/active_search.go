@@ -131,6 +131,10 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		return nil
 	}
 	c.aa, err = s.harness.measureAA(ctx, c.runner, budget.Time)
+	if errors.Is(err, search.ErrDefault) && c.runner.Generation == 0 && slices.Contains(s.retried(c), c.dflt) {
+		c.runner.Generation = len(s.run.Retried)
+		c.aa, err = s.harness.measureAA(ctx, c.runner, budget.Time)
+	}
 	switch {
 	case errors.Is(err, search.ErrDefault):
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))

@@ -1,8 +1,8 @@
 package sweep
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -11,16 +11,26 @@ import (
 // trying. Each such search starts the worker again, and starting all ranks may take many seconds.
 const mostCrashes = 3
 
-// ErrDefaultsCrash says that no default of a sweep ran. The fault is then in the worker, not in one
+// A DefaultsCrash is the error of a sweep of which no default ran. The fault is then in the worker, not in one
 // problem.
-var ErrDefaultsCrash = errors.New("mend the worker, or leave these cases out of the sweep")
+type DefaultsCrash struct {
+	Title, Words string   // the last search, and the failure of its default
+	Searches     int      // number of searches so far
+	Configs      []string // ids of the defaults that crashed or hung. A resumed sweep measures them only if they are retried
+}
+
+func (e *DefaultsCrash) Error() string {
+	return fmt.Sprintf("%s: %s; the defaults of all %d searches so far crashed or hung: mend the worker, or leave these cases out of the sweep",
+		e.Title, e.Words, e.Searches)
+}
 
 // A crashCount counts the searches of a sweep whose default crashed or hung.
 type crashCount struct {
 	similar map[ep.Problem]int // number of defaults that crashed or hung since a default last ran, by problem without tokens
 	all     int
-	ran     bool   // a default ran
-	words   string // failure of the last default that crashed or hung
+	ran     bool     // a default ran
+	words   string   // failure of the last default that crashed or hung
+	configs []string // ids of the defaults that crashed or hung
 }
 
 // add counts a search that has ended. It returns an error if mostCrashes defaults crashed or hung and none
@@ -32,6 +42,9 @@ func (n *crashCount) add(c *activeSearch) error {
 		n.similar[withoutTokens(c.problem)]++
 		n.all++
 		n.words = defaultFailure(c.runner.Failures(), c.dflt)
+		if id := c.space.Config(c.dflt).ID(); !slices.Contains(n.configs, id) {
+			n.configs = append(n.configs, id)
+		}
 	case f != nil || c.state != nil:
 		n.ran = true
 		delete(n.similar, withoutTokens(c.problem))
@@ -39,7 +52,7 @@ func (n *crashCount) add(c *activeSearch) error {
 	if n.ran || n.all < mostCrashes {
 		return nil
 	}
-	return fmt.Errorf("%s: %s; the defaults of all %d searches so far crashed or hung: %w", c.title(), n.words, n.all, ErrDefaultsCrash)
+	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
 // whySkip returns the reason to skip a search, or "". A search is skipped if the defaults of mostCrashes searches

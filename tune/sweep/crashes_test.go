@@ -21,7 +21,7 @@ func crashAbove(tokens int) *scripted {
 }
 
 // TestDefaultsCrash: if no default has run, a sweep without a time budget ends after the third default that crashes.
-// Its error quotes the worker, and its log keeps the crashes.
+// Its error quotes the worker, and its log keeps the crashes. A resumed sweep goes on if it retries the configs of the error.
 func TestDefaultsCrash(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(0)
@@ -29,18 +29,32 @@ func TestDefaultsCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := &record.Run{Machine: b.Machine()}
-	dir, err := record.CreateDir(t.TempDir(), run)
+	run, path := &record.Run{Machine: b.Machine()}, t.TempDir()
+	dir, err := record.CreateDir(path, run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dir.Close()
 	out, err := Run(t.Context(), b, p, dir, run, nil)
-	if out != nil || !errors.Is(err, ErrDefaultsCrash) || !strings.Contains(err.Error(), "the default failed: crash: rank 1: illegal address; the defaults of all 3 searches so far crashed or hung: mend the worker") {
+	var crash *DefaultsCrash
+	if out != nil || !errors.As(err, &crash) || !strings.Contains(err.Error(), "the default failed: crash: rank 1: illegal address; the defaults of all 3 searches so far crashed or hung: mend the worker") {
 		t.Fatal(err)
 	}
 	if b.Opened != mostCrashes || len(run.Searches) != mostCrashes || dir.Results() == 0 {
 		t.Errorf("%d sessions, %d searches, %d results", b.Opened, len(run.Searches), dir.Results())
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir, run, results, _, err := record.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := Retry(run, results, crash.Configs); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := Run(t.Context(), crashAbove(999), p, dir, run, results); err != nil || out.Table == nil {
+		t.Errorf("after the worker was mended and the defaults of the error were retried: %v, %v", out, err)
 	}
 }
 

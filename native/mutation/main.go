@@ -19,7 +19,7 @@ import (
 
 func main() {
 	only := flag.String("only", "", "regular expression; take only faults whose file, words or test match it")
-	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it; a second run then prepares nothing again")
+	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it, so that a second run need not prepare again")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

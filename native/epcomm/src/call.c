@@ -236,8 +236,8 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan of its send. Plans send and receive in one kernel or in two. If the recv had
- * a plan of the other kind, it would leave messages unread, or wait for messages that are never sent. */
+/* Checks that a recv has the plan of its send. A plan has one kernel that sends and receives, or two kernels. If
+ * the recv had a plan of the other kind, it would leave messages unread, or wait for messages that are never sent. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;

@@ -18,7 +18,7 @@
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* in the order of ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
-enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* flags: of a config, of a launch, of a module */
+enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* the flag of a config, the flag of a launch, the flag of a module */
 
 enum {
   PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,

@@ -128,7 +128,7 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
 }
 
 /* Checks that, if options.routing is `routing`, a call without a routing gets the kernels of routing `stands_for`.
- * Returns for how many token counts even and all routings have different kernels, or -1 after an error. */
+ * Returns the number of token counts for which EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS have different kernels, or -1 after an error. */
 static int without_routing(Member *member, void *plan, int routing, int stands_for) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;

@@ -12,8 +12,8 @@ Optuna's TPE, with the median of three samples of each config. All tuners see th
 from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower the
 tuner's choice is than the best config of the space, by their fitted times.
 
-Kernel Tuner does not know several kernels, so the kernel is one of its parameters. The values of the
-other parameters are given by their index, with a restriction to configs that exist.
+Kernel Tuner tunes one kernel, so here the kernel is one of the parameters. The values of the other
+parameters are given by their index, and a restriction admits only configs that exist.
 """
 
 import argparse

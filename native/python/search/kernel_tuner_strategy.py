@@ -202,7 +202,7 @@ def search(parts, lines, out, strategy, expected):
             if (share := (end - len(epbench.known)) // (len(parts[each]) - k)) > 0:
                 tune(epbench, part, name, share)
         goal -= len(epbench.known) - before
-        if goal <= 0:  # a search of a bounded time has more time than expected
+        if goal <= 0:  # the search is bounded by time, and has time for more configs than expected
             goal = expected
         if len(epbench.known) == before:
             break

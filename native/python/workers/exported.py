@@ -1,4 +1,4 @@
-"""Compares the times of DeepEP with an exported config with the times of the sweep:
+"""Compares two times of DeepEP: the time with an exported config, and the time in the sweep that was exported:
 
     exported.py SWEEP [--says BY=FILE]... RUN...
 
@@ -63,7 +63,7 @@ def print_both(chosen, timed, by, losses):
     for routing, tokens in sorted({case[1:3] for case in timed if case[3] == by}):
         halves = [(half, routing, tokens) for half in ("dispatch", "combine")]
         if not all(half + (by,) in timed for half in halves):
-            print("%-8s  %6d  %-4s  one half was not timed" % (routing, tokens, by))
+            print("%-8s  %6d  %-4s  dispatch or combine was not timed" % (routing, tokens, by))
         elif (routing, tokens) not in losses:
             print("%-8s  %6d  %-4s  the export states no loss" % (routing, tokens, by))
         else:

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root, after
 # `make peers-gpu` on a host with a compiler. The workers import the packages that are installed: sgl-deep-ep is a
-# build of DeepEP (V1, and from 0.1.1 on V2 too), and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in
+# build of DeepEP (V1; version 0.1.1 and later contain V2 too), and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in
 # layout rank:packed; deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, set
 # LD_PRELOAD to the NCCL with which it was built.
 #
 #   run-gpu.sh sweep     tunes every library on each of MODELS, with uniform and with skewed routing
-#   run-gpu.sh turns     measures the configs that the sweeps chose again, all libraries in turns
+#   run-gpu.sh turns     measures again the configs that the sweeps chose; the libraries take turns
 #   run-gpu.sh exports   loads the exported configs into DeepEP, and times them
 #
 # You may give several words, for example run-gpu.sh sweep turns. OUT keeps the runs, tables and pictures. With
@@ -88,8 +88,9 @@ turns() {
   done
 }
 
-# exports times DeepEP with the shim, the JSON and DeepEP's own map (WAYS), each in the same rounds as the sweep's
-# config. Two workers with the same config may differ by several per cent, so it starts COPIES workers for each.
+# exports measures DeepEP with each of the ways to give it configs (WAYS): the shim, the JSON and DeepEP's own map.
+# Each way is measured in the same rounds as the sweep's config. Two workers with the same config may differ by
+# several per cent, so exports starts COPIES workers for each way.
 exports() {
   for model in ${MODELS:-deepseek-v3}; do
     from=$out/$model-deepep

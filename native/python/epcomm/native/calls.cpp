@@ -126,7 +126,7 @@ PyObject *learn_combine(PyObject *, PyObject *args) {
 
 bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
 
-/* Returns the Sent of a call with that many tokens, or null if Python raised. */
+/* Returns the Sent of a call with `tokens` tokens, or null if Python raised. */
 PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
   PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});

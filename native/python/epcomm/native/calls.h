@@ -67,7 +67,7 @@ struct Known {
   Link *native;
   PyObject *link;
   PyObject *begun; /* the list link.begun: for each op the Hook of a call that was sent and not yet received, or None */
-  PyObject *wide;  /* hidden as Python's int */
+  PyObject *wide;  /* the hidden size as Python's int */
   PyObject *sent;  /* the last Sent, which calls with the same number of tokens share */
   int64_t tokens;  /* number of tokens of `sent` */
 };
@@ -90,14 +90,14 @@ bool add_hooks();
 /* Calls holds what the methods of one Buffer need. */
 struct Calls {
   PyObject ob_base;
-  std::deque<Known> *known; /* a deque never moves its elements; a call uses one while other threads run */
+  std::deque<Known> *known; /* a deque, because it never moves its elements: a call uses an element while another thread may add one */
   std::deque<Normal> *normal;
   Slab *slab;
   Link *counter; /* the link whose kernel get_dispatch_layout uses; null until there is a link */
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
-  PyObject *event; /* an EventOverlap without an event, which every call returns */
+  PyObject *event; /* the EventOverlap that every call returns; it holds no event */
   bool paused;     /* true: all calls go the long way, because Python must first apply the ranks that left or came back */
 };
 

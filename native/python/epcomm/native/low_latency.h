@@ -14,8 +14,8 @@ struct LowRows {
   bool fp8, later;
 };
 
-/* Outputs of a dispatch. scales, count, src_info and ranges share one allocation; a handle keeps it because the
- * handle holds src_info. scales is none in BF16. */
+/* Outputs of a dispatch. scales, count, src_info and ranges share one allocation. A handle keeps this allocation,
+ * because it holds src_info. scales is none in BF16. */
 struct LowReceived {
   Owned out, scales, count, src_info, ranges;
 };

@@ -130,7 +130,7 @@ struct Behind {
  * needs no events. After a change of stream, an event is recorded after each of the next calls. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* number of the next calls after which an event is recorded */
+  int32_t recorded; /* an event is recorded after each of this many next calls */
   void *context; /* on the emulated driver, its context: there the host waits for the end of every call; null on a GPU */
   std::mutex order; /* protects behind and recorded, because two threads may use Buffers that a third thread made */
   Behind behind[2]; /* eager, captured */
@@ -139,7 +139,7 @@ struct Lane {
 /* Board lists the calls that all ranks have made, in memory that they share; see agreement.py. */
 struct Board {
   std::atomic<uint32_t> *verdict; /* 0 until a rank has found that the ranks differ */
-  uint64_t *records;              /* [ranks][1 + BOARD_RING]: calls so far, then the keys of the last ones */
+  uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls so far, then the keys of the last calls */
   int32_t rank, ranks;
 };
 constexpr uint64_t BOARD_RING = 1023;

@@ -174,7 +174,7 @@ def known_calls(buffer, rank):
     if buffer._calls is not None:
         with mock.patch.object(buffer._lane, "run", wraps=buffer._lane.run) as run:
             buffer.get_dispatch_layout(ids.T.contiguous().T, EXPERTS)
-            assert run.called, "a tensor that must be copied goes the long way"
+            assert run.called, "a call whose tensor must be copied did not reach Buffer's Python method"
         refused(TypeError, "nothing", lambda: buffer.dispatch(x, nothing=1))
         assert "num_worst_tokens=0" in str(inspect.signature(deepep.Buffer.dispatch))
 
@@ -279,7 +279,7 @@ def mixed_halves(buffer, rank):
     """Checks that a recv without a send is refused."""
     x, ids, _ = draw(rank, 8)
     _, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
-    assert (type(hook).__name__ == "Hook") == (buffer._calls is not None), "the extension makes known calls"
+    assert (type(hook).__name__ == "Hook") == (buffer._calls is not None), "the extension makes a call whose arguments the ranks have compared"
     link = handle.sent.link
     hook()
     refused(EpcommError, "recv without a send", lambda: link.call(link.ops.ll_receive, link.now(), 0, None))

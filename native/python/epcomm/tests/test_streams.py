@@ -27,7 +27,7 @@ RANKS = 2
 
 
 def stand_ins():
-    """Replaces the streams of torch.cuda by ones that record which stream has waited for which."""
+    """Replaces the streams of torch.cuda by stand-ins that record which stream has waited for which."""
     return mock.patch.multiple(torch.cuda, current_stream=streams.current, stream=streams.use, is_available=lambda: True,
                                Stream=streams.Stream, Event=streams.Event)
 

@@ -12,7 +12,7 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # duration of the part of the product that runs beside a call, in durations of the call
+OUTLASTS = 2  # the part of the product that runs beside a call takes this many times as long as the call
 LEAST_BATCH = 8  # smallest number of experts in one launch: with fewer, SMs would be idle
 LEAST = 100e-9  # smallest time in seconds that is reported; most times are differences, which noise can make too small
 HELD = 0.25  # longest time in seconds that a product may hold SMs for which calls wait

@@ -53,7 +53,7 @@ class Course:
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the fraction of the product that was done `at` seconds after the event begin. It
+        """Returns the fraction of the product that was done `at` seconds after the event `begin`. It
         interpolates between the last event before that time and the first after it."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():

@@ -3,7 +3,7 @@
 A rank receives a row for each token that selects one of its experts. Each source rank has a segment
 of max_tokens rows, so a sender needs no counts of other ranks. The experts write into the library's
 workspace, so that combine need not copy its input. Dispatch and combine must alternate, because the
-kernels' flags count on it.
+kernels' flags rely on this order.
 
 The library reads its block sizes from the environment only once after it is loaded. For each block
 size this module therefore loads another copy of the compiled library.

@@ -193,7 +193,7 @@ class EP:
 
         y: bfloat16 [max_rows, hidden], the experts' output for each row. With several nodes, y is
         copied to self.y(slot) unless it is already in that memory. topk_ids, weights, fullest, slot, dtype,
-        routing and purpose must be those of the dispatch. Pass out to a whole call or to "_send"; "_recv"
+        routing and purpose must be those of the dispatch. Pass `out` to a whole call or to "_send"; "_recv"
         returns the tensor that "_send" had.
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
@@ -233,7 +233,7 @@ class EP:
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
         if out is not None and out.data_ptr() != begun.data_ptr():
-            raise ValueError("out: not the tensor that the send had; give out only to the send")
+            raise ValueError("out: not the tensor that the send had; pass this argument only to the send")
         if self.device.type == "cuda":
             begun.record_stream(stream or torch.cuda.current_stream(self.device))  # the send may have allocated it on another stream
         return begun

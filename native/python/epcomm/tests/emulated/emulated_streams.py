@@ -145,7 +145,7 @@ def before(function, args, kwargs):
     for t in _tensors([args, kwargs]):
         made = getattr(t, "made_by", None)
         if made is not None and not current().after(made):
-            raise RuntimeError(f"{function.__name__}: the stream has not waited for the one that made {tuple(t.shape)} {t.dtype}")
+            raise RuntimeError(f"{function.__name__}: the stream has not waited for the stream that made {tuple(t.shape)} {t.dtype}")
 
 
 def behind(function, args, results):

@@ -126,8 +126,8 @@ class Lane:
         self._behind = {} if behind is None else behind  # one for calls in CUDA graphs (key True), one for other calls (False)
 
     def run(self, previous, aside, work, tensors):
-        """Runs work() and returns (its value, an event). With aside, work runs on the communication
-        stream; without aside, the event is None. tensors are the inputs of work: their memory must not
+        """Runs work() and returns (its value, an event). If `aside` is true, work runs on the communication
+        stream; otherwise the event is None. `tensors` are the inputs of work: their memory must not
         be reused before work has ended."""
         if previous is None and not aside and self.native:
             return work(), None

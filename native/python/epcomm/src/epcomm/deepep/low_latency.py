@@ -69,8 +69,8 @@ def check(link, x, topk_idx, stats):
 
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
-    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). With later, it only sends, and half
-    receives; else half is None. The number of rows of each local expert is added to stats."""
+    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, it only sends, and
+    half.finish() receives; otherwise half is None. The number of rows of each local expert is added to stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
@@ -102,8 +102,8 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns (weighted sums of the rows, half). The sums are bfloat16 [tokens, hidden]. With `later` this only
-    sends, and half receives; else half is None."""
+    """Returns (weighted sums of the rows, half). The sums are bfloat16 [tokens, hidden]. If `later` is true, this only
+    sends, and half.finish() receives; otherwise half is None."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

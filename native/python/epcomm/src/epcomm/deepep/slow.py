@@ -86,7 +86,7 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Allocates rows, their scales, local experts, weights and, if direct, tokens. If direct, dispatch writes
+        """Allocates rows, their scales, local experts and weights, and tokens if `direct` is true. In that case dispatch writes
         local experts, weights and tokens as the caller gets them; otherwise epcomm_received converts them."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)

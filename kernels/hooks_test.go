@@ -8,9 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestWithHooks: the caller's value is the default and the only legal value. The kernel's
-// work lacks the part that the value leaves to the caller. Kernels without the hook are
-// left out. Other ops keep their kernels.
+// TestWithHooks: the caller's value of a hook becomes the default and the only legal value. With
+// input=fp8 the caller casts, so the kernel's Work.Inside no longer lists "cast". Kernels of the
+// same op without the hook are left out. An op whose kernels all lack the hook keeps its kernels.
 func TestWithHooks(t *testing.T) {
 	input := Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
 	sms := Param{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8", Class: Speed}

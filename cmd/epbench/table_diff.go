@@ -89,9 +89,9 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// hashDiff compares a field that has one hash for each run from which a table was made. It
-// shows the hashes if both tables have one. Otherwise it counts the hashes that the tables
-// share and that only one has.
+// hashDiff compares a field that has one hash for each run from which a table was made. If each
+// table was made from a single run, hashDiff shows the two hashes. Otherwise it counts the hashes
+// that both tables have, and those that only a or only b has.
 func hashDiff(name, a, b string) []string {
 	if a == b {
 		return nil

@@ -107,8 +107,8 @@ func (a ABI) Part(kernels ...string) ABI {
 const AllKernels = "all kernels"
 
 // Changed returns the kernels for which two ABIs have different words, sorted. It leaves out
-// kernels that only one of the two names. If the ABIs differ and one of them has one word for
-// every kernel, it returns AllKernels. It returns nothing if either ABI is unknown.
+// kernels that only one of the ABIs names. If the ABIs differ and one of them has one word for
+// every kernel, it returns AllKernels. It returns nothing if one of the ABIs is unknown.
 func (a ABI) Changed(b ABI) []string {
 	x, y := a.list(), b.list()
 	switch {
@@ -157,8 +157,8 @@ func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
 	return true
 }
 
-// Overlay returns the words of both ABIs. If both name a kernel, it takes b's word. If one of the
-// ABIs is one word for every kernel, it returns b.
+// Overlay returns the words of both ABIs. If both ABIs name a kernel, it takes b's word. If one of
+// the ABIs has one word for every kernel, it returns b.
 func (a ABI) Overlay(b ABI) ABI {
 	x, y := a.list(), b.list()
 	if x == nil || y == nil {

@@ -12,10 +12,10 @@ const maxSharedDrift = 0.005
 
 // ShareBase sets one Base for all configs that ran in the same rounds. Every config has its own
 // readings of the product's time without calls. For each round and rank the Base is the lower
-// quartile of these readings. If there are at most four readings, it is the smallest of them. The
-// product is the same work for every config, but its time depends on the call that ran before. On
-// an H200 the same launches took 71 or 80 us, and more often 80 us after calls on 16 SMs. If each
-// config subtracted its own readings, calls on 16 SMs looked too cheap.
+// quartile of these readings; of at most four readings, this is the smallest. The product is the
+// same work for every config, but its time depends on the call that ran before. On an H200 the
+// same launches took 71 or 80 us, and more often 80 us after calls on 16 SMs. Calls on 16 SMs
+// would look too cheap if each config subtracted its own readings.
 //
 // If the clock drifts by more than maxSharedDrift, ShareBase sets no Base. Each config then
 // subtracts its own readings, which were taken shortly before or after its rounds of call and

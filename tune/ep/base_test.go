@@ -15,7 +15,7 @@ func readings(us ...float64) (rows [][]float64) {
 
 // TestShareBase: configs that ran in the same rounds subtract the same time of the product, so
 // a slow reading of the product does not make a config look cheap. With five or more readings
-// a single low one does not set the base.
+// a single low reading does not set the base.
 func TestShareBase(t *testing.T) {
 	fast := &BesideRounds{Product: readings(71, 71, 80), Both: readings(80, 80, 80)}
 	slow := &BesideRounds{Product: readings(80, 80, 71), Both: readings(81, 81, 81)}

@@ -25,7 +25,7 @@ func (v Value) Int() (n int, ok bool) {
 	return 0, false
 }
 
-// Compare orders numbers by size, then words.
+// Compare orders values: numbers come before words, numbers by size and words by their bytes.
 func (v Value) Compare(w Value) int {
 	x, number := v.Int()
 	y, other := w.Int()
@@ -186,7 +186,7 @@ func (c Config) Validate() error {
 	}
 	if c.IsDefault() {
 		if len(c.Values) > 0 {
-			return fmt.Errorf("values: the default config has none")
+			return fmt.Errorf("values: the default config must have no values")
 		}
 		return nil
 	}

@@ -89,7 +89,7 @@ func TestConfigValidateRefuses(t *testing.T) {
 	}
 	for want, c := range map[string]Config{
 		"values: 65 parameters, at most 64":         many.With("one.more", "1"),
-		"values: the default config has none":       {Values: map[string]Value{"a": "1"}},
+		"values: the default config must have no":   {Values: map[string]Value{"a": "1"}},
 		`kernel: "A" or one of its parameter names`: {Kernel: "A"},
 		`kernel: "a" or one of its parameter names`: {Kernel: "a", Values: map[string]Value{"b": "c,d=e"}},
 	} {

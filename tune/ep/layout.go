@@ -8,8 +8,8 @@ import "strings"
 type Layout string
 
 const (
-	// LayoutExpert has the rows of each expert side by side. The array row_offsets has the
-	// first row of each expert.
+	// LayoutExpert has the rows of each expert side by side. The array row_offsets holds the
+	// index of each expert's first row.
 	LayoutExpert Layout = ""
 	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
@@ -17,9 +17,10 @@ const (
 	// rows that come from the same source rank lie side by side, in the order of ranks.
 	LayoutMasked Layout = "masked"
 	// LayoutRank has one row for each token that a rank receives, with arrays of the token's local
-	// experts and weights. Each source rank has T rows, filled from the first on in the order of
-	// tokens, and a count. Combine sends one row back for each token. The caller makes this row:
-	// the weighted sum over the local experts.
+	// experts and weights. There are T rows and a count for each source rank. The count says how
+	// many of the T rows, from the first, hold tokens; they are in the order of tokens. Combine
+	// sends one row back for each token. The caller makes this row: the weighted sum over the local
+	// experts.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps, in the order of source ranks.
 	LayoutRankPacked Layout = "rank:packed"

@@ -3,7 +3,7 @@ package ep
 import "fmt"
 
 // Precision says how exact a config's output is. In a Problem it is the precision that the
-// caller needs: a look-up never answers a problem of Full with a config of Reduced.
+// caller needs: if it is Full, a look-up never answers with a config that is Reduced.
 type Precision int
 
 // The zero value is Full, the safe choice for a Problem without a precision.

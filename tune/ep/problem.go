@@ -154,7 +154,7 @@ func (p Problem) validateLayer() error {
 		return fmt.Errorf("intermediate: %d is not a multiple of 8, one 16-byte vector of bf16", p.Intermediate)
 	}
 	if p.Layout != LayoutExpert {
-		return fmt.Errorf("layout: op layer has none, because rows stay inside the call; leave it out")
+		return fmt.Errorf("layout: op layer has no layout, because rows stay inside the call; leave the field out")
 	}
 	if p.SharedExpert || p.SkipA2A {
 		return fmt.Errorf("shared-expert, skip-a2a: op layer does not support them")
@@ -187,7 +187,7 @@ func divisors(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// Key spells the problem as one line of text. Two problems are equal if their keys are.
+// Key spells the problem as one line of text. Two problems are equal if their keys are equal.
 func (p Problem) Key() string {
 	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,

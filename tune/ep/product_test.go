@@ -121,8 +121,8 @@ func TestBesideInKeyAndJSON(t *testing.T) {
 	}
 }
 
-// TestBesideRounds: the cost of a call is the time of both minus that of the product, and
-// Validate names the array that is wrong.
+// TestBesideRounds: the cost of a call is the time of call and product together minus the time of
+// the product alone. Validate names the array that is wrong.
 func TestBesideRounds(t *testing.T) {
 	one := [][]float64{{1, 2}}
 	a := &BesideRounds{Call: one, Product: [][]float64{{3, 5}}, Both: [][]float64{{4, 4}}, CallIn: one, ProductIn: one, Done: one, Amount: "a"}

@@ -54,8 +54,8 @@ func (w Work) Validate() error {
 	return nil
 }
 
-// Pair returns the work of a dispatch and the combine w together. Library and layout are set
-// only if dispatch and combine have the same.
+// Pair returns the work of a dispatch and the combine w together. Library is set only if both have
+// the same library, and Layout only if both have the same layout.
 func (w Work) Pair(dispatch Work) Work {
 	out := Work{Sum: w.Sum, Inside: slices.Concat(dispatch.Inside, w.Inside)}
 	if w.Library == dispatch.Library {

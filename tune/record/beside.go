@@ -2,7 +2,7 @@ package record
 
 // Beside sums up the rounds of one config in which a matrix product ran at the same time as the
 // calls. Each time is the median over rounds of the slowest rank, in seconds, with its 95 %
-// interval. It is the time of one call, or of the share of the product that belongs to one
+// interval. A time of the product is the time of the share of the product that belongs to one
 // call. stat.Beside computes these times.
 type Beside struct {
 	Call      Interval `json:"call"`       // a call alone

@@ -22,9 +22,9 @@ var strict = json.RejectUnknownMembers(true)
 // log cannot fill the memory.
 const maxShared = 1 << 16
 
-// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes: mostly times,
-// and few different problems and configs that are repeated in every line. So the decoder decodes
-// equal objects once, and parses times in place.
+// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes. Most of a log is
+// times, which the decoder parses in place. The lines repeat a few problems and configs; the decoder
+// decodes equal ones only once.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
@@ -284,8 +284,9 @@ func (s *scanner) number() (float64, error) {
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// maxStages is the largest number of stages in a line; a worker may report as many. maxWarnings is
-// the largest number of warnings in a line: two for each rank.
+// maxStages is the largest number of stages in a line; package kernels has the same bound for the
+// stages that a worker reports. maxWarnings is the largest number of warnings in a line: two for
+// each rank.
 const (
 	maxStages   = 64
 	maxWarnings = 2 * ep.MaxRanks

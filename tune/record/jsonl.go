@@ -17,12 +17,12 @@ import (
 // bound.
 const maxLine = 8 << 20
 
-// Bounds of a log. No sweep comes near them, and readers of a log take memory and time for each case and each
-// round. A round of two ranks has about 27 bytes in a log.
+// Bounds of a log, because readers of a log take memory and time for each case and each round. No sweep comes
+// near these bounds. A round of two ranks has about 27 bytes in a log.
 const (
 	maxCases       = 20_000
 	fewRounds      = 1 << 19
-	leastRoundSize = 20 // bytes of a log for each round beyond fewRounds, at least
+	leastRoundSize = 20 // a log with more than fewRounds rounds must have at least this many bytes for each round
 )
 
 // AppendJSON appends r to b as one line of trials.jsonl, newline included. It writes the
@@ -118,8 +118,8 @@ func (d *Reader) Read(r *Result) error {
 	return d.count(r)
 }
 
-// count adds a line to the numbers of cases and rounds, and returns an error if a log of this size cannot have
-// so many.
+// count adds a line to the numbers of cases and rounds. It returns an error if there are more cases than
+// maxCases, or more rounds than a log of this size can have.
 func (d *Reader) count(r *Result) error {
 	d.cases[caseID{r.Problem, r.Routing, r.Seed}] = struct{}{}
 	if len(d.cases) > maxCases {

@@ -18,8 +18,8 @@ import (
 )
 
 // Recording holds one search with every round of every point, for replay. Its file is compressed
-// with gzip. It holds one line of JSON for the search, and one line for each point. A point takes
-// about 40 bytes in a recording and 5 KB in a trial log.
+// with gzip. The file holds one line of JSON for the search, and one line for each point. A point
+// takes about 40 bytes in a recording and 5 KB in a trial log.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`

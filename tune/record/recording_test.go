@@ -27,7 +27,7 @@ func recorded() (*Run, []Result) {
 		}
 	}
 	log[7].Status, log[7].Seconds = ep.Hang, nil
-	log[4].Wall = 0.006 // 3 configs x 2 rounds x 1 ms: the last config hangs
+	log[4].Wall = 0.006 // 3 configs x 2 rounds x 1 ms, because the fourth config hangs
 	return &Run{Tool: "t", Searches: []Search{{Problem: p, Routing: "uniform", Legal: 3, Decision: Decision{Verdict: Same}}}}, log
 }
 

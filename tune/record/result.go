@@ -39,7 +39,7 @@ type Result struct {
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`
 	Clock       string           `json:"clock,omitempty"`
-	Fold        int              `json:"fold,omitempty"`         // number of calls that each of Seconds averages
+	Fold        int              `json:"fold,omitempty"`         // number of calls over which each entry of Seconds is an average
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
 	Round0      int              `json:"round0"`                 // number of the first round; candidates with equal numbers ran in the same rounds

@@ -118,7 +118,7 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 type AA struct {
 	Problem string  `json:"problem"` // key of the problem, see ep.Problem.Key
 	Routing string  `json:"routing"`
-	Ratio   float64 `json:"ratio"`  // median of twin / default
+	Ratio   float64 `json:"ratio"`  // median of the twin's time divided by the default's; the twin is the default measured a second time in each round
 	Spread  float64 `json:"spread"` // the larger of half the width of Ratio's 95 % interval and the distance of Ratio from 1
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median time in seconds
@@ -129,7 +129,7 @@ type AA struct {
 
 // SessionsAA compares the default with itself over sessions. Each session has its own memory.
 type SessionsAA struct {
-	Ratio   Interval `json:"ratio"`   // twin / default
+	Ratio   Interval `json:"ratio"`   // the twin's time divided by the default's
 	Default float64  `json:"default"` // relative standard deviation of the default's medians
 }
 

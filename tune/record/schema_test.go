@@ -24,7 +24,7 @@ var schemas = map[string]struct {
 	TrialsFile: {"../../docs/schema/trials.v2.json", "one line of trials.jsonl of epbench, schema 2", &Result{}},
 }
 
-// optional returns the schema of a number that may be missing; null stands for a missing one.
+// optional returns the schema of a number or null.
 func optional() *jsonschema.Schema {
 	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "null"}}}
 }

@@ -215,7 +215,7 @@ func (s *State) warped(points []int, least float64) []float64 {
 const maxTraining = 160
 
 // trainingPoints returns the measured points of a kernel, fastest first. If there are more than
-// maxTraining, it returns the fastest maxTraining/2 and an even selection of the others.
+// maxTraining points, it returns the fastest maxTraining/2 and an even selection of the others.
 func (k *kernelModel) trainingPoints(s *State) []int {
 	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
 	if len(all) <= maxTraining {

@@ -7,8 +7,8 @@ import (
 )
 
 // nextInitial returns the next initial samples, or nil if there are enough. First every kernel
-// gets one or two, required points included. Then nextInitial draws in turn from the kernels
-// that are competitive. Under a time limit it returns at most `chunk` points.
+// gets one or two samples, required points included. Then nextInitial draws in turn from the
+// competitive kernels (see competitive). Under a time limit it returns at most `chunk` points.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -51,14 +51,14 @@ func (b *bayesSearch) initialPoint(k *kernelModel) int {
 // defaultTries is the number of random points that likeDefault compares.
 const defaultTries = 200
 
-// likeDefault draws random points of a kernel and returns the fresh one whose values are nearest to
-// the default's, -1 if no point was fresh. For a parameter that the default lacks, the middle of
-// its values counts as the default's value. So the first samples of all kernels are alike in grid
-// and block size. With random first samples, a fast kernel that was first measured on few SMs
-// seemed slow and was never measured again. On recorded spaces of 2 H100, searches of 25 points
-// lost 1.8 % with random first samples. They lost 1.4 % if only the parameters that the default has
-// were near its values, and 1.2 % with this rule. A second sample of each kernel, with the values
-// of the fastest point of all kernels, made the loss larger.
+// likeDefault draws random points of a kernel and returns the fresh point whose values are nearest
+// to the default's, -1 if no point was fresh. For a parameter that the default lacks, the middle of
+// the parameter's values counts as the default's value. So the first samples of all kernels are
+// alike in grid and block size. With random first samples, a fast kernel that was first measured on
+// few SMs seemed slow and was never measured again. On recorded spaces of 2 H100, searches of 25
+// points lost 1.8 % with random first samples, 1.4 % if parameters that the default lacks had random
+// values, and 1.2 % with this rule. A second sample of each kernel, with the values of the fastest
+// point of all kernels, made the loss larger.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	to := b.shared.coordinates(b.Space, b.Default)
 	like, least := -1, math.Inf(1)

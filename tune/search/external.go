@@ -308,7 +308,7 @@ func (s *State) answer(ctx context.Context, asked []ep.Config) (externalTell, er
 // outsideSpace stands for a config that the space does not have.
 const outsideSpace = -1
 
-// resultOf returns the result of a point, or the reason why it has none.
+// resultOf returns the result of a point, or the reason why there is no result.
 func (s *State) resultOf(i int) externalResult {
 	r := externalResult{Config: s.Space.Config(i)}
 	switch score := s.Score(i); {

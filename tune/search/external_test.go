@@ -98,7 +98,8 @@ func TestStrangeExternalStrategies(t *testing.T) {
 	}
 }
 
-// TestExternalAnswers: a config is measured once, and one outside the space is refused.
+// TestExternalAnswers: a config that was measured is not measured again, and a config outside the
+// space is refused.
 func TestExternalAnswers(t *testing.T) {
 	s, err := tryExternal(t, "python3 ../../examples/search/random_search.py")
 	if err != nil {

@@ -263,7 +263,7 @@ func (s *State) summarise() []Finalist {
 	return fs
 }
 
-// Gain returns the time of dflt divided by the time of f, in the rounds that both were in.
+// Gain returns the time of dflt divided by the time of f, in the rounds in which both ran.
 func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	if f.Point == dflt.Point {
 		return stat.Exactly(f.Rounds)
@@ -271,8 +271,8 @@ func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
 }
 
-// commonRounds returns the rounds that both dflt and f were in. It leaves out the parts of f for
-// which `use` returns false.
+// commonRounds returns the rounds in which both dflt and f ran. It leaves out the round sets of f
+// for which `use` returns false.
 func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
 	for _, p := range f.parts {
 		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })

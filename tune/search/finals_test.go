@@ -212,7 +212,7 @@ func TestDropSlower(t *testing.T) {
 }
 
 // TestGainIsOverCommonRounds: the gain is the default's time divided by the config's, in the
-// rounds that both were in.
+// rounds in which both ran.
 func TestGainIsOverCommonRounds(t *testing.T) {
 	of := func(point int, rounds []int, seconds ...float64) Finalist {
 		set := roundSet{rounds: rounds}

@@ -29,8 +29,8 @@ var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.
 
 // These constants give the weights of the priors at strength 1. A value of roughness, switches,
 // nugget, level or params that is n steps from the most likely one has n * n * stepCost less log
-// likelihood. The prior mean has the weight of one measured point, the prior variance has the
-// weight of two.
+// likelihood. The prior mean has the weight of one measured point, the prior variance the weight of
+// two measured points.
 const (
 	stepCost       = 0.5
 	meanPoints     = 1

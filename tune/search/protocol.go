@@ -27,8 +27,8 @@ func OnGPU() Protocol {
 	return Protocol{Band: 0.01, AARounds: 20, MaxAA: 200, Finalists: 24, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// OnHost returns the protocol of machines without GPUs, external workers included.
-// Its band is ten times as wide: a CPU that other programs share cannot resolve 1 % in a minute.
+// OnHost returns the protocol of machines without GPUs, external workers included. Its band is ten
+// times that of OnGPU, because a CPU that other programs share cannot resolve 1 % in a minute.
 func OnHost() Protocol {
 	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
@@ -40,9 +40,9 @@ func (p Protocol) After(aa record.AA) Protocol {
 	return p
 }
 
-// confirmRule returns the rule that ends the confirmation. It ends after ConfirmRounds if the gain
-// is then clear. Otherwise it takes at least as many rounds as the default needed to agree with
-// itself.
+// confirmRule returns the rule that ends the confirmation. The confirmation ends after ConfirmRounds
+// if the gain is then clear. Otherwise it takes at least as many rounds as the default needed to
+// agree with itself.
 func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }

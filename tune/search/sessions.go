@@ -53,11 +53,11 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns the gain of a finalist over the default, and warnings about the gain. earlier is
-// the gain in the rounds that chose the finalist. Claim makes two comparisons: earlier with the
-// gain in the new rounds, and the gain in rounds without neighbours with the gain in rounds that
-// have them. If two gains differ by more than their errors, it widens the interval to cover both.
-// Such differences arise because other configs in a round, and other rounds in a session, change
-// times.
+// the gain in the rounds that chose the finalist. Claim compares it with the gain in the new rounds.
+// Claim also compares the gain in rounds in which the neighbours (see Neighbours) ran with the gain
+// in rounds without them. If two gains differ by more than their errors, it widens the interval to
+// cover both. Such differences arise because other configs in a round, and other rounds in a
+// session, change times.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {

@@ -219,7 +219,7 @@ func (p *surrogate) deviations(xs [][]float64) []float64 {
 	return out
 }
 
-// leaveOneOut returns the log density of each measured score given all others, up to a constant
+// leaveOneOut returns the log density of each measured score given all other scores, up to a constant
 // (Rasmussen and Williams 2006, section 5.4.2).
 func (p *surrogate) leaveOneOut() []float64 {
 	out := make([]float64, len(p.at))

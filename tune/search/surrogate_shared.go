@@ -99,8 +99,8 @@ func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	return 1 / (1 + math.Exp(-ahead))
 }
 
-// mix returns the fresh points of a kernel with their expected improvement: the weighted mean of
-// the improvement by the kernel's own surrogate (own) and the improvement by the shared one.
+// mix returns the fresh points of a kernel with their expected improvement: the weighted mean of the
+// improvement by the kernel's own surrogate (own) and the improvement by the shared surrogate.
 func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
 	weight := h.weight(k)
 	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })

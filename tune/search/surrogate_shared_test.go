@@ -117,8 +117,8 @@ func TestInitialPerKernel(t *testing.T) {
 	}
 }
 
-// TestFirstSamples: the first sample of a kernel has the default's values of the parameters that both
-// kernels have, and the middle values of the others.
+// TestFirstSamples: the first sample of a kernel has the values nearest to the default's for parameters
+// that the default has too, and the middle values for its other parameters.
 func TestFirstSamples(t *testing.T) {
 	space := newSpace(t, Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
 		Grid{Kernel: "b", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("pdl", 0, 1), ints("wait", 0, 8, 16)}},

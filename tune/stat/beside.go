@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up rounds in which a matrix product ran at the same time as the calls. For each
-// time it takes the slowest rank of each round, then the median over rounds.
+// Beside sums up the times of rounds in which a matrix product ran at the same time as the calls.
+// For each time it takes the slowest rank of each round, then the median over rounds.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -22,9 +22,9 @@ func Beside(t *ep.BesideRounds) record.Beside {
 // times of the matrix product in the same rounds: `with` while calls run, `alone` without calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
-// Saved returns how many seconds a round of calls and matrix product saves with the config instead
-// of the default: the median over rounds with its 95 % interval. It returns nil if the numbers of
-// rounds differ.
+// Saved returns the seconds that the config saves compared with the default: the time of call and
+// matrix product together with the default, minus the same time with the config, as the median over
+// rounds with its 95 % interval. It returns nil if the numbers of rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil

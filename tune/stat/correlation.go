@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// mostCorrelated is the largest result of the function correlation: at 1 an interval would be
-// infinitely wide.
+// mostCorrelated is the largest result of the function correlation: with a correlation of 1 an
+// interval would be infinitely wide.
 const mostCorrelated = 0.99
 
 // correlation returns the correlation of consecutive rounds over all series, from 0 to
@@ -29,9 +29,9 @@ func correlation(all []series) float64 {
 	return min(max(sum/weight, 0), mostCorrelated)
 }
 
-// correlationFactor returns the factor by which an interval is wider for rounds of this
-// correlation, if the correlation decreases geometrically with distance (Bayley and Hammersley
-// 1946).
+// correlationFactor returns the factor by which an interval must be widened if consecutive rounds
+// have the correlation r, and if the correlation decreases geometrically with the distance of two
+// rounds (Bayley and Hammersley 1946).
 func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
@@ -79,7 +79,7 @@ func (e Estimate) Worth() float64 {
 }
 
 // If the rounds of one session have a correlation above trustedCorrelation, and Worth is below leastWorth, the
-// interval cannot be believed: so few independent rounds also show less spread than there is.
+// interval cannot be believed, because such rounds show less spread than longer measurements do.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10
@@ -87,7 +87,7 @@ const (
 
 // Unknowable returns why the interval cannot be believed: it comes from one session, whose
 // consecutive rounds are too similar. It returns "" if the interval can be believed. An interval
-// from several sessions always can, because sessions are independent of each other.
+// from several sessions can always be believed, because sessions are independent of each other.
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

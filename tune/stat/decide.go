@@ -30,8 +30,8 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 // computed as 1.0100000000000007.
 const rounding = 1e-9
 
-// clearBands says when a comparison may end early: if the interval of its gain is at least this
-// many bands away from 1. At this distance an early end adds no false claims.
+// clearBands is the distance from 1, in bands, that the interval of a gain must have before a
+// comparison may end early. At this distance an early end adds no false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict: the whole interval of the gain

@@ -191,7 +191,7 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	}
 	all[40] = x
 	if got := JudgeAll(all)[40]; got != record.Undecided {
-		t.Errorf("among a hundred: %s", got)
+		t.Errorf("among a hundred comparisons: %s", got)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestDecidedBand(t *testing.T) {
 	}
 }
 
-// TestSessionsFor: with the returned number of sessions the interval reaches at most as far as
-// asked. With one session fewer it reaches farther.
+// TestSessionsFor: with the returned number of sessions, each end of the interval is at most `half`
+// away from the middle. With one session fewer it would be farther away.
 func TestSessionsFor(t *testing.T) {
 	for _, half := range []float64{0.02, 0.01, 0.005, 0.004} {
 		e := steady(1, 0.012/normal95)
@@ -236,7 +236,7 @@ func TestSessionsFor(t *testing.T) {
 			return 0.012 * student(n) / student(12) * math.Sqrt(12/float64(n))
 		}
 		if reach(n) > half || n > 12 && reach(n-1) <= half {
-			t.Errorf("%d sessions reach %.4f, asked %.4f", n, reach(n), half)
+			t.Errorf("with %d sessions the ends are %.4f from the middle, want at most %.4f", n, reach(n), half)
 		}
 	}
 	if e := steady(1, 0.1); e.SessionsFor(0.01, 100) <= 100 {

@@ -57,9 +57,9 @@ type BandedRatio struct {
 }
 
 // JudgeAll returns how B compares with A in many comparisons at once. It claims a difference
-// only if Judge does and chance does not explain it. Chance is controlled over all comparisons
-// (Benjamini and Hochberg 1995), because among a hundred comparisons of equal programs some
-// intervals exclude 1.
+// only if Judge claims it and chance does not explain it. Chance is controlled over all
+// comparisons (Benjamini and Hochberg 1995), because among a hundred comparisons of equal programs
+// some intervals exclude 1.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -77,9 +77,10 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns how many sessions each side needs until the interval of the ratio reaches at
-// most `half` to each side. It assumes that further sessions differ as much as the measured
-// sessions. The result is most+1 if `most` sessions are too few, or if e has only one session.
+// SessionsFor returns how many sessions each of the two programs needs, so that the ends of the
+// ratio's interval are at most `half` away from its middle. It assumes that further sessions differ
+// as much as the measured sessions. The result is most+1 if `most` sessions are too few, or if e has
+// only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -93,9 +94,9 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach returns how far the 95 % interval of a ratio of two programs reaches to each side, as a
-// share. Each program is measured in `sessions` sessions, at least two. `spread` is the standard
-// deviation of the sessions' logarithms of times.
+// RatioReach returns the distance from the middle of a ratio's 95 % interval to its upper end,
+// divided by the middle. The ratio is the times of two programs, each measured in `sessions`
+// sessions, at least two. `spread` is the standard deviation of the sessions' logarithms of times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }

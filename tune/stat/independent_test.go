@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMedianInterval: each end is interpolated between two order statistics, which bound it.
+// TestMedianInterval: each end of the interval lies between the two order statistics from which it
+// is interpolated.
 func TestMedianInterval(t *testing.T) {
 	for _, c := range []struct {
 		n        int

@@ -102,8 +102,8 @@ func GeoMean(ratios []record.Interval) record.Interval {
 }
 
 // StdErr returns the standard error of a ratio's logarithm: half the width of its interval, divided
-// by normal95. One end alone is a poor estimate. If the middle lies away from 1 by chance, the end
-// towards 1 is the farther one, up to three times as far as the other.
+// by normal95. The distance from the middle to only one end would be a poor estimate: if the middle
+// is away from 1 by chance, it can be three times as far from the end towards 1 as from the other end.
 func (e Estimate) StdErr() float64 { return math.Log(e.High/e.Low) / 2 / normal95 }
 
 // normal95 is the number of standard errors from the middle of a 95 % interval to each end, for
@@ -162,8 +162,8 @@ func estimate(all []series) Estimate {
 //
 // For each series it takes the interval of the median, widened for correlated rounds. Over
 // several sessions it takes Student's interval of the sessions' middles, which covers any
-// differences between sessions. The result is never narrower than the intervals of the
-// series allow.
+// differences between sessions. The result is at least as wide as the joint interval of the
+// series' medians.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -265,7 +265,7 @@ func medianRank(n int) (d int, share float64) {
 		d++
 	}
 	over := (covers(d) - confidence) / (covers(d) - covers(d+1))
-	k := float64(d + 1) // its rank from 1
+	k := float64(d + 1) // the rank counted from 1
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
 }
 

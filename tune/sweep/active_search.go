@@ -175,7 +175,7 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 
 // searchedSibling returns an earlier search of the same combine with another dispatch dtype, nil if
 // there is none. A combine sends BF16 whatever the dispatch dtype was. The spaces of the two
-// searches differ only if a kernel refuses one of the dtypes; then there is no sibling.
+// searches differ only if a kernel refuses one of the dtypes; such a search is not a sibling.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -270,8 +270,8 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare is the share of configs within the band of the default from which launch parameters
-// hardly matter.
+// flatShare is the least share of configs within the band of the default at which launch parameters
+// are said to hardly matter.
 const flatShare = 0.9
 
 // flatReason returns a sentence if launch parameters hardly matter, and "" if they matter.

@@ -31,8 +31,8 @@ func (b *phasedBackend) Kernels() []kernels.Kernel {
 }
 
 // TestPhasesAreSearchedBeside: a search tries split phases and begins with them if a matrix product
-// runs at the same time as the calls. Without a product it tries them only if the user gives the
-// mode.
+// runs at the same time as the calls. Without a product it tries split phases only if the user gives
+// them with --param.
 func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}

@@ -121,7 +121,7 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 		if !cfg.IsDefault() {
 			point = s.require(c, cfg, record.FromIncumbent)
 		}
-		if c.incumbent < 0 { // the row of the class comes before the row for all
+		if c.incumbent < 0 { // the row of the class comes before the row for all routings
 			c.incumbent = point
 		}
 	}
@@ -154,8 +154,8 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 }
 
 // fewSMs lists numbers of SMs. If a matrix product runs at the same time, the best config may
-// use few SMs, but the starts are the best configs without a product. So such a search also
-// measures each kernel's default with these numbers of SMs.
+// use few SMs, but the kernels declare starts that are fast without a product. So a search with a
+// product also measures each kernel's default with these numbers of SMs.
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default and its declared starts. At reduced precision it also returns

@@ -58,9 +58,9 @@ func TestDefaultsCrash(t *testing.T) {
 	}
 }
 
-// TestSkipAfterCrashes: if dispatch crashes above some token count, three of its searches run and
-// start the worker again. The others are skipped, and their reason quotes the worker. Combine is
-// searched.
+// TestSkipAfterCrashes: dispatch crashes above 4 tokens, which is 3 token counts x 2 routings = 6
+// searches. Three of them crash, and each of these starts the worker again. The next three are
+// skipped, and their reason quotes the worker. All searches of combine run.
 func TestSkipAfterCrashes(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(4)

@@ -211,7 +211,7 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures all the configs in the same rounds if the search lacks a measurement of any of
+// cross measures the given configs in the same rounds if the search lacks a measurement of any of
 // them. Afterwards it compares the new configs with the oracle, because a row may take them.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
@@ -314,8 +314,8 @@ func isPoint(point int) func(search.Finalist) bool {
 	return func(f search.Finalist) bool { return f.Point == point }
 }
 
-// crossBlock times configs in the same rounds and drops new ones whose answers are wrong
-// afterwards.
+// crossBlock times configs in the same rounds. Afterwards it drops new configs whose answers are
+// wrong.
 func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing []int) ([]search.Finalist, error) {
 	finals, err := c.state.FinalsOf(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {

@@ -88,8 +88,8 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 	}
 }
 
-// TestCompromiseOfOneClass: routings of one class share a row, and the config of this row may be
-// the compromise too.
+// TestCompromiseOfOneClass: routings of one class share a row. If they are all routings of the sweep,
+// the row of the class and the row for all routings both take the compromise.
 func TestCompromiseOfOneClass(t *testing.T) {
 	b := compromised()
 	truth := b.Truth
@@ -206,8 +206,9 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 }
 
-// TestHalfMeasuredDecidesNothing: an interrupt came when only one of two configs had been measured
-// at a token count between theirs. Then neither config is preferred there.
+// TestHalfMeasuredDecidesNothing: two neighbouring token counts have different configs. An interrupt
+// came when only one of these configs had been measured at a token count between the two. Then
+// neither config is preferred there.
 func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))

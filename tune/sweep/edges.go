@@ -11,7 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// edge is the first or last declared value of a parameter, if its kernel also runs beyond it.
+// edge is the first or last declared value of a parameter whose kernel also runs with a value beyond
+// this end.
 type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
@@ -19,7 +20,7 @@ type edge struct {
 	winners       int // number of searches whose winner has this value
 }
 
-// fewestValues is the smallest number of values that leaves one between the two ends.
+// fewestValues is the smallest number of values of which one lies between the two ends.
 const fewestValues = 3
 
 // edgeWarnings warns of parameters whose range may end too early: an end of the declared values won

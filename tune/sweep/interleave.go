@@ -40,11 +40,11 @@ type Interleaving struct {
 
 // Interleave measures the sides of each interleaving in alternating turns, so that a drift of the
 // machine affects all of them alike. All sides check their answers at the same time, before the
-// first turn and after the last one. In a turn a side runs one round of its config and one of its
-// default. The order of sides is random, and reversed in every other turn. All processes exist at
+// first turn and after the last turn. In a turn a side runs one round of its config and one round of
+// its default. The order of sides is random, and reversed in every other turn. All processes exist at
 // the same time, but during the turns only one of them runs. A side that fails is recorded as
-// failed, and the others continue. Interleave returns only errors of ctx or of a log. It calls done
-// after each interleaving.
+// failed, and the other sides continue. Interleave returns only errors of ctx or of a log. It calls
+// done after each interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {

@@ -77,7 +77,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 		la, lb = append(la, math.Log(slow[r])), append(lb, math.Log(fast[r]))
 	}
 	if g := stat.PairedRatio(la, lb); g.Low > 1.1 || g.High < 1.1 || g.High-g.Low > 0.05 {
-		t.Errorf("the slower one takes %+v times as long, want 1.1", g)
+		t.Errorf("the slower config takes %+v times as long, want 1.1", g)
 	}
 	for _, s := range []*InterleavedRun{a, b} {
 		got := s.Job.Run.Searches
@@ -90,7 +90,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	}
 }
 
-// TestInterleaveLosesOne: a side that fails is recorded, and the other has all its rounds.
+// TestInterleaveLosesOne: a side that fails is recorded, and the other side runs all its rounds.
 func TestInterleaveLosesOne(t *testing.T) {
 	faults := map[string]func(*scripted){
 		"hang: rank 1 waits": func(b *scripted) {

@@ -130,8 +130,8 @@ func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool
 	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
-// reducesPrecision returns a rule that removes configs of full precision, because an earlier
-// search covered them. The winner of that search is a required config of the present one.
+// reducesPrecision returns a rule that removes configs of full precision, because an earlier search
+// at full precision covered them. The winner of that search is a required config of this search.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
@@ -188,9 +188,10 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch config with each combine config, if one kernel runs both. dispatch and
-// combine are sorted best first. The search begins with the configs in first: for each kernel the
-// best dispatch joined with the best combine, and a copy of this config with overlapped launches.
+// pairs joins each dispatch config with each combine config, if there is a kernel for the two that
+// accepts the joined config. dispatch and combine are sorted best first. The search begins with the
+// configs in first: for each kernel the best dispatch joined with the best combine, and a copy of
+// this config with overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {

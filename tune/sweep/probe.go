@@ -180,7 +180,8 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 }
 
 // sessionRounds returns the mean number of rounds in which a config runs in a further session. It is
-// smaller than the number of rounds, because the neighbours run in half of the rounds.
+// smaller than the number of rounds, because search.Neighbours of the configs run in half of the
+// rounds.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }

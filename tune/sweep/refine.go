@@ -200,7 +200,7 @@ func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 }
 
 // atTokens returns a problem with another token count. If its buffers hold exactly the old token
-// count, they get room for exactly the new one.
+// count, they get room for exactly the new token count.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {
@@ -213,7 +213,7 @@ func atTokens(p ep.Problem, tokens int) ep.Problem {
 func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
 
 // configAt returns the config of a choice at another token count. If the choice keeps the default,
-// that is the default at this token count.
+// configAt returns the default at that token count.
 func (p rowChoice) configAt(there group) ep.Config {
 	if p.dflt {
 		return there.defaultConfig()

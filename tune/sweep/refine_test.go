@@ -44,9 +44,10 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 }
 
-// TestDefaultBetweenTwoWinners: if the default is faster than both neighbours' configs at a token
-// count between theirs, the row for that count keeps the default. Otherwise the row of the lower
-// neighbour would cover this count with a config slower than the default.
+// TestDefaultBetweenTwoWinners: two neighbouring token counts have different configs. If the default
+// is faster than both configs at a token count between the two, the row for that token count keeps
+// the default. Otherwise the row of the lower neighbour would cover it with a config slower than the
+// default.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"

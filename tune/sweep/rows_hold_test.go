@@ -58,7 +58,7 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 
 // TestNoisyRoutingBlocksTheRow: if the search of one routing was too noisy to decide, no row
 // for all routings is made from the other searches. The config that is fastest under
-// uniform routing takes three times the default's time under the other.
+// uniform routing takes three times the default's time under the other routing.
 func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := exact(shares{16: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}, 64: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}})

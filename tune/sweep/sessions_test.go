@@ -221,8 +221,8 @@ func TestLosses(t *testing.T) {
 }
 
 // TestSessionsByDefault: on machines with GPUs a sweep decides over three further sessions, and
-// records how much the default differs from itself over them. The user can ask for one session; a
-// warning then says that the interval does not cover differences between sessions.
+// records how much the default differs from itself over these sessions. The user can ask for one
+// session; a warning then says that the interval does not cover differences between sessions.
 func TestSessionsByDefault(t *testing.T) {
 	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), t.TempDir())
 	for i, s := range out.Run.Searches {

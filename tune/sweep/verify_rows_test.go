@@ -56,7 +56,8 @@ var verifyCases = []struct {
 	{"only the default, wrong", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
 }
 
-// wrong returns an OnVerify that finds wrong rows from the nth comparison of a config on.
+// wrong returns an OnVerify that finds wrong rows in the nth comparison of a config, counted from
+// 0, and in all later comparisons.
 func wrong(key string, nth int) func(call) (int, error) {
 	return func(c call) (int, error) {
 		if c.Config.Key() == key && c.Verify >= nth {
@@ -93,8 +94,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyEarlierBuild: a config of a build that did not have the parameter algo yet runs with the
-// value that algo had before.
+// TestVerifyEarlierBuild: the config is of an earlier build, which had no parameter algo. Verify
+// adds algo=direct, the value that stands for what that build did.
 func TestVerifyEarlierBuild(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01}

@@ -37,8 +37,8 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time since `since` to the run's wall time and writes run.json again. A caller that
-// writes files into dir after Run calls it, with the time at which it began.
+// Wrote adds the time since `since` to the run's wall time and writes run.json again. Call it after
+// writing further files into dir; `since` is the time at which that writing began.
 func (o *Summary) Wrote(dir *record.Dir, since time.Time) error {
 	took := time.Since(since).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

@@ -8,8 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoBuilds returns a table with two rows, and a host. The row of class even has a kernel that has
-// another build on the host. The row for all routings has a kernel with the same build.
+// twoBuilds returns a table with two rows, and a host. The row of class even was measured with
+// another build of its kernel than the host's. The row for all routings was measured with the
+// host's build.
 func twoBuilds() (*Table, Host) {
 	changed, same := testRow(ep.Even, 0, 64, 128), testRow(ep.AllRoutings, 0, 64, 256)
 	changed.Config.Kernel, changed.ABI = "old", "old=1"
@@ -86,7 +87,7 @@ func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 }
 
 // TestEarlierConfigIsSpelledAnew: Host.Current converts a config of an earlier build to the spelling
-// of this build, in a row that a receipt certified for this build too.
+// of this build. It also does so in a row that a receipt certified for this build.
 func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	tab, host := twoBuilds()
 	host.Current = func(c ep.Config) ep.Config {

@@ -38,7 +38,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"header.created: 2026-01-31T12:00:00.5Z is":                                    func(t *Table, _ *Row, _ *Evidence) { t.Header.Created = t.Header.Created.Add(500 * time.Millisecond) },
 		"rows[0].key.experts: 256 does not divide":                                     func(_ *Table, r *Row, _ *Evidence) { r.Key.Ranks = 7 },
 		`rows[0].key.routing: unknown "odd"`:                                           func(_ *Table, r *Row, _ *Evidence) { r.Key.Routing = "odd" },
-		"rows[0].config.values: the default config has":                                func(_ *Table, r *Row, _ *Evidence) { r.Config.Kernel = "" },
+		"rows[0].config.values: the default config must have":                          func(_ *Table, r *Row, _ *Evidence) { r.Config.Kernel = "" },
 		"rows[0].config: has no kernel":                                                func(_ *Table, r *Row, _ *Evidence) { r.Config = ep.Config{} },
 		"rows[0].lo: -1 is negative":                                                   func(_ *Table, r *Row, _ *Evidence) { r.Lo = -1 },
 		"rows[0].lo: 9 is above hi 8":                                                  func(_ *Table, r *Row, _ *Evidence) { r.Lo = 9 },

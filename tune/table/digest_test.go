@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// exchange is an all-gather between goroutines, one for each rank: each passes its digest and gets
-// the digests of all ranks.
+// exchange is an all-gather between goroutines, one for each rank: each goroutine passes its digest
+// and gets the digests of all ranks.
 type exchange struct {
 	wait sync.WaitGroup
 	all  []Digest

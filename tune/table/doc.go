@@ -17,8 +17,8 @@
 //     and for every routing class.
 //   - [Resolved.Agree] compares digests of all ranks. If any digest differs, all ranks take
 //     the default, because a dispatch hangs if its ranks launch different configs.
-//   - [Resolved.Lookup] answers a step from its token count and routing class. It is
-//     an index into an array and allocates nothing.
+//   - [Resolved.Lookup] answers a step from its token count and routing class. It only
+//     indexes an array, and allocates nothing.
 //
 // An [Answer] has a config and a [Reason]. If no row matches exactly, a row answers that
 // differs only in the table's fallback fields, which the header lists in order. Usually the

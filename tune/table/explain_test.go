@@ -46,8 +46,9 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields. If
-// several rows differ in equally few, it differs in the latest field. Fallback fields are ignored.
+// TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields. Among rows
+// that differ in equally few fields, it is the row whose differing field comes last in Fields.
+// Fallback fields are ignored.
 func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	edited := func(edit func(*Key)) Row {
 		r := testRow(ep.Even, 0, 64, 128)

@@ -24,10 +24,10 @@ type Key struct {
 	SkipA2A      bool     `json:"skip_a2a"`
 	Routing      ep.Class `json:"routing"` // AllRoutings for the row that answers for every class
 
-	Precision ep.Precision `json:"precision"` // a caller that needs Full gets no row of Reduced
+	Precision ep.Precision `json:"precision"` // a caller that needs Full never gets a row that has Reduced here
 
-	// Objective is the time that the row minimizes. A row of one objective never answers for the
-	// other. Files omit the value "alone".
+	// Objective is the time that the row minimizes. A row of one objective never answers a question
+	// with the other objective. Files omit the value "alone".
 	Objective ep.Objective `json:"objective,omitzero"`
 	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit the value "expert"
 }
@@ -82,7 +82,7 @@ const (
 
 // Vector returns the key as numbers, in the order of Fields. A name becomes its index in
 // ep.RowOps, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions, ep.Objectives or ep.Layouts (-1 if
-// unknown), a boolean 0 or 1. Two keys are equal if their vectors are.
+// unknown), a boolean 0 or 1. Two keys are equal if their vectors are equal.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.RowOps(), k.Op), slices.Index(ep.Modes(), k.Mode),

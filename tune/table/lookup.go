@@ -38,7 +38,7 @@ type Answer struct {
 type match struct {
 	place    int32                     // index of the row in Set.rows
 	similar  bool                      // the row was measured on another machine
-	step     int32                     // 0 if exact, otherwise 1 + the last field of the fallback order that differs
+	step     int32                     // 0 if exact, otherwise 1 + the index of the last field in the fallback order that differs
 	distance [fallbackFields + 2]int32 // by how much each field differs, in fallback order; then the precision, then a combine's dispatch dtype
 }
 
@@ -49,7 +49,7 @@ const fallbackFields = 6
 // that must match. Three fields have special rules:
 //   - Routing, if it is a fallback field: a row for all routings is nearest, a row for even
 //     routings comes next. A row for uneven routings is no evidence for another class. So it
-//     matches only a question with an unknown routing, and is then the furthest.
+//     is a fallback only for a question with an unknown routing, and is then the furthest.
 //   - Precision: a question that accepts reduced precision also matches a row of full
 //     precision, which is further than a row of reduced precision. A question of full
 //     precision never matches a row of reduced precision.
@@ -101,10 +101,10 @@ func routingApart(have, want int) (apart int, ok bool) {
 // matches returns the rows that may answer a question, best first. The order is decided by these
 // rules, from the first to the last:
 //   - rows of this machine before rows of other machines
-//   - rows that differ in earlier fields of the fallback order before rows that differ in later ones
-//   - rows that are nearer in these fields
+//   - exact rows before others; then the row whose last differing field is earlier in the fallback order
+//   - rows that are nearer in the differing fields
 //   - rows of reduced precision before rows of full precision
-//   - rows with a combine's own dispatch dtype before others
+//   - for a combine: rows of the question's dispatch dtype before rows of other dtypes
 //   - the smaller key, this build of the kernels before earlier builds, the upper source
 //
 // No two rows are equal in this order, so every rank and every exported look-up finds the same
@@ -182,8 +182,8 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 }
 
 // LookupPair answers a pair from its own row. If no row covers the pair but rows cover its
-// dispatch and its combine, the answer joins their configs with the reason Halves: each was
-// tuned alone, and they were never timed together. If dispatch or combine keeps the
+// dispatch and its combine, the answer joins their configs with the reason Halves: each config was
+// tuned alone, and the two were never timed together. If dispatch or combine keeps the
 // default, the pair keeps the default too.
 //
 // Only Host.Check knows whether a combine can follow a dispatch. Without a Check the pair

@@ -147,8 +147,8 @@ type Evidence struct {
 	// two searches were timed there. It is empty in tables of older programs.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count of the times and the gain if there are several Tokens. It
-	// is 0 if there is one, or if an older program wrote the row.
+	// TimedAt is the token count of the times and the gain if Tokens lists several counts. It
+	// is 0 if Tokens lists one count, or if an older program wrote the row.
 	TimedAt int `json:"timed_at,omitempty"`
 
 	// MaxErr is the largest error against the oracle, divided by the largest magnitude in

@@ -87,7 +87,7 @@ func TestLoadNamesLineAndField(t *testing.T) {
 		{"ranks", `"ranks":8`, `"ranks":7`, `rows[0].key.experts: 256 does not divide by 7 ranks`},
 		{"param twice", `"threads":128`, `"threads":128,"threads":64`, `rows[0].config.values: field "threads" is given twice`},
 		{"param", `"threads":128`, `"threads":{}`, `rows[0].config.values.threads: value: "{}" is neither`},
-		{"kernel", `"kernel":"direct"`, `"kernel":""`, `rows[0].config.values: the default config has none`},
+		{"kernel", `"kernel":"direct"`, `"kernel":""`, `rows[0].config.values: the default config must have no values`},
 		{"after", "]\n}\n", "]\n}\n{}", `line 10: invalid character '{' after top-level value`},
 		{"id", `"median":0.000025`, `"median":0.000024`, `it was edited after it was written`},
 		{"time", `12:00:00Z`, `12:00:00+01:00`, `line 4: header.created: 2026-01-31T12:00:00+01:00 is not in UTC`},

@@ -1,5 +1,5 @@
-"""The toy worker in split phases: one call sends, a later one receives. With
-EPBENCH_TEST_DRILL=none it offers no product."""
+"""The toy worker in split phases: one call sends, a later call receives. With
+EPBENCH_TEST_DRILL=none it offers no matrix product to run beside the calls."""
 
 import os
 import pathlib

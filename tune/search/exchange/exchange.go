@@ -233,7 +233,7 @@ func (s *Space) check() error {
 		case seen[key]:
 			return fmt.Errorf("config %d (%s): it is in the file twice", i, key)
 		case len(p.Config.Values) != len(s.Points[0].Config.Values):
-			return fmt.Errorf("config %d (%s): it has %d parameters, the first has %d", i, key, len(p.Config.Values), len(s.Points[0].Config.Values))
+			return fmt.Errorf("config %d (%s): it has %d parameters, the first config has %d", i, key, len(p.Config.Values), len(s.Points[0].Config.Values))
 		case p.Failure == "" && !(p.Time > 0 && p.Time < math.MaxFloat32):
 			return fmt.Errorf("config %d (%s): time %g is not positive and finite", i, key, p.Time)
 		}

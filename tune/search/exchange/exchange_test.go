@@ -75,7 +75,7 @@ func TestUnitsAreSeconds(t *testing.T) {
 }
 
 // TestTimesAreCompared: in the T4 file the time of most configs differs from the mean of the runs;
-// the first has a time of 46.3 ms for runs of 43.6 ms. In the cache file no time differs.
+// the first config has a time of 46.3 ms for runs of 43.6 ms. In the cache file no time differs.
 func TestTimesAreCompared(t *testing.T) {
 	if n := readSpace(t, t4File).Inconsistent; n < 20 {
 		t.Errorf("%d times differ in the T4 file, want 20 or more", n)

@@ -80,8 +80,9 @@ func rms(xs []float64) float64 {
 	return math.Sqrt(mean(squares))
 }
 
-// TestStability: gains vary by 2 % from session to session. Most pairs of gains then differ by more
-// than the error from the rounds of one session, and few by more than the error of claims.
+// TestStability: gains vary by 2 % from session to session. Most pairs of gains of single sessions
+// then differ by more than the error computed from their rounds. Few pairs of gains over several
+// sessions differ by more than their error.
 func TestStability(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	var log []record.Result

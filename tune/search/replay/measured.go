@@ -45,8 +45,8 @@ func FromSpace(s *exchange.Space) (*Model, error) {
 	return m, nil
 }
 
-// ownResiduals returns the logarithms of the runs, each divided by the median of the runs. It
-// returns nil if there are too few runs.
+// ownResiduals divides the seconds of each run by the median of the runs, and returns the logarithms
+// of these ratios. It returns nil if there are too few runs.
 func ownResiduals(runs []float64) []float64 {
 	if len(runs) < fewestOwn {
 		return nil

@@ -36,7 +36,7 @@ type Noise struct {
 	Sigma     float64     // standard deviation of lognormal noise; used if Residuals is nil
 	Memory    float64     // correlation of the lognormal noise from one round of a config to the next
 	Residuals []float64   // logarithms of recorded noise; if set, the noise is drawn from them
-	Own       [][]float64 // [point] residuals of the config in time order; nil if it has none. They come before Residuals
+	Own       [][]float64 // [point] residuals of the config in time order, used instead of Residuals; nil if the config has none
 
 	Drift        float64 // standard deviation of the drift of the machine
 	DriftMemory  float64 // correlation of the drift from one sample to the next

@@ -33,8 +33,8 @@ const (
 	closeToBest = 0.95
 )
 
-// runsEach is the number of runs of each config in the baseline. Most of the hub's files have
-// this number.
+// runsEach is the number of runs of each config in the baseline. Most files of the benchmark hub
+// (see package exchange) have as many runs of each config.
 const runsEach = 32
 
 // Baseline returns the baseline of a model.

@@ -46,9 +46,9 @@ type sessionGains struct {
 }
 
 // StabilityOf compares the gains of a run's log between sessions. If a config has six sessions or more,
-// the gain in three sessions is paired with the gain in the next three. If it has fewer, the gain in all
-// its sessions is paired with the gain in the confirmation. The interval of the confirmation then
-// includes the deviation between the sessions.
+// the gain in three sessions is paired with the gain in the next three sessions. If the config has fewer
+// sessions, the gain in all of them is paired with the gain in the confirmation. The interval of the
+// confirmation then includes the deviation between the sessions.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

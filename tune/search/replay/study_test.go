@@ -39,8 +39,8 @@ func simulates(t *testing.T) {
 	}
 }
 
-// TestOnce: a study that searches each model once has the first searches of the usual study, each
-// with its own result.
+// TestOnce: a study that searches each model once makes the first searches of the usual study, and
+// reports the result of each search.
 func TestOnce(t *testing.T) {
 	s := Study{Strategy: search.DefaultStrategy, Budget: 10, Replays: 3, Seed: 1}
 	twice := study(t, s, synthetic)

@@ -92,7 +92,7 @@ func TestFailureBesideIsRead(t *testing.T) {
 	runs := 0
 	b.onRun = func(c ep.Config) error {
 		if c.Int("sms") == 4 {
-			if runs++; runs == 3 { // in round 1: warming up was the first
+			if runs++; runs == 3 { // the second timed round; the first run was the warm-up
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
 		}

@@ -179,7 +179,7 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	whole := slices.DeleteFunc(trial.Rounds(), func(t float64) bool { return t <= kernels.LeastReading })
 	if len(whole) == 0 {
-		return nil // all were disturbed: the next block tries again
+		return nil // all rounds were disturbed: the next block tries again
 	}
 	least := slices.Min(whole)
 	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
@@ -305,7 +305,7 @@ func rounded(ranks []float64) []float64 {
 	return out
 }
 
-// round rounds to seven digits. No clock has more, and logs become half as long.
+// round rounds to seven digits. No clock has more digits, and logs become half as long.
 func round(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 6, 64), 64)
 	return y

@@ -190,7 +190,7 @@ func TestFailures(t *testing.T) {
 	runs := 0
 	b := &fake{onRun: func(c ep.Config) error {
 		if c.Int("sms") == 4 {
-			if runs++; runs == 4 { // in round 2: warming up was the first
+			if runs++; runs == 4 { // the third timed round; the first run was the warm-up
 				return kernels.Failf(ep.Hang, "rank 1 waited for rank 2")
 			}
 		}

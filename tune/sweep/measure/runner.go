@@ -92,7 +92,8 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 	return samples, nil
 }
 
-// next returns the next block of a stage: the recorded one, or a measured one.
+// next returns the next block of a stage. It reads the block from the log of an earlier run if it is
+// there, and measures it otherwise.
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recordedBlock(stage, block, points)

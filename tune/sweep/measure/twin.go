@@ -15,7 +15,7 @@ import (
 // placeTwin opens a second session for the twin, if the block measures the twin and the backend
 // can hold two sessions. The twin then has other memory than the default, so that the A/A test
 // includes time differences between places of memory. If the block does not measure the twin,
-// placeTwin closes that session, because the candidates may need the memory.
+// placeTwin closes the second session, because the candidates may need the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // a lost session shows in the next request
@@ -37,7 +37,7 @@ func (r *Runner) shareTwin(why error) {
 	r.shared = fmt.Sprintf("the twin shares the default's memory: %v", why)
 }
 
-// closeTwin frees the memory of the twin, if it has its own.
+// closeTwin frees the memory of the twin, if the twin has memory of its own.
 func (r *Runner) closeTwin() (err error) {
 	if r.twin != nil {
 		err = r.twin.Close()

@@ -115,7 +115,7 @@ func Pick(t *table.Table, k int) []*table.Row {
 }
 
 // Row checks one row by the protocol with which it was tuned. A row for all routings is checked
-// under every routing of its evidence, any other row under the first one. If the row's config
+// under every routing of its evidence, any other row under the first routing. If the row's config
 // does not run, or its answer is wrong, the check has the claim Failed. An error means that the
 // machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {

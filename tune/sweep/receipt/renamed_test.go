@@ -58,7 +58,8 @@ func renamedTable(t *testing.T) (*table.Table, merged) {
 }
 
 // TestRenamedRowIsMeasuredUnderItsPresentName: the row runs as a config of the kernel that replaced
-// its own. The check keeps the table's spelling, and adds the spelling of the build that ran it.
+// the row's kernel. The check keeps the table's spelling of the config, and adds the spelling of the
+// build that ran it.
 func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	tab, b := renamedTable(t)
 	row := &tab.Rows[0]

@@ -51,8 +51,8 @@ func Read(in io.Reader) (*Receipt, error) {
 type Effect string
 
 const (
-	Covered Effect = "covered" // the row's interval already covers the measured one
-	Widened Effect = "widened" // the row's interval was widened to cover the measured one
+	Covered Effect = "covered" // the row's interval already covers the measured interval
+	Widened Effect = "widened" // the row's interval was widened to cover the measured interval
 	Removed Effect = "removed" // the row was slower than the default, or failed, or its gain is not certain any more
 )
 
@@ -65,9 +65,9 @@ type Change struct {
 }
 
 // Widen returns the table with each row's interval widened to cover the gains of all checks of the
-// row. It leaves out rows that were slower than the default in a check, or failed, and rows whose
-// gain does not exclude 1 any more (table.Header.Certain). A check that holds certifies the row for
-// the receipt's build, if that is a later build of the row's kernels with the same revision. Widen
+// row. It leaves out rows that were slower than the default in a check, rows that failed, and rows
+// whose gain is not certain any more (table.Header.Certain). A check that holds certifies the row for
+// the receipt's build, if this is a later build of the row's kernels with the same revision. Widen
 // refuses a receipt of another machine. Two things change nothing: a check with kernels of another
 // revision, and a receipt that the table already has. Widen applies the receipts in order of time,
 // so the order of the argument does not matter.

@@ -113,8 +113,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 }
 
 // TestMergedAnswersComeFromOneOfTheTwo: the merged table covers a token count if one of the two tables
-// does. Its config there is the config of one of the tables, at this token count or at the next
-// measured one.
+// does. Its config there is the answer of one of the tables at this token count, or at the measured
+// token count next below or next above.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")

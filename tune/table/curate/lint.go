@@ -82,10 +82,10 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 		l.legal(r, legal)
 		if i > 0 {
 			p := t.Rows[i-1]
-			l.add(p.Key == r.Key && p.Hi+1 < r.Lo, Note, "hole", "tokens %d to %d before it have no row", p.Hi+1, r.Lo-1)
+			l.add(p.Key == r.Key && p.Hi+1 < r.Lo, Note, "hole", "tokens %d to %d before this row have no row", p.Hi+1, r.Lo-1)
 		}
 		k := anyRouting(r.Key)
-		l.add(!served[k], Note, "hole", "there is no row for all or even routings: an unknown routing gets a row for uneven ones")
+		l.add(!served[k], Note, "hole", "there is no row for all or even routings: an unknown routing gets a row for uneven routings")
 		served[k] = true // report a key once
 	}
 	return l.found
@@ -123,7 +123,7 @@ func (l *linter) evidence(r table.Row) {
 	l.add(!slices.ContainsFunc(e.Tokens, inside), Bad, "measured", "no token count of %d to %d was measured", r.Lo, r.Hi)
 	for _, end := range []int{r.Lo, r.Hi} {
 		far := !slices.ContainsFunc(e.Tokens, func(n int) bool { return max(n, end) <= farEnd*max(1, min(n, end)) })
-		l.add(far && len(e.Tokens) > 0, Note, "ends", "its end at %d tokens is more than a factor of %d from the nearest measured count: sweep --tokens %d", end, farEnd, end)
+		l.add(far && len(e.Tokens) > 0, Note, "ends", "the row's end at %d tokens is more than a factor of %d from the nearest measured count: sweep --tokens %d", end, farEnd, end)
 	}
 	l.add(e.Rounds > 0 && e.Rounds < minRounds, Note, "rounds", "%d rounds; with fewer than %d an interval means little", e.Rounds, minRounds)
 	n := len(e.Routings)

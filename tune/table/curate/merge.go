@@ -54,10 +54,10 @@ func Comparable(a, b table.Header) error {
 // At a token count at which one table was measured, Merge takes that table's row. If both were
 // measured there with different configs, the incumbent's row stays unless the rule prefers the
 // newcomer's. Taking the row with the larger gain instead would collect lucky draws over many
-// merges. Between two measured counts Merge takes the row of the nearer one, by ratio, if one of
+// merges. Between two measured counts Merge takes the row of the nearer count, by ratio, if one of
 // the tables has a row there. A sweep also measures at counts between two of its searches, but does
 // not search there. Merge ignores such a measurement if the other table has a search between the
-// same two counts.
+// token counts of these two searches.
 //
 // A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
 // out a row for all routings that was measured under one routing, because the row for the class of
@@ -83,7 +83,7 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 
 // stated returns a copy of a table in which every row names the build of its kernels. It leaves out
 // rows for all routings that were measured under fewer than two routings, and rows whose gain is not
-// certain over sessions: the default answers there.
+// certain over sessions. At the token counts of such rows the default answers.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })

@@ -198,7 +198,7 @@ func (w *walker) value(s *shape) error {
 	case s.custom:
 		return w.custom(s)
 	case s.kind == reflect.Struct && c != '{':
-		return errors.New("no object where one is needed")
+		return errors.New("no object where an object is needed")
 	case s.kind == reflect.Struct:
 		return w.structure(s)
 	case c == '{':

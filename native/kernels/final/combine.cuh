@@ -1,7 +1,7 @@
 /* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large
  * batches. Blocks with a number below `senders` draw tickets (numbers of messages) and send
  * these messages; the other blocks sum the rows that arrived. Rows of a rank's own tokens are
- * written to slots, as rows of other ranks (final/combine_slots.cuh), or with EP_PARTIAL they
+ * written to slots, like rows of other ranks (final/combine_slots.cuh), or with EP_PARTIAL they
  * are summed in registers (final/combine_partial.cuh).
  *
  * Compile-time: EP_IN_FLIGHT, number of vectors that a sending lane has in flight to shared

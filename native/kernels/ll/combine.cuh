@@ -1,5 +1,5 @@
 /* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the
- * slots to which rows or sums are sent. Rows of a rank's own tokens are written to slots, as rows of
+ * slots to which rows or sums are sent. Rows of a rank's own tokens are written to slots, like rows of
  * other ranks (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers
  * (ll/combine_partial.cuh).
  *

@@ -14,9 +14,9 @@ struct RankHomeShared {
 };
 
 /* Tells every rank that this rank has begun the call, before anything is counted. This is
- * needed only if each source has its own segment of the output. There a rank reads only the
- * counts of the rows for itself. So the other ranks do not need the word with the number of
- * rows that a rank sends to itself, and this word is the signal. */
+ * needed only if each source has its own segment of the output. In that case a rank reads only
+ * the number of rows that another rank sends to it. No other rank reads the word for the rows
+ * that a rank sends to itself. So the call number in this word can be the signal. */
 EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);

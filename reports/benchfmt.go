@@ -15,10 +15,10 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format (https://golang.org/design/14313-benchmark-format), for benchstat.
-// The name of a benchmark is made from the problem and routing of a case. If all is false, it writes the deciding
-// rounds of the default and of the winner (rounds.go says which rounds decide), as config=default and config=tuned.
-// Then benchstat -col /config shows the gain. If all is true, it writes every round of every config with stage, role
-// and id, because rounds of different stages have different distributions.
+// The name of a benchmark is made from the problem and routing of a case. If all is false, WriteBench writes the
+// deciding rounds (Entry.Times) of the default and of the winner, as config=default and config=tuned; benchstat
+// -col /config then shows the gain. If all is true, it writes every round of every config. The names then have stage,
+// role and id, because rounds of different stages have different distributions.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine

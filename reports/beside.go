@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists the config and the default of each search whose calls ran beside a matrix product, that is, at the
-// same time. In this file product means that matrix product. ok is false if no search had a product.
+// BesideTable lists the winner and the default of each search that timed calls beside a matrix product, that is, while
+// the product ran. In this file "product" means this matrix product. ok is false if no search had a product.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -43,8 +43,8 @@ func besideCases(run *record.Run) (cases []*Case) {
 }
 
 // BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes give,
-// for each library, the work inside its calls and the size of its product. The part of the product
-// that belongs to one call depends on the library's own calls.
+// for each library, the work inside its calls and each call's share of the product. Shares differ,
+// because libraries need different numbers of calls.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -85,7 +85,7 @@ type besideRow struct {
 // besideRowsOf returns a row for a search's config and one for the default, if they differ.
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
-	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses these; cases that differ only in them are one case
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses both; cases that differ only in them become one case
 	row := func(cfg ep.Config, of record.Beside, saved *record.Interval) besideRow {
 		w := run.Work(p.Op, cfg)
 		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of, saved)}
@@ -103,7 +103,7 @@ func besideNotes(rows []besideRow) []string {
 	for _, spell := range []func(besideRow) string{
 		func(r besideRow) string { return r.config.ID() + ": " + r.config.Key() },
 		func(r besideRow) string {
-			return fmt.Sprintf("a call of %s, %s: %s", r.library, r.problem.Op, cmp.Or(r.work, "the run does not say what it holds"))
+			return fmt.Sprintf("a call of %s, %s: %s", r.library, r.problem.Op, cmp.Or(r.work, "the run does not say what the call contains"))
 		},
 		func(r besideRow) string {
 			return fmt.Sprintf("%s, %s: a call's share of the product is %s", Title(r.problem, r.routing), r.library, r.amount)
@@ -118,7 +118,7 @@ func besideNotes(rows []besideRow) []string {
 	return out
 }
 
-const besideExplained = "cost: the time of call and product together, less the product's alone; saved: how much less both take together than with the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
+const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: the time of call and product together with the config of the row below, minus their time with this config, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
 // besideDropped lets a narrow terminal leave out the column with the product's sizes, so that a
 // row fits on one line. The notes repeat these sizes.

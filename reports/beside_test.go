@@ -16,8 +16,8 @@ func besideProblem() ep.Problem {
 		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.BesideProduct}
 }
 
-// besideLine is the log line of a config. sms is its number of SMs, alone its time without the
-// product in us, and cost the time in us that it adds to the product.
+// besideLine returns the log line of a config that takes sms SMs. Without the product its call takes
+// `alone` us. With the product, call and product together take 100 + cost us; the product takes 100 us.
 func besideLine(config string, sms int, alone, cost float64) record.Result {
 	c, err := ep.ParseConfig(config)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestBesidePareto(t *testing.T) {
 	cases := reports.Cases(&record.Run{}, lines)
 	b, ok := reports.BesideParetoOf(cases[0])
 	if !ok || len(b.Alone.All) != 4 || len(b.Cost.All) != 4 || len(b.Phased) != 2 {
-		t.Fatalf("%v, %d and %d points, %d in phases", ok, len(b.Alone.All), len(b.Cost.All), len(b.Phased))
+		t.Fatalf("ok %v; %d points by time alone, %d by cost, %d in split phases; want 4, 4 and 2", ok, len(b.Alone.All), len(b.Cost.All), len(b.Phased))
 	}
 	sms := func(p reports.Pareto) (out []int) {
 		for _, e := range p.Front {
@@ -62,8 +62,9 @@ func TestBesidePareto(t *testing.T) {
 	}
 }
 
-// TestBesideTable checks the row of a config and the row of the config that it is compared
-// with. The second row has that config's id if it is not the default.
+// TestBesideTable expects two rows: the winner's, and the row of the config that it was compared with.
+// The second row is called "default" if the search names no other reference, and has a config id if
+// the search does.
 func TestBesideTable(t *testing.T) {
 	config, _ := ep.ParseConfig("d:sms=64")
 	over, _ := ep.ParseConfig("d:sms=8")
@@ -80,7 +81,7 @@ func TestBesideTable(t *testing.T) {
 		run.Searches[0].Reference = reference
 		table, ok := reports.BesideTable(run)
 		if !ok || len(table.Rows) != 2 {
-			t.Fatalf("%v, %d rows", ok, len(table.Rows))
+			t.Fatalf("ok %v, %d rows, want 2", ok, len(table.Rows))
 		}
 		text := []string{}
 		for _, c := range table.Rows[0][len(table.Rows[0])-14:] {
@@ -123,7 +124,7 @@ func TestBesideTables(t *testing.T) {
 	}
 	table, ok := reports.BesideTables([]*record.Run{run("ours", "d", "", 32, 128), run("deepep", "deepep-ll", ep.LayoutMasked, 32)})
 	if !ok || len(table.Rows) != 6 {
-		t.Fatalf("%v, %d rows", ok, len(table.Rows))
+		t.Fatalf("ok %v, %d rows, want 6", ok, len(table.Rows))
 	}
 	column := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == "library" })
 	var libraries []string

@@ -166,7 +166,7 @@ func TestRegretTable(t *testing.T) {
 	}
 }
 
-// TestParetoAndEffects expects the front of times over SMs, its knee, and the effect of each
+// TestParetoAndEffects checks the front of time against SMs, its knee, and the effect of each
 // value of each parameter.
 func TestParetoAndEffects(t *testing.T) {
 	l := build([]trial{
@@ -176,7 +176,7 @@ func TestParetoAndEffects(t *testing.T) {
 	})
 	p := reports.ParetoOf(l.Cases[0])
 	if len(p.Front) != 3 || p.Knee != 1 || p.Front[1].Cost.SMs != 16 {
-		t.Errorf("front of %d, knee %d", len(p.Front), p.Knee)
+		t.Errorf("the front has %d points, want 3; the knee is point %d, want 1", len(p.Front), p.Knee)
 	}
 	effects := reports.Effects(l.Cases)
 	if len(effects) != 6 {

@@ -22,8 +22,8 @@ const MinRounds = 10
 type Compared struct {
 	Case    *Case         // the case as in run A
 	A, B    *Entry        // nil if that run did not measure it
-	Ratio   stat.Estimate // time of B over time of A, NaN if one is missing
-	Cycles  float64       // SM cycles of B over SM cycles of A, NaN if the clock rates are unknown
+	Ratio   stat.Estimate // time of B / time of A, NaN if one is missing
+	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if the clock rates are unknown
 	Band    float64       // least difference that counts
 	Made    record.Band   // the policy's band and the A/A spread; Band is the larger one
 	Verdict record.Verdict
@@ -118,7 +118,7 @@ func otherTraces(a, b *Loaded) (out []string) {
 			if ep.RoutingLabel(x) != ep.RoutingLabel(y) || ep.RoutingContent(x) == ep.RoutingContent(y) {
 				continue
 			}
-			text := fmt.Sprintf("%s is another routing in each: digest %s against %s", ep.RoutingLabel(x), digest(x), digest(y))
+			text := fmt.Sprintf("%s is a different routing in each run: digest %s against %s", ep.RoutingLabel(x), digest(x), digest(y))
 			if !slices.Contains(out, text) {
 				out = append(out, text)
 			}
@@ -129,7 +129,7 @@ func otherTraces(a, b *Loaded) (out []string) {
 
 // otherSeeds returns the warning for two runs with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
-	return fmt.Sprintf("%s has seed %d, %s has seed %d: their routings are drawn differently, so tokens go to other experts; a part of a difference may come from this", a, seedA, b, seedB)
+	return fmt.Sprintf("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, and this may cause a part of a difference", a, seedA, b, seedB)
 }
 
 // pair pairs the entries of both runs and computes their ratios. judge gives the verdicts.
@@ -207,8 +207,8 @@ func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// needsStatistics returns true if the verdict needs statistics. If it does not, for example because one side failed, it
-// sets the verdict.
+// needsStatistics reports whether the verdict needs statistics. If not, for example because one side failed, it sets
+// the verdict.
 func (x *Compared) needsStatistics() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -290,16 +290,15 @@ func ComparisonTable(c *Comparison) Table {
 
 // ratioNote explains the columns of a comparison.
 func (c *Comparison) ratioNote() string {
-	ratio := "ratio: time of B over time of A, each the middle over the rounds of its sessions"
+	ratio := "ratio: time of B / time of A, each the middle of the rounds of its sessions"
 	if c.live {
-		ratio = "ratio: time of B over time of A in the same rounds; B: the time of A times the ratio"
+		ratio = "ratio: time of B / time of A in the same rounds; B: the time of A times the ratio"
 	}
-	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; at most 5 % of the differences found in all cases together are chance"
+	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }
 
-// timeOfB returns the cell with the time of B. In a live comparison this is the time of A times
-// the ratio, because a median of B alone would contain disturbances that the ratio in each
-// round cancels.
+// timeOfB returns the cell with the time of B. In a live comparison, this is the time of A times
+// the ratio: a disturbance of a round slows A and B, so it changes B's median but not the ratio.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)
@@ -316,8 +315,8 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary returns the counts of verdicts, the mean ratio, the worst case and what the undecided
-// cases have shown, as a few sentences.
+// Summary returns a few sentences: the counts of verdicts, the mean ratio, the worst case, and how
+// large a difference in the undecided cases can be.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

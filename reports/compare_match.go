@@ -2,14 +2,14 @@ package reports
 
 import "github.com/epbench/epbench/tune/ep"
 
-// caseKey holds what two cases must have in common to be compared. routing is what
-// ep.RoutingContent returns for the case's routing.
+// caseKey identifies a case in both runs. Two cases are compared if their keys are equal. routing is
+// the content of the case's routing (ep.RoutingContent), so that traces match under any file name.
 type caseKey struct {
 	problem ep.Problem
 	routing string
 }
 
-// A caseIndex finds the counterparts of cases in another run.
+// A caseIndex finds, for a case of one run, the case of the other run.
 type caseIndex struct {
 	byKey   map[caseKey][]*Case
 	anyMode bool // the mode may differ

@@ -9,8 +9,8 @@ import (
 // oneRecording is the reason of cases that are undecided because a run was compared with itself.
 const oneRecording = "A and B are the same recording"
 
-// isOneRecording reports whether A and B hold the same times, in every case that both have. Two measurements
-// never do, so one run was given twice, or a copy of it.
+// isOneRecording reports whether A and B hold the same times in every case that both have. Two measurements never
+// give the same times, so B is then A itself or a copy of A.
 func (c *Comparison) isOneRecording() bool {
 	both := 0
 	for _, x := range c.Cases {
@@ -25,8 +25,8 @@ func (c *Comparison) isOneRecording() bool {
 	return both > 0
 }
 
-// markOneRecording says in a note, and as the reason of undecided cases, that A and B are one recording. More
-// sessions of it would decide nothing.
+// markOneRecording says in a note, and as the reason of undecided cases, that A and B are one recording. Without this
+// reason, the comparison would advise more sessions, which cannot help.
 func (c *Comparison) markOneRecording() {
 	if c.same = c.isOneRecording(); !c.same {
 		return

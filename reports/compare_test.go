@@ -16,15 +16,15 @@ import (
 // fifty is also 20 % slower, as on GPUs.
 const noise = 0.02
 
-// pair draws two runs of forty cases in one session. slow is the factor on each time of the second
-// run.
+// pair draws two runs of forty cases in one session. The times of a case in the second run are multiplied by slow(problem,
+// routing); nil means 1.
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
 	return one.load("a"), two.load("b")
 }
 
-// pairOfSessions draws two runs like pair, in twelve sessions of twenty rounds.
+// pairOfSessions draws two runs like pair, but each run has twelve sessions of twenty rounds.
 func pairOfSessions(seed uint64, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, 20, noise).inSessions(), forty(2*seed+1, 20, noise).inSessions()
 	two.Slow = slow
@@ -49,8 +49,8 @@ func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *
 	return c
 }
 
-// gatedPairs lists the two kinds of pairs with which the gate is tested. The pairs of one session are compared as if
-// sessions did not differ.
+// gatedPairs lists the two kinds of pairs with which the gate is tested. The pairs that have one session are compared as
+// if sessions did not differ.
 var gatedPairs = map[string]struct {
 	pairs   int
 	draw    func(uint64, func(ep.Problem, string) float64) (a, b *reports.Loaded)
@@ -62,8 +62,8 @@ var gatedPairs = map[string]struct {
 	}, oneSession},
 }
 
-// TestGateOnIdenticalPrograms compares runs of the same program, forty cases each. The gate at 3 %
-// may fail at most one pair of a hundred, and at most one case of a thousand may be slower or faster.
+// TestGateOnIdenticalPrograms compares runs of the same program, forty cases each. The gate at 3 % may fail for one pair
+// in a hundred. It may be undecided for one pair in twenty. One case in a thousand may have the verdict slower or faster.
 func TestGateOnIdenticalPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -87,15 +87,15 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: of %d pairs: %d failed, %d undecided; %d of %d cases called", name, pairs, failed, unsure, called, pairs*40)
+		t.Logf("%s: of %d pairs: %d failed, %d undecided; %d of %d cases slower or faster", name, pairs, failed, unsure, called, pairs*40)
 		if failed > pairs/100 || unsure > pairs/20 || called > pairs*40/1000 {
-			t.Errorf("%s: %d failed (at most %d), %d undecided (at most %d), %d cases called (at most %d)", name, failed, pairs/100, unsure, pairs/20, called, pairs*40/1000)
+			t.Errorf("%s: %d pairs failed (allowed %d), %d undecided (allowed %d), %d cases slower or faster (allowed %d)", name, failed, pairs/100, unsure, pairs/20, called, pairs*40/1000)
 		}
 	}
 }
 
-// TestGateCatchesAPlantedSlowdown makes one of forty cases slower, by 5 %. The gate must find this
-// case in 95 % of the pairs. It may blame other cases in at most 1 % of them.
+// TestGateCatchesAPlantedSlowdown makes one of forty cases 5 % slower. The gate must find this case in 95 % of the
+// pairs of runs. In all pairs together it may accuse one other case for each hundred pairs.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -122,16 +122,16 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: caught %d of %d, accused %d others", name, caught, pairs, others)
+		t.Logf("%s: caught the slower case in %d of %d pairs, accused %d other cases", name, caught, pairs, others)
 		if caught < pairs*95/100 || others > pairs/100 {
-			t.Errorf("%s: caught %d of %d, accused %d other cases", name, caught, pairs, others)
+			t.Errorf("%s: caught the slower case in %d of %d pairs, want 95 %%; accused %d other cases", name, caught, pairs, others)
 		}
 	}
 }
 
-// TestUndecidedSaysWhatItShows: two runs of one program, whose times vary by 1 % between sessions, get the verdict same
-// in few cases if the band is 1 %. The summary says by how much the undecided cases differ at most, and how many
-// sessions would decide. With that number of sessions nearly all cases get the verdict same.
+// TestUndecidedSaysWhatItShows compares two runs of one program whose times vary by 1 % between sessions. With a band
+// of 1 %, few cases get the verdict same. The summary gives the largest possible difference of the undecided cases, and
+// the number of sessions that would decide. With this number of sessions, nearly all cases get the verdict same.
 func TestUndecidedSaysWhatItShows(t *testing.T) {
 	a, b := pairOfSessions(3, nil)
 	c := compare(t, a, b)
@@ -145,7 +145,7 @@ func TestUndecidedSaysWhatItShows(t *testing.T) {
 			continue
 		}
 		if most := 1 + number(found[1])/100 + 0.0005; x.Ratio.High > most || x.Ratio.Low < 1/most {
-			t.Errorf("%s can differ by more than %s %%: %.4f to %.4f", x.Case.Title(), found[1], x.Ratio.Low, x.Ratio.High)
+			t.Errorf("%s can differ by more than %s %%: its ratio is in %.4f to %.4f", x.Case.Title(), found[1], x.Ratio.Low, x.Ratio.High)
 		}
 	}
 	one, two := forty(11, 20, noise).inSessions(), forty(12, 20, noise).inSessions()
@@ -157,11 +157,11 @@ func TestUndecidedSaysWhatItShows(t *testing.T) {
 		}
 	}
 	if same < 34 {
-		t.Errorf("with %s sessions %d of 40 cases are the same", found[3], same)
+		t.Errorf("with %s sessions %d of 40 cases have the verdict same, want 34", found[3], same)
 	}
 }
 
-// TestFewRoundsAreUndecided: a case of fewer than MinRounds rounds is undecided, even if it is
+// TestFewRoundsAreUndecided: a case with fewer than MinRounds rounds is undecided, even if B is
 // 50 % slower.
 func TestFewRoundsAreUndecided(t *testing.T) {
 	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
@@ -172,11 +172,11 @@ func TestFewRoundsAreUndecided(t *testing.T) {
 		}
 	}
 	if g := c.Gate(0.03); len(g.Regressed) != 0 || len(g.Unsure) != len(c.Cases) {
-		t.Errorf("%d regressed, %d unsure of %d", len(g.Regressed), len(g.Unsure), len(c.Cases))
+		t.Errorf("of %d cases %d regressed and %d are unsure, want 0 and all", len(c.Cases), len(g.Regressed), len(g.Unsure))
 	}
 }
 
-// TestVerdicts compares forty cases with the same cases at factor times their time.
+// TestVerdicts compares forty cases with the same cases after their times were multiplied by `factor`.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -194,7 +194,7 @@ func TestVerdicts(t *testing.T) {
 		one.Between, two.Between = c.noise/2, c.noise/2
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
 		a, b := one.load("a"), two.load("b")
-		a.Run.AA, b.Run.AA = nil, nil // TestNeverFinerThanAA tests the A/A spread
+		a.Run.AA, b.Run.AA = nil, nil // without A/A spread, the band is the policy's
 		got := compare(t, reload(a), reload(b))
 		for _, x := range got.Cases {
 			if x.Verdict != c.want {
@@ -210,8 +210,8 @@ func reload(l *reports.Loaded) *reports.Loaded {
 	return l
 }
 
-// TestNeverFinerThanAA: a difference is undecided if it is below the A/A spread of one side.
-// The A/A spread is the difference between two measurements of the same program.
+// TestNeverFinerThanAA: a difference below the A/A spread of one side is undecided. (The A/A
+// spread is the difference between two measurements of the same program.)
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001
@@ -227,8 +227,8 @@ func TestNeverFinerThanAA(t *testing.T) {
 	}
 }
 
-// TestClocksExplain: if the times differ as much as the GPUs' clocks, the program has not
-// changed, and the case is undecided.
+// TestClocksExplain: a case is undecided if its times differ by as much as the GPUs' clock rates,
+// because then the difference may come from the clocks alone.
 func TestClocksExplain(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001
@@ -288,8 +288,8 @@ func TestNoCommonCase(t *testing.T) {
 	}
 }
 
-// TestOneRecording: a comparison of a run with itself, or with a copy, says so in a note and in the reason of each
-// undecided case. It advises no further sessions. Two runs of the same program are not taken for one recording.
+// TestOneRecording: if a run is compared with itself or with a copy, a note and the reason of each undecided case say
+// this, and the summary does not advise more sessions. Two separate runs of one program are not called one recording.
 func TestOneRecording(t *testing.T) {
 	one, copied, other := forty(3, 20, noise).inSessions(), forty(3, 20, noise).inSessions(), forty(4, 20, noise).inSessions()
 	c := compare(t, one.load("a"), copied.load("copy"))
@@ -303,19 +303,19 @@ func TestOneRecording(t *testing.T) {
 		}
 	}
 	if undecided == 0 || len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], "A and B are the same recording: all measured times of A are also times of B, so") || strings.Contains(c.Summary(), "sessions") {
-		t.Errorf("%d undecided, notes %q, %s", undecided, c.Notes, c.Summary())
+		t.Errorf("%d cases undecided, notes %q, summary %s", undecided, c.Notes, c.Summary())
 	}
 	if c := compare(t, one.load("a"), other.load("b")); len(c.Notes) > 0 && strings.Contains(c.Notes[0], "same recording") {
 		t.Error(c.Notes)
 	}
 }
 
-// TestCompareWarnsOfSeeds: runs with different seeds have different routings, and one note of
-// the comparison says so.
+// TestCompareWarnsOfSeeds expects one note that two runs have different seeds, and so different
+// routings.
 func TestCompareWarnsOfSeeds(t *testing.T) {
 	a, b := pair(1, 12, nil)
 	c := compare(t, a, b)
-	if want := "a has seed 2, b has seed 3: their routings are drawn differently"; len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], want) {
+	if want := "a has seed 2, b has seed 3: the seed changes which experts tokens select"; len(c.Notes) != 1 || !strings.HasPrefix(c.Notes[0], want) {
 		t.Errorf("notes %q, want %q", c.Notes, want)
 	}
 }

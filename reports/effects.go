@@ -11,15 +11,15 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect holds how much time is lost if one parameter of a kernel has one value, over the cases
-// of a run.
+// Effect holds the time that is lost in the cases of a run if one parameter of a kernel has a
+// given value.
 type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
-	Best   float64 // geometric mean over cases: best time with the value over best time of the kernel
+	Best   float64 // geometric mean over cases of (best time with the value / best time of the kernel)
 	Worst  float64 // the largest such ratio
-	Median float64 // median over all configs with the value: time over best time of the kernel
+	Median float64 // median over all configs with the value of (time / best time of the kernel)
 	Wins   int     // cases in which the kernel's fastest config has the value
 	Cases  int     // cases in which a config with the value was timed
 	Points int     // timed configs with the value, over all cases
@@ -28,8 +28,8 @@ type Effect struct {
 	all  []float64 // the ratios whose median is Median
 }
 
-// Effects computes the effect of every parameter value, if the parameter has other values in
-// the same kernel. Configs of different kernels are not compared.
+// Effects computes the effect of every value of every parameter. It leaves out parameters that have
+// one value only. Configs of different kernels are not compared.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
@@ -117,7 +117,7 @@ func EffectsTable(cases []*Case) Table {
 			Words("kernel"), Words("parameter"), Numbers("value", ""), Numbers("best with it", "%"), Numbers("worst case", "%"),
 			Numbers("typical", "%").Dropped(2), Numbers("wins", ""), Numbers("cases", "").Dropped(1), Numbers("configs", "").Dropped(3),
 		},
-		Notes: []string{"Time lost against the kernel's fastest config in the same case. best with it: for the best config with the value, mean over cases; worst case: the largest of these losses; typical: median over all configs with the value."},
+		Notes: []string{"Time lost against the kernel's fastest config in the same case. best with it: loss of the best config with the value, mean of all cases; worst case: the largest loss of the best config with the value; typical: median loss of all configs with the value."},
 	}
 	for _, e := range Effects(cases) {
 		t.Add(Str(e.Kernel), Str(e.Param), valueCell(e.Value), Percent(e.Best-1), Percent(e.Worst-1), Percent(e.Median-1),

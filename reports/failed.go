@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure holds a config that failed with one status and reason, and the cases where this
-// happened.
+// Failure holds a config that failed with one status and reason, and the cases in which it failed
+// so.
 type Failure struct {
 	Status ep.Status
 	Reason string

@@ -12,7 +12,7 @@ import (
 
 // LibraryTime is one library's tuned time for a case.
 type LibraryTime struct {
-	Library string // name with the version if known; also the run's name if two runs measured the same library
+	Library string // name, version if known, and the run's name if two runs measured the same library
 	Work    string // ep.Work.Key: the work that Entry's time includes; "" if the run does not record it
 	Run     *Loaded
 	Case    *Case
@@ -30,14 +30,14 @@ func (o LibraryTime) Own() record.Interval {
 	return noInterval
 }
 
-// LibraryComparison compares the libraries that do the same work in one case on one machine.
-// Their runs either took turns, round by round, or came one after the other.
+// LibraryComparison compares the libraries that do the same work in one case on one machine. The
+// runs of two libraries either took turns, round by round, or came one after the other.
 type LibraryComparison struct {
 	Problem     ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
 	Routing     string
-	Work        string          // LibraryTime.Work and the clock, which all libraries here share
+	Work        string          // LibraryTime.Work and the clock, the same for all Libraries
 	Libraries   []LibraryTime   // fastest first
-	Gain        record.Interval // the second library's time over the first's; NaN with one library
+	Gain        record.Interval // the second library's time / the first's; NaN with one library
 	Interleaved bool            // the first two took turns, so Gain is computed round by round
 	Band        float64         // the widest band of the runs
 }
@@ -50,12 +50,11 @@ func (c LibraryComparison) beyond(gain record.Interval) bool {
 	return gain.Low > 1 && gain.Mid > 1+c.Band
 }
 
-// seed returns the seed of the routing, which all libraries share.
+// seed returns the seed of the routing. It is the same for all libraries.
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// nextAfter returns the library to use in this case if current is in use at the next smaller
-// token count. It returns the fastest library that beats current by more than the band, or
-// current if there is none.
+// nextAfter returns the library to use in this case if current is used at the next smaller token
+// count: the fastest library that beats current by more than the band, or current if no library does.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -69,8 +68,8 @@ func (c LibraryComparison) nextAfter(current string) string {
 	return current
 }
 
-// CompareLibraries compares the winners of runs: one comparison for each problem, routing,
-// work and clock, in the order of the cases. It refuses runs of different machines.
+// CompareLibraries compares the winners of runs. It returns one comparison for each problem,
+// routing, seed, work and clock, in the order of the cases. It refuses runs of different machines.
 func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	if err := sameHardware(runs); err != nil {
 		return nil, err
@@ -86,8 +85,7 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
 			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
-			// The seed is a part of the key, because with another seed tokens select other
-			// experts.
+			// The seed is a part of the key, because it changes which experts tokens select.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
 			if o.Work == "" { // a run with unknown work gets a comparison of its own
 				key += "|" + l.Path
@@ -162,8 +160,8 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	return o.Entry.independentRatio(other.Entry, o.Run.Run.Machine.SessionSpread()).Interval, false
 }
 
-// sameHardware returns an error if runs were made on different GPUs. It compares PCI id,
-// architecture and number of SMs, because all workers report these in the same way.
+// sameHardware returns an error if runs were made on different GPUs. It compares only PCI id,
+// architecture and number of SMs: all workers report these three in the same way.
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
@@ -189,7 +187,7 @@ func FastestTable(choices []LibraryComparison) Table {
 		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
 	}
 	t.Note(p.Shared, "work: the layout, the sum and the steps inside the time, then the clock. Times of different work are not compared",
-		"its gain: over the library's own default, in the same rounds; faster by: the next library's time over the first's; low, high: 95 % intervals")
+		"its gain: the time of the library's own default divided by its tuned time, in the same rounds; faster by: the next library's time divided by the first's; low, high: 95 % intervals")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
 	warnOfSeeds(&t, choices)
@@ -216,7 +214,7 @@ func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	for i, c := range choices {
 		for _, other := range choices[i+1:] {
 			if c.Work == other.Work && c.Problem == other.Problem && c.Routing == other.Routing && c.seed() != other.seed() {
-				t.Warn("%s has seed %d, %s has seed %d: their routings are drawn differently, so they are not compared; give both sweeps one --seed",
+				t.Warn("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, so these runs are not compared; give both sweeps the same --seed",
 					c.Libraries[0].Run.Name(), c.seed(), other.Libraries[0].Run.Name(), other.seed())
 				return
 			}
@@ -239,9 +237,9 @@ func howCompared(choices []LibraryComparison) string {
 	case 0:
 		return "the runs came one after the other: a few per cent may be the machine's drift; epbench interleave measures without this drift"
 	case compared:
-		return "the libraries took turns, round by round: a drift of the machine hits all alike"
+		return "the libraries took turns, round by round: a drift of the machine slows all libraries alike"
 	}
-	return fmt.Sprintf("%d of %d comparisons are of libraries that took turns; the other runs came one after the other", turns, compared)
+	return fmt.Sprintf("in %d of %d comparisons the libraries took turns; in the others the runs came one after the other", turns, compared)
 }
 
 func (c LibraryComparison) cells() []Cell {
@@ -260,9 +258,9 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints returns a sentence for each op, routing and kind of work. The sentence says which
-// library is fastest, and from which token count on another one is. It names another library only
-// if that library is faster by more than the band.
+// switchPoints returns a sentence for each op, routing and kind of work. The sentence names the
+// fastest library at the smallest token count, and each token count from which another library is
+// faster by more than the band.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {
@@ -278,8 +276,7 @@ func switchPoints(choices []LibraryComparison) []string {
 	return out
 }
 
-// line returns the key of a comparison's sentence in switchPoints: everything except the token
-// count.
+// line returns the key by which switchPoints groups comparisons: everything except the token count.
 func (c LibraryComparison) line() string {
 	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// libraryRun is a run of one library. times has its time in us for each token count.
+// libraryRun returns a run of one library. times maps token counts to the library's times in us.
 func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded {
 	run := &record.Run{Machine: ep.Machine{Backend: name, PCIID: pci, Arch: "sm_90", SMs: 132, GPUs: 2}, Band: 0.01,
 		Kernels: []record.Kernel{{Name: name, Op: ep.Dispatch, Work: ep.Work{Library: name, Version: "1", Layout: layout, Inside: []string{"counts"}}}}}
@@ -30,8 +30,8 @@ func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded 
 	return &Loaded{Path: name, Run: run, Results: results, Cases: Cases(run, results)}
 }
 
-// TestCompareLibraries orders the libraries by time for each layout and token count. Two
-// libraries within the band stay undecided.
+// TestCompareLibraries expects the libraries of each layout and token count sorted by time. A
+// comparison of two libraries within the band is not decided.
 func TestCompareLibraries(t *testing.T) {
 	all := []*Loaded{
 		libraryRun("deepep", "rank", map[int]float64{1: 20, 128: 30, 4096: 340}, "10de:2335"),
@@ -60,8 +60,8 @@ func TestCompareLibraries(t *testing.T) {
 			t.Errorf("%s, %d tokens: decided %v, gain %+v", c.Work, c.Problem.Tokens, c.Decided(), c.Gain)
 		}
 	}
-	// At 128 tokens deepep is faster by less than the band, so that flashinfer stays the
-	// fastest.
+	// At 128 tokens deepep is faster than flashinfer, but by less than the band, so the note does not
+	// change to deepep.
 	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
 		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
@@ -74,9 +74,8 @@ func TestCompareLibraries(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesChange: at 4,096 tokens two libraries are faster than the fastest at
-// fewer tokens. The note names the first of the two, although they are within the band of each
-// other.
+// TestCompareLibrariesChange: a is the fastest library at 1 and 128 tokens. At 4,096 tokens b and c
+// are both faster than a, and differ by less than the band. The note names b, the faster of the two.
 func TestCompareLibrariesChange(t *testing.T) {
 	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),
@@ -132,13 +131,13 @@ func TestCompareLibrariesTurns(t *testing.T) {
 		t.Error(said)
 	}
 	if in > 0.01 || after < 0.3 {
-		t.Errorf("the interval is %g wide in turns and %g one after the other", in, after)
+		t.Errorf("the interval is %g wide for runs that took turns, want 0.01 or less, and %g for runs one after the other, want 0.3 or more", in, after)
 	}
 }
 
 // TestLibraryTable expects each library's time as a multiple of the fastest library's time for
-// the same work, and the gain from tuning it. If two runs have the same library, the rows also
-// have the runs' names.
+// the same work, and the library's gain from tuning. If two runs have the same library, its rows
+// also have the runs' names.
 func TestLibraryTable(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{1: 20}, ""), libraryRun("nccl", "rank", map[int]float64{1: 10}, ""), libraryRun("deepep", "rank", map[int]float64{1: 30}, "")}
 	runs[2].Path = "defaults"
@@ -161,7 +160,7 @@ func TestLibraryTable(t *testing.T) {
 		got = append(got, strings.Join(cells, " "))
 	}
 	if notes := strings.Join(FastestTable(choices).Notes, "\n"); !strings.Contains(notes,
-		"tuning gains deepep 1 (deepep) 1.500x [1.400, 1.600] over its own default in the geometric mean (cases: 1), at most 1.500x [1.400, 1.600] (dispatch, 1 token, uniform)") {
+		"tuning gains deepep 1 (deepep) 1.500x [1.400, 1.600] over its own default (geometric mean of 1 case); the largest gain is 1.500x [1.400, 1.600] (dispatch, 1 token, uniform)") {
 		t.Errorf("notes\n%s", notes)
 	}
 	want := "nccl 1 1.000 - -, deepep 1 (deepep) 2.000 1.500 1.400, deepep 1 (defaults) 3.000 - -"

@@ -47,8 +47,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestTablesGolden compares the tables of each run with golden files: at 80 and 120 columns and
-// without a limit. No line is wider than the limit.
+// TestTablesGolden compares the tables of each run with golden files: with lines of at most 80 and
+// 120 columns, and without a limit.
 func TestTablesGolden(t *testing.T) {
 	for name, l := range runs(t) {
 		for width, suffix := range map[int]string{80: "80", 120: "120", 0: "wide"} {
@@ -58,7 +58,7 @@ func TestTablesGolden(t *testing.T) {
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {
 				if w := twwidth.Width(line); width > 0 && w > width {
-					t.Errorf("%s at %d: %d columns: %q", name, width, w, line)
+					t.Errorf("%s: a line has %d columns, the limit is %d: %q", name, w, width, line)
 				}
 			}
 			golden(t, name+"-"+suffix+".txt", b.Bytes())

@@ -13,21 +13,21 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline sums up a run: how much is gained, in which cases, and how certain the gains are.
-// The output on the terminal, summary.md and the HTML page begin with the headline.
+// Headline sums up a run: the gains, the cases that have them, and how certain they are. The output
+// on the terminal, summary.md and the HTML page begin with the headline.
 type Headline struct {
 	All     Count          // every search
 	Full    Count          // searches at full precision
 	Reduced Count          // searches that accept reduced precision
 	Best    *record.Search // the search with the largest gain, nil if none has a gain
 
-	// Challenger is the search whose best losing config (the challenger) has the largest gain,
-	// nil if no search has a challenger.
+	// Challenger is the search with the largest gain of a challenger, nil if no search has a
+	// challenger. A challenger is the best config of a search that kept the default.
 	Challenger *record.Search
 
 	AA float64 // the largest A/A spread
 
-	Sessions float64 // the largest standard deviation of a default's time between sessions, relative; 0 if there is one session
+	Sessions float64 // the largest relative standard deviation of a default's time between sessions; 0 if there is one session
 	Band     float64 // the band that the run's options set
 }
 
@@ -95,7 +95,7 @@ func (h Headline) Lines() []string {
 	case h.All.Searches == 0:
 		return []string{"Nothing was decided in this run."}
 	case h.Best == nil:
-		return []string{fmt.Sprintf("The default ran in none of %d cases: nothing could be compared.", h.All.Searches)}
+		return []string{fmt.Sprintf("The default failed in all of %d cases: nothing could be compared.", h.All.Searches)}
 	}
 	var out []string
 	switch {
@@ -116,15 +116,15 @@ func (h Headline) Lines() []string {
 		out = append(out, "Not confirmed: "+not+".")
 	}
 	if h.AA > 0 {
-		out = append(out, fmt.Sprintf("A/A spread, the difference between the default and itself: %.1f %% at most; the band is %.1f %% or the spread, whichever is larger.", 100*h.AA, 100*h.Band))
+		out = append(out, fmt.Sprintf("The largest A/A spread (the difference between the default and itself) is %.1f %%; the band is %.1f %% or the spread, whichever is larger.", 100*h.AA, 100*h.Band))
 	}
 	if h.Sessions > 0 {
-		out = append(out, fmt.Sprintf("From session to session the default's time differs by %.1f %% at most (one standard deviation); the intervals cover it.", 100*h.Sessions))
+		out = append(out, fmt.Sprintf("From session to session the default's time differs by up to %.1f %% (one standard deviation); the intervals include this difference.", 100*h.Sessions))
 	}
 	return out
 }
 
-// String returns how many cases of how many are faster, and the mean gain.
+// String returns the number of faster cases, the number of all cases, and the mean gain.
 func (c Count) String() string {
 	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)
 	if !math.IsNaN(c.Gain.Mid) {
@@ -133,14 +133,14 @@ func (c Count) String() string {
 	return s
 }
 
-// notConfirmed returns the number of searches without a clear verdict, for each reason, in
-// words.
+// notConfirmed returns a text with the number of searches without a clear verdict, for each
+// reason.
 func (c Count) notConfirmed() string {
 	var out []string
 	for _, x := range []struct {
 		n    int
 		what string
-	}{{c.Verdicts[record.Undecided], "undecided"}, {c.Noisy, "too noisy to decide"}, {c.Failed, "without a default that runs"}} {
+	}{{c.Verdicts[record.Undecided], "undecided"}, {c.Noisy, "too noisy to decide"}, {c.Failed, "because the default failed"}} {
 		if x.n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", x.n, x.what))
 		}

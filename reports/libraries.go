@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 )
@@ -27,21 +28,20 @@ func LibraryTable(choices []LibraryComparison) Table {
 		}
 	}
 	t.Note(p.Shared, "work: the layout, the sum and the steps inside the time, then the clock. Times of different work are not compared",
-		"to fastest: the library's time over the fastest one's of the same work, at least and at most: its 95 % interval; gain: over the library's own default in the same rounds, low, high: its 95 % interval")
+		"to fastest: the library's time divided by the time of the fastest library at the same work; at least, at most: its 95 % interval; gain: the time of the library's own default divided by its tuned time, in the same rounds; low, high: its 95 % interval")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
 	warnOfSeeds(&t, choices)
 	return t
 }
 
-// SeveralRuns reports whether any comparison has more than one run, of one library or of
-// several.
+// SeveralRuns reports whether any comparison has more than one run.
 func SeveralRuns(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool { return len(c.Libraries) > 1 })
 }
 
-// SeveralLibraries reports whether any comparison has more than one library. If none has,
-// callers use Compare, which compares two runs of one library.
+// SeveralLibraries reports whether any comparison has more than one library. (Two runs of one
+// library are compared with Compare.)
 func SeveralLibraries(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
 		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.plainName != c.Libraries[0].plainName })
@@ -71,8 +71,8 @@ func ownGains(choices []LibraryComparison) []string {
 	var out []string
 	for _, name := range names {
 		if b := best[name]; b.Decision.Gain.Mid > 1 {
-			out = append(out, fmt.Sprintf("tuning gains %s %s over its own default in the geometric mean (cases: %d), at most %s (%s)",
-				name, spelledGain(stat.GeoMean(counts[name].gains)), counts[name].Searches, spelledGain(b.Decision.Gain), Title(b.Problem, b.Routing)))
+			out = append(out, fmt.Sprintf("tuning gains %s %s over its own default (geometric mean of %s); the largest gain is %s (%s)",
+				name, spelledGain(stat.GeoMean(counts[name].gains)), ep.Count(counts[name].Searches, "case"), spelledGain(b.Decision.Gain), Title(b.Problem, b.Routing)))
 		}
 	}
 	return out

@@ -24,8 +24,8 @@ type Loaded struct {
 	between  []*Case      // cases at token counts between two searches: see isBetweenSearches
 }
 
-// Load reads a run directory. A damaged file becomes a warning if other files are usable; it
-// returns an error if no file is.
+// Load reads a run directory. A damaged file becomes a warning if other files are usable. If no file
+// is usable, Load returns an error.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -96,9 +96,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// Paired returns the seconds of a config and of the default in the rounds of stage cross that
-// have both. Both lists are empty if there are no such rounds. No search used these rounds to
-// choose a config.
+// Paired returns the times in seconds of a config and of the default, in the rounds of stage cross
+// that have both. No search chose a config from rounds of this stage, so the ratios are not too good.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -130,8 +129,8 @@ func (c *Case) entryOf(cfg ep.Config) *Entry {
 }
 
 // DerivedTables returns the non-empty tables of a run: winners, effects of parameters, regret,
-// Pareto fronts, wire limit, memory limit, failures. maxFailures bounds the failures; 0 means
-// all.
+// Pareto fronts, wire limit, memory limit, failures. The last table has at most maxFailures rows; 0
+// means all.
 func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	s = s.Of(l.Run.Machine)
 	var out []Table
@@ -143,8 +142,8 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	return out
 }
 
-// RehearsalOf returns the warning that runs on the CPU say nothing about GPUs; "" if no run was
-// on the CPU. If the runs have different warnings, the text has each run's name.
+// RehearsalOf returns the warning that runs on the CPU say nothing about GPUs, "" if no run was on
+// the CPU. If only some runs were on the CPU, the text names these runs.
 func RehearsalOf(runs []*Loaded) string {
 	var named []string
 	same := true

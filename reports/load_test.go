@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// TestResume: the run of an unfinished sweep gives the command that continues it. A finished
-// sweep gives none, and neither does bench.
+// TestResume: Resume returns a command for an unfinished sweep. It returns "" for a finished sweep
+// and for a run of bench.
 func TestResume(t *testing.T) {
 	l := small().load("dir/run")
 	l.Run.Command = []string{"epbench", "sweep"}
 	if got := l.Resume(); got != "" {
-		t.Errorf("finished: %q", got)
+		t.Errorf("a finished sweep: %q", got)
 	}
 	l.Run.Finished = time.Time{}
 	if got := l.Resume(); !strings.HasSuffix(got, "epbench sweep --resume dir/run") {
-		t.Errorf("unfinished: %q", got)
+		t.Errorf("an unfinished sweep: %q", got)
 	}
 	l.Run.Command[1] = "bench"
 	if got := l.Resume(); got != "" {

@@ -7,9 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets), by PCI id,
-// because GPUs of one architecture differ. A kernel that only reads reaches 85 to 90 % of that
-// speed.
+// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets) by PCI id, because
+// GPUs of one architecture differ. A kernel that only reads reaches 85 to 90 % of the nominal speed.
 var memoryGBps = map[string]float64{
 	"10de:20b0": 1555, // A100 SXM 40 GB
 	"10de:20b2": 2039, // A100 SXM 80 GB
@@ -23,7 +22,7 @@ var memoryGBps = map[string]float64{
 }
 
 // Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes per second). Zero
-// means the nominal speed of the machine.
+// stands for the nominal speed of the machine.
 type Speeds struct {
 	Link   float64 // speed of a rank's link in each direction
 	Memory float64 // speed of a GPU's memory, reads and writes together
@@ -41,8 +40,9 @@ func (s Speeds) Of(m ep.Machine) Speeds {
 	return s
 }
 
-// MemoryLimit returns the seconds in which a memory with a speed of gbps reads and writes an
-// activation's bytes. It returns NaN if bytes or speed are unknown, and for other ops.
+// MemoryLimit returns the time in seconds in which a memory with a speed of gbps GB/s reads and
+// writes the bytes of an activation. It returns NaN if the bytes or the speed are unknown, and for
+// other ops.
 func (c *Case) MemoryLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase returns text that says why two runs have no case in common. If only the mode
-// differs, it names the two modes. Otherwise it names each field of which the runs share no
+// whyNoCommonCase returns the reason why two runs have no case in common. If cases differ only in
+// their mode, it names the two modes. Otherwise it names each field in which the runs have no common
 // value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	inB := indexCases(b.Cases, true)

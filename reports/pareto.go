@@ -10,7 +10,7 @@ import (
 type Pareto struct {
 	Case  *Case
 	All   []*Entry // entries with times and a known number of SMs
-	Front []*Entry // entries that are faster than every other entry with as many or fewer SMs, in order of SMs
+	Front []*Entry // each is faster than all other entries with as many or fewer SMs; sorted by SMs
 	Knee  int      // index into Front of the best trade-off, see knee; -1 if Front has fewer than three points
 }
 
@@ -37,9 +37,9 @@ func ParetoOf(c *Case) Pareto {
 	return p
 }
 
-// knee returns the index of the point that lies farthest below the line through the front's
-// ends. Both axes are first scaled to the front's extent. This is the method of Satopaa et al.
-// (2011) without smoothing.
+// knee returns the index of the point that lies farthest below the line through the front's ends,
+// after both axes were scaled to the front's extent. It is the method of Satopaa et al. (2011)
+// without smoothing.
 func knee(front []*Entry) int {
 	if len(front) < 3 {
 		return -1
@@ -76,7 +76,7 @@ func ParetoTable(cases []*Case) Table {
 			t.Add(append(cells, c.Cells(e)...)...)
 		}
 	}
-	t.Note(p.Shared, "Each row has the fastest config that the search measured with at most that many SMs; it may be unconfirmed. time: without the drift between rounds, so that it differs a little from the median.")
+	t.Note(p.Shared, "Each row has the fastest measured config with at most this number of SMs; the config may be unconfirmed. time: without the drift between rounds, so it differs a little from the median.")
 	t.Note(DefaultNotes(cases)...)
 	return t
 }

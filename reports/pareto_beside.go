@@ -7,11 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// BesidePareto holds two Pareto fronts of one case, with the same configs. One shows the time
-// of a call alone against SMs. The other shows the cost of a call beside a matrix product (one
-// that runs at the same time) against SMs.
+// BesidePareto holds two Pareto fronts of the configs of one case. One front is for the time of a
+// call that runs alone. The other is for the cost of a call that runs at the same time as a matrix
+// product.
 type BesidePareto struct {
-	Alone, Cost Pareto   // their entries are copies: Level is the time alone, or the cost
+	Alone, Cost Pareto   // their entries are copies; Level is the time alone in Alone, and the cost in Cost
 	Phased      []*Entry // entries of Cost that send and receive in separate kernels
 }
 
@@ -39,8 +39,7 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	return out, len(out.Cost.All) > 0
 }
 
-// together joins all measurements of an entry beside a matrix product. It returns nil if there
-// are none.
+// together joins all measurements of an entry beside a matrix product, nil if there are none.
 func (e *Entry) together() *ep.BesideRounds {
 	var out *ep.BesideRounds
 	for _, b := range e.Blocks {
@@ -55,9 +54,8 @@ func (e *Entry) together() *ep.BesideRounds {
 	return out
 }
 
-// phased reports whether a config sends and receives in separate kernels. These are the kernels
-// whose name ends in _split and those with mode=split. The config of a pair is phased if both
-// its dispatch and its combine are.
+// phased reports whether a config sends and receives in separate kernels: the name of its kernel ends
+// in _split, or it has mode=split. The config of a pair is phased if its dispatch and its combine are.
 func phased(c ep.Config) bool {
 	halves := []ep.Config{c}
 	if d, k, err := ep.Split(c); err == nil {

@@ -37,8 +37,8 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
-// ProblemColumns shows the problems of some cases. A field in which the cases differ becomes a
-// column. Op, routing and tokens are always columns. The other fields form one sentence.
+// ProblemColumns shows the problems of some cases. Op, routing, tokens and each field in which the
+// cases differ are columns. The other fields form one sentence.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."
@@ -72,8 +72,8 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies reports whether the cases differ in a field. It returns false for max tokens if they
-// equal the token count in every case.
+// varies reports whether the cases differ in a field. For the field max tokens it returns false if max
+// tokens equals the token count in every case.
 func (f problemField) varies(cases []*Case) bool {
 	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).hasSpareTokens) {
 		return false
@@ -104,7 +104,7 @@ func Title(p ep.Problem, routing string) string {
 	return title
 }
 
-// OpTitle returns the name of an op, and of its precision if that is not full.
+// OpTitle returns the name of an op, with its precision if the precision is not full.
 func OpTitle(op ep.Op, p ep.Precision) string {
 	if p == ep.Reduced {
 		return string(op) + " (reduced precision)"

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// overRun returns a bench run of one case for each reason. Each case is measured against the
-// same config; its reason says why that config was used.
+// overRun returns a bench run with one case for each reason. All cases are measured against the same
+// config; the reason of a case says why this config was used.
 func overRun(reasons ...string) *record.Run {
 	over, _ := ep.ParseConfig("d:sms=8")
 	run := &record.Run{}
@@ -23,8 +23,8 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons expects a line for each reason, with its cases. The line of the most
-// frequent reason only counts its cases, unless a case has no reason.
+// TestGatherReasons expects a line for each reason, with the names of its cases. For the most frequent
+// reason the line has the number of cases instead, except if some case has no reason.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{
@@ -41,13 +41,13 @@ func TestGatherReasons(t *testing.T) {
 	}
 }
 
-// TestMeasuredAgainstIsShort expects a column for the config that replaces the default, one
-// note that spells the config, and one note for each reason.
+// TestMeasuredAgainstIsShort expects a column with the id of the config that replaces the default, one
+// note with its full spelling, and one note for each reason.
 func TestMeasuredAgainstIsShort(t *testing.T) {
 	table := reports.Measured(overRun("table: exact", "table: exact", "table: halves", "table: exact", "table: exact"))
 	column := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == "against" })
 	if column < 0 || table.Rows[0][column].Value != "d:sms=8" {
-		t.Fatalf("no column says what the configs are compared with: %+v", table.Columns)
+		t.Fatalf("no column names the config that the others are compared with: %+v", table.Columns)
 	}
 	spelled, reasons := 0, 0
 	for _, n := range table.Notes {
@@ -59,7 +59,7 @@ func TestMeasuredAgainstIsShort(t *testing.T) {
 		}
 	}
 	if spelled != 1 || reasons != 2 {
-		t.Errorf("the config is spelled %d times, and %d reasons are given: %q", spelled, reasons, table.Notes)
+		t.Errorf("the notes spell the config %d times and give %d reasons, want once and 2: %q", spelled, reasons, table.Notes)
 	}
 	if plain := reports.Measured(overRun("", "")); slices.ContainsFunc(plain.Columns, func(c reports.Column) bool { return c.Name == "against" }) {
 		t.Error("a run against the default has the column \"against\"")
@@ -91,6 +91,6 @@ func TestCostsFitATerminal(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(lines[7], "dispatch") || strings.HasPrefix(lines[8], "dispatch") {
-		t.Errorf("4 rows are not 4 lines:\n%s", b.String())
+		t.Errorf("want 4 lines for 4 rows, got\n%s", b.String())
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable lists the recorded regret matrices one below the other. Each matrix has a row for
-// each routing's winner and a row for the minimax config, whose largest loss is least.
+// RegretTable lists the recorded regret matrices one below the other. Each matrix has a row for each
+// routing's winner and a row for the minimax config: the config whose largest loss is the smallest.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string
@@ -39,8 +39,8 @@ func RegretTable(run *record.Run) Table {
 			cases = cases[1:]
 		}
 	}
-	t.Note(p.Shared, "Per cent that a call takes longer than with the best config under the column's routing (that config may be unconfirmed). -: the config was not measured under this routing, or failed.",
-		"all: the minimax config, which loses least in the worst case. The launch table holds this config in its rows for all routings.")
+	t.Note(p.Shared, "Per cent by which a call takes longer than with the best config under the routing of the column (the best config may be unconfirmed). -: the config was not measured under this routing, or failed.",
+		"all: the minimax config, whose largest loss is the smallest. The launch table has it in the rows for all routings.")
 	t.Note(defaults(run)...)
 	return t
 }

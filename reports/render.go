@@ -106,8 +106,7 @@ func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
 	return b.Bytes(), nil
 }
 
-// WriteMarkdown writes each table under a heading, for summary.md and for a text such as a
-// review.
+// WriteMarkdown writes each table under a heading.
 func WriteMarkdown(w io.Writer, tables ...Table) error {
 	var b strings.Builder
 	for i, t := range tables {
@@ -156,8 +155,8 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// markdownText escapes text so that no part of it becomes HTML, a link, a picture or a new
-// line. Names in the text come from files, which may hold anything.
+// markdownText escapes text so that no part of it becomes HTML, a link, a picture or a new line. It is
+// needed because names in the text come from files.
 func markdownText(s string) string {
 	return inMarkdown.Replace(strings.Map(visible, s))
 }

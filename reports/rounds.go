@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID identifies a round. Times of several configs with the same roundID were measured in
-// the same round, and may be compared directly.
+// roundID identifies a round. Times of two configs with the same roundID come from the same round and
+// may be compared directly.
 type roundID struct {
 	stage  record.Stage
 	Number int // as in Result.Round0
@@ -23,9 +23,9 @@ type Timed struct {
 	session, block int
 }
 
-// levels sets Level so that entries measured at different times are comparable. It removes the drift, which all entries
-// of a round share (stat.Polish), and scales the levels so that the default's level is the default's median. Without a
-// default, Level is the entry's own median.
+// levels sets Entry.Level so that entries that were measured at different times are comparable. It removes the drift,
+// which is the same for all entries of a round (stat.Polish), and scales the levels so that the default's level is the
+// default's median. Without a default, the level of an entry is its median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -58,13 +58,13 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding lists the stages whose rounds were not used to choose the config. The first stage
-// that an entry has gives its times.
+// deciding lists the stages whose rounds were not used to choose the config, the best stage first. An
+// entry takes its times from the first of these stages in which it was measured.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the rounds of further sessions. Without these
-// it takes the rounds of the confirmation, and without these all rounds except those of the A/A
-// test. Only a twin's times come from the A/A test, because a twin has no others.
+// pickDecidingRounds sets Times and Median from the rounds of further sessions, otherwise from the rounds of the
+// confirmation, otherwise from all rounds except those of the A/A test. An entry that has only rounds of the A/A test,
+// such as a twin, takes these.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -94,14 +94,14 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio of e's time to the time of other, an entry of another run. between is the
-// standard deviation between sessions that it assumes if an entry has one session only.
+// independentRatio estimates the ratio of e's time to the time of other, an entry of another run. If an entry has only
+// one session, independentRatio assumes the standard deviation between for the differences between sessions.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }
 
-// bySession returns the logarithms of the entry's deciding times: one list for each session, in
-// the order of time.
+// bySession returns the logarithms of the entry's deciding times, one list for each session, oldest
+// session first.
 func (e *Entry) bySession() (out [][]float64) {
 	session := 0
 	for i, r := range e.rounds {
@@ -116,9 +116,9 @@ func (e *Entry) bySession() (out [][]float64) {
 	return out
 }
 
-// common returns the logarithms of both entries' times in the rounds that both have, in parts
-// that were measured together. It takes the deciding rounds. If the entries share none of
-// these, for example because only one was confirmed, it takes all rounds.
+// common returns the logarithms of both entries' times in the rounds that both have. Each part holds
+// rounds that were measured together. common takes the deciding rounds, or all rounds if the entries
+// have no deciding round in common, for example because only one of them was confirmed.
 func common(a, b *Entry) []stat.Part {
 	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
 		return parts
@@ -147,7 +147,7 @@ func matched(a, b []Timed) (out []stat.Part) {
 	return out
 }
 
-// Ratios returns the times of e over the times of other, in the rounds that they share.
+// Ratios returns, for each round that both entries have, the time of e divided by the time of other.
 func (e *Entry) Ratios(other *Entry) []float64 {
 	var out []float64
 	for _, p := range common(e, other) {

@@ -20,15 +20,15 @@ type Swapped struct {
 	Config  ep.Config
 	Default ep.Config // the other machine's default
 
-	// Gain is the time of Default over the time of Config on the other machine, in the same
-	// rounds; NaN if Config was not timed there.
+	// Gain is (time of Default / time of Config) on the other machine, in the same rounds; NaN if
+	// Config was not timed on the other machine.
 	Gain record.Interval
-	// Loss is the time of Config over the time of the other machine's winner. It is computed as
-	// the winner's confirmed gain divided by Gain.
+	// Loss is (time of Config / time of the other machine's winner). It is computed as the winner's
+	// confirmed gain divided by Gain.
 	Loss    record.Interval
 	Same    bool           // both searches chose Config
 	Rounds  int            // rounds from which Gain is computed; 0 if Config is Default
-	Verdict record.Verdict // the verdict on Config against Default
+	Verdict record.Verdict // verdict of comparing Config with Default
 	Reason  string         // why there is no verdict
 }
 
@@ -104,7 +104,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 		p := &r.Points[i]
 		switch {
 		case p.Config.Key() == cfg.Key() && p.Status != ep.OK:
-			return none, 0, fmt.Sprintf("its status is %s there", p.Status)
+			return none, 0, fmt.Sprintf("its status on the other machine is %s", p.Status)
 		case p.Config.Key() == cfg.Key():
 			mine = logsOf(p)
 		case p.Config.Key() == r.Search.Decision.Default.Key():
@@ -112,7 +112,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 		}
 	}
 	if mine == nil {
-		return none, 0, "not measured there"
+		return none, 0, "not measured on the other machine"
 	}
 	var a, b []float64
 	for _, round := range sortedRounds(mine) {
@@ -121,7 +121,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 		}
 	}
 	if len(a) < fewestRounds {
-		return none, len(a), fmt.Sprintf("%d rounds with the default there, an interval needs %d", len(a), fewestRounds)
+		return none, len(a), fmt.Sprintf("only %d rounds with the default on the other machine, an interval needs %d", len(a), fewestRounds)
 	}
 	return stat.PairedRatio(a, b), len(a), ""
 }
@@ -147,16 +147,16 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient returns a divided by b. Both are gains over the same default; their errors are taken
-// as independent.
+// quotient returns a divided by b, two gains over the same default. It treats their errors as
+// independent.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable lists how good the winners of the run called `from` are in the run called `on`.
-// slower is the number of winners that are slower than the default there.
+// SwappedTable lists the gain and the loss that the winners of the run called `from` have in the run
+// called `on`. slower is the number of these winners that are slower than the default of `on`.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {
@@ -182,7 +182,7 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 			losses = append(losses, 100*(c.Loss.Mid-1))
 		}
 	}
-	t.Note(p.Shared, "gain: in that run, the default's time over the config's, in the same rounds; column default: slower if the config is slower than that run's default config",
+	t.Note(p.Shared, "gain: in that run, the default's time divided by the config's, in the same rounds; column default: slower if the config is slower than that run's default config",
 		"loss: per cent that the config takes longer than that run's winner; low, high: 95 % intervals")
 	t.Note(swappedSummary(len(all), same, losses, slower))
 	return t, slower
@@ -190,8 +190,8 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 
 func swappedSummary(cases, same int, losses []float64, slower int) string {
 	if len(losses) == 0 {
-		return fmt.Sprintf("%d cases, none of them measured on both", cases)
+		return fmt.Sprintf("%d cases, none of them measured on both machines", cases)
 	}
-	return fmt.Sprintf("%d cases, the same winner in %d; %d measured on both: half lose at most %.1f %%, nine in ten %.1f %%, the worst %.1f %%; %d are slower than the default",
+	return fmt.Sprintf("%d cases, the same winner in %d of them; %d cases were measured on both machines: half of them lose at most %.1f %%, nine in ten at most %.1f %%, the worst case %.1f %%; in %d cases the config is slower than the default",
 		cases, same, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 1), slower)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// swapCase is a recorded search of three configs, with 64, 128 and 256 threads. The config with
-// 64 threads is the default and takes 10 us. times has the times of the other two in us: 0 if
-// the config was not measured, -1 if it failed. won is the index of the winner.
+// swapCase returns a recorded search of up to three configs, with 64, 128 and 256 threads. The config
+// with 64 threads is the default and takes 10 us. times has the times of the other configs in us: 0 if a
+// config was not measured, -1 if it failed. won is the index of the winner.
 func swapCase(tokens, won int, times ...float64) *record.Recording {
 	config := func(i int) ep.Config {
 		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}
@@ -45,9 +45,9 @@ func TestSwap(t *testing.T) {
 	h200 := []*record.Recording{
 		swapCase(1, 1, 8, 9),    // the same config wins on the H100
 		swapCase(2, 1, 8, 9),    // another config wins on the H100
-		swapCase(4, 2, 11, 9),   // its winner is slower than the default on the H100
-		swapCase(8, 1, 8),       // its winner fails on the H100
-		swapCase(16, 2, 9, 8),   // its winner was not measured on the H100
+		swapCase(4, 2, 11, 9),   // the H200's winner is slower than the default on the H100
+		swapCase(8, 1, 8),       // the H200's winner fails on the H100
+		swapCase(16, 2, 9, 8),   // the H200's winner was not measured on the H100
 		swapCase(32, 0, 11, 12), // the default wins, but not on the H100
 		swapCase(64, 1, 8, 9),   // the H100's search was too noisy
 	}
@@ -69,7 +69,7 @@ func TestSwap(t *testing.T) {
 		{10 / 8.8, 1.1, record.Faster, ""},
 		{10. / 12, 1.5, record.Slower, ""},
 		{math.NaN(), math.NaN(), record.Undecided, "mismatch"},
-		{math.NaN(), math.NaN(), record.Undecided, "not measured there"},
+		{math.NaN(), math.NaN(), record.Undecided, "not measured on the other machine"},
 		{1, 1.25, record.Same, ""},
 	} {
 		c := got[i]
@@ -81,8 +81,8 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	table, slower := SwappedTable(got, "h200", "h100")
-	if slower != 1 || !strings.Contains(strings.Join(table.Notes, "\n"), "6 cases, the same winner in 1; 4 measured on both") {
-		t.Errorf("%d slower; %q", slower, table.Notes)
+	if slower != 1 || !strings.Contains(strings.Join(table.Notes, "\n"), "6 cases, the same winner in 1 of them; 4 cases were measured on both machines") {
+		t.Errorf("%d configs are slower, want 1; notes %q", slower, table.Notes)
 	}
 	marked := 0
 	for _, row := range table.Rows {
@@ -93,12 +93,12 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	if marked != 1 {
-		t.Errorf("%d cells are marked", marked)
+		t.Errorf("%d cells are marked as bad, want 1", marked)
 	}
 }
 
-// TestSwapAsSearched: a combine may be judged by a search with another dispatch dtype. Its
-// result still has its own problem.
+// TestSwapAsSearched: a combine may be judged by a search with another dispatch dtype. The result still
+// has the problem of the combine.
 func TestSwapAsSearched(t *testing.T) {
 	combine := func(d ep.DType, as ep.DType, won int, times ...float64) *record.Recording {
 		r := swapCase(1, won, times...)
@@ -111,8 +111,8 @@ func TestSwapAsSearched(t *testing.T) {
 		reason string
 	}{
 		"searched with bf16":      {[]*record.Recording{combine(ep.BF16, "", 1, 8, 8.8), combine(ep.FP8, ep.BF16, 1, 8)}, ""},
-		"searched, without times": {[]*record.Recording{combine(ep.FP8, "", 1, 8)}, "not measured there"},
-		"search was left out":     {[]*record.Recording{combine(ep.FP8, ep.BF16, 1, 8)}, "not measured there"},
+		"searched, without times": {[]*record.Recording{combine(ep.FP8, "", 1, 8)}, "not measured on the other machine"},
+		"search was left out":     {[]*record.Recording{combine(ep.FP8, ep.BF16, 1, 8)}, "not measured on the other machine"},
 	} {
 		got := Swap(mine, c.on)
 		if len(got) != 1 || got[0].Reason != c.reason || got[0].Problem != mine[0].Search.Problem || c.reason == "" && math.Abs(got[0].Loss.Mid-1.1) > 0.005 {

@@ -36,10 +36,10 @@ type spec struct {
 	Noise    float64                          // standard deviation of the logarithm of a round
 	Slow     func(ep.Problem, string) float64 // returns the factor on each time of a case; nil: 1
 	Failures bool                             // some candidates fail
-	Zero     bool                             // candidates with 4 SMs have times of 0, as from a coarse clock
+	Zero     bool                             // candidates with 4 SMs have times of 0, as if the clock were too coarse
 }
 
-// small is a run of a few hundred blocks, with confirmations and failures.
+// small returns the spec of a run of a few hundred blocks, with confirmations and failures.
 func small() spec {
 	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 8, 64, 512},
@@ -48,8 +48,8 @@ func small() spec {
 	}
 }
 
-// ties is a run without noise. It has a case of 0 tokens, configs with equal times, and times
-// of 0.
+// ties returns the spec of a run without noise. The run has a case of 0 tokens, configs with equal
+// times, and times of 0.
 func ties() spec {
 	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
@@ -57,16 +57,16 @@ func ties() spec {
 	}
 }
 
-// forty is a run of forty cases with one config each and one session. compare_test.go compares such
-// runs.
+// forty returns the spec of a run with forty cases, one config in each, and one session: 2 ops x 2
+// routings x 10 token counts. compare_test.go compares such runs.
 func forty(seed uint64, rounds int, noise float64) spec {
 	s := spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
 	return s
 }
 
-// inSessions returns s with the sessions that bench measures on GPUs. Times vary between them as
-// much as on recorded runs of 2 H100.
+// inSessions returns s with twelve sessions. Times vary between sessions as much as in recorded runs of
+// 2 H100.
 func (s spec) inSessions() spec {
 	s.Sessions, s.Between = 12, 0.01
 	return s
@@ -122,7 +122,7 @@ type maker struct {
 	cases   []*synthetic
 }
 
-// synthetic is one drawn case, with the search that its rounds decide.
+// synthetic is one drawn case and its search.
 type synthetic struct {
 	problem       ep.Problem
 	routing       string
@@ -159,8 +159,8 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	}
 }
 
-// screen draws a block of each candidate. It returns the fastest candidate that has times,
-// according to the formula.
+// screen draws a block of each candidate. It returns the candidate that has times and that is fastest by
+// the formula.
 func (g *maker) screen(c *synthetic) ep.Config {
 	skew, _ := skewOf(c.routing)
 	best, at := c.defaultConfig, math.Inf(1)
@@ -185,8 +185,8 @@ func (g *maker) screen(c *synthetic) ep.Config {
 	return best
 }
 
-// decide draws the confirmation of the challenger and the default. The sweep's rule decides
-// which of them wins.
+// decide draws the confirmation of the challenger and the default. stat.Decide, as in a sweep, chooses
+// the winner.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	defaultConfig := g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
@@ -217,8 +217,8 @@ func (g *maker) furtherSessions(c *synthetic, challenger ep.Config) {
 	}
 }
 
-// cross draws each routing's winner under the problem's other routings. It records how much
-// each winner loses there.
+// cross draws times of each routing's winner under the problem's other routings, and records the
+// regrets.
 func (g *maker) cross(p ep.Problem) {
 	group := slices.DeleteFunc(slices.Clone(g.cases), func(c *synthetic) bool { return c.problem != p })
 	if len(group) < 2 {
@@ -257,8 +257,8 @@ func config(p ep.Problem, sms, threads, chunk int) ep.Config {
 	return c
 }
 
-// law returns the time of a config in seconds. The time has three parts: a fixed start, the
-// transfer, which is slow if the SMs are few, and a cost for each SM and thread.
+// law returns the time of a config in seconds. It is the sum of a fixed start, the transfer, which is
+// slow with few SMs, and a cost for each SM and thread.
 func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	sms, threads := float64(c.Int("sms")), float64(c.Int("threads"))
 	bytes := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -271,7 +271,7 @@ func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	return t
 }
 
-// fails reports whether a candidate fails. A candidate that fails does so in each case.
+// fails reports whether a candidate fails. It fails in every case or in none.
 func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
@@ -331,8 +331,8 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	return r.Rounds()
 }
 
-// TestSyntheticRuns: the synthetic runs in testdata are equal to the drawn ones. Other packages
-// read them from there. If EPBENCH_UPDATE is 1, the test writes them again.
+// TestSyntheticRuns expects that the synthetic runs in testdata, which other packages read, are equal to
+// the runs that the specs draw. If EPBENCH_UPDATE is 1, the test writes them again.
 func TestSyntheticRuns(t *testing.T) {
 	for name, s := range map[string]spec{"failures": small(), "ties": ties()} {
 		dir := filepath.Join("testdata", "runs", name)

@@ -25,19 +25,19 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop says in which order a narrow terminal leaves columns out: the column with the
-	// largest Drop goes first, columns with the same Drop go together, and a column with Drop 0
-	// always stays. Other renderings show all columns.
+	// Drop gives the order in which a narrow terminal leaves columns out, the largest Drop first.
+	// Columns with the same Drop are left out together. A column with Drop 0 always stays. Other
+	// renderings show all columns.
 	Drop int
-	// Key marks a column that identifies rows. If a terminal leaves the column out and its
-	// values differ, rows are grouped under these values.
+	// Key marks a column that identifies rows. If a terminal leaves out a key column whose values
+	// differ, it groups the rows by these values.
 	Key bool
 	// Lead marks a column that is repeated in every panel if a wide table is cut into panels.
 	// Key columns are repeated too.
 	Lead bool
-	// Spells names another column, such as the ids of configs, whose values this column spells
-	// out. If a terminal leaves this column out and it has few values, they are listed below
-	// the table.
+	// Spells is the name of another column, such as the ids of configs, whose values this column
+	// spells out. If a terminal leaves out this column, it lists its values below the table,
+	// provided that there are few.
 	Spells string
 }
 
@@ -49,8 +49,7 @@ const (
 	Right
 )
 
-// Mark is emphasis that a rendering may show. It adds nothing that the cell's text does not
-// say.
+// Mark is emphasis that a rendering may show. A reader who does not see it loses no information.
 type Mark int
 
 const (
@@ -63,7 +62,7 @@ const (
 // Cell is one value.
 type Cell struct {
 	Text  string // for people
-	Value any    // for programs, in the column's unit: string, bool, int, float64 (six figures), or nil if there is no value
+	Value any    // for programs, in the column's unit: string, bool, int, float64 (six digits), or nil if there is no value
 	Mark  Mark
 }
 
@@ -146,8 +145,8 @@ func Bool(b bool) Cell {
 	return Cell{Text: "no", Value: false}
 }
 
-// Float returns a cell with v. Its text has the given number of decimals. Its value has six
-// figures: more than any clock resolves, and without the noise of rounding. NaN and infinities
+// Float returns a cell with v. Its text has the given number of decimals. Its value has six significant
+// digits: no clock resolves more, and more digits would show the noise of rounding. NaN and infinities
 // become None.
 func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -157,7 +156,7 @@ func Float(v float64, decimals int) Cell {
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Gain returns a cell with a gain of about four figures: three decimals below 10, two from 10
+// Gain returns a cell with a gain in about four digits: three decimals below 10, two decimals from 10
 // on.
 func Gain(v float64) Cell {
 	if v >= 10 {
@@ -166,8 +165,8 @@ func Gain(v float64) Cell {
 	return Float(v, 3)
 }
 
-// GainCells returns the cells of a gain and of the two ends of its interval. The gain of the
-// default over itself is 1; it was not measured and has no interval.
+// GainCells returns the cells of a gain and of the two ends of its interval. record.One, the gain of
+// the default over itself, was not measured and gets no interval.
 func GainCells(g record.Interval) []Cell {
 	if g == record.One {
 		return []Cell{Gain(1), None(), None()}
@@ -178,7 +177,7 @@ func GainCells(g record.Interval) []Cell {
 // Micros returns seconds as a cell in us.
 func Micros(seconds float64) Cell { return Figures(seconds * 1e6) }
 
-// Figures returns a cell with v in about four figures.
+// Figures returns a cell with v in about four digits.
 func Figures(v float64) Cell {
 	switch abs := math.Abs(v); {
 	case abs < 100:

@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell returns the cell with a search's verdict, or with the cause if nothing could be
-// compared. It shows the verdict also for noisy and host-bound cases, because notes explain
-// these.
+// verdictCell returns the cell with a search's verdict, or with the cause if nothing could be compared.
+// Noisy and host-bound cases have a verdict; notes below the table explain them.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -20,9 +19,8 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// speedCell returns the cell with the busiest rank's bytes divided by the winner's median time,
-// in GB/s. The wire limit (or the memory limit of an activation) is computed from the same
-// bytes.
+// speedCell returns the cell with the busiest rank's bytes divided by the winner's median time, in
+// GB/s. The bytes are those of the wire limit or, for op activation, of the memory limit.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -30,16 +28,15 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// challenged reports whether a search kept the default although it measured another config. In
-// that case the decision's gain is 1, the default's gain over itself, and was not measured.
+// challenged reports whether a search measured another config and kept the default. The gain in such a
+// decision is 1, the default's gain over itself; ChallengerGain is the gain of the other config.
 func challenged(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows the best config other than the default, with its gain, if the default
-// won. A narrow terminal leaves the column out and lists its values below the table, one line
-// for each row.
+// challengerColumn shows, in rows where the default won, the best other config with its gain. A narrow
+// terminal leaves out the column and lists its values below the table, one line for each row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {
@@ -53,7 +50,7 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {
-		out = append(out, "challenger: the best other config if the default stays, and its gain: inside the band (same), or neither clear of the band nor inside it (undecided)")
+		out = append(out, "challenger: if the default stays, the best other config and its gain; the gain's interval lies inside the band (verdict same) or reaches across its edge (undecided)")
 	}
 	for _, x := range []struct {
 		cause   record.Cause
@@ -61,7 +58,7 @@ func undecidedNotes(cases []*Case, columns []Column) []string {
 		text    string
 	}{
 		{record.Noisy, record.Undecided, "the default differs from itself by more than the band, so this machine cannot show a difference as small as the band"},
-		{record.HostBound, record.Same, "the default takes hardly longer than an empty kernel, so no parameter matters"},
+		{record.HostBound, record.Same, "the default takes hardly longer than an empty kernel, so no parameter changes the time"},
 	} {
 		n := 0
 		for _, c := range cases {

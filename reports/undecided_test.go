@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// column returns the cells of the column name.
+// column returns the cells of the column called name.
 func column(t *testing.T, table reports.Table, name string) (out []reports.Cell) {
 	t.Helper()
 	at := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == name })
@@ -38,11 +38,11 @@ func TestUndecidedShowsTheChallenger(t *testing.T) {
 		}
 		some++
 		if !strings.Contains(shown[i].Text, s.Decision.Challenger.ID()) || !strings.Contains(shown[i].Text, reports.Gain(s.Decision.ChallengerGain.Low).Text) {
-			t.Errorf("row %d shows %q, challenger %+v", i+1, shown[i].Text, s.Decision.ChallengerGain)
+			t.Errorf("row %d shows %q, want the challenger with gain %+v", i+1, shown[i].Text, s.Decision.ChallengerGain)
 		}
 	}
 	if some == 0 {
-		t.Fatal("the run decided everything")
+		t.Fatal("the run has no undecided case")
 	}
 }
 
@@ -60,13 +60,13 @@ func TestNoisyIsUndecided(t *testing.T) {
 	}
 }
 
-// TestOneSpeed: the table of winners and the table of the wire limit show the same speed of the
-// busiest rank.
+// TestOneSpeed: the table of winners (column busiest) and the table of the wire limit (column speed) show
+// the same speed of the busiest rank.
 func TestOneSpeed(t *testing.T) {
 	l := small().load("a")
 	busiest, speed := column(t, reports.Winners(l.Run), "busiest"), column(t, reports.WireTable(l, 450), "speed")
 	if len(busiest) != len(speed) {
-		t.Fatalf("%d and %d rows", len(busiest), len(speed))
+		t.Fatalf("the table of winners has %d rows, the table of the wire limit %d", len(busiest), len(speed))
 	}
 	for i := range busiest {
 		if busiest[i].Value != speed[i].Value {

@@ -11,17 +11,17 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape is about a case whose shape is in no row of a table. It holds the answer that the
-// table gives nevertheless, and how good this answer is by the case's measurements.
+// UnknownShape holds a table's answer for a case whose shape is in no row of the table, and the loss and
+// the gain of this answer by the case's measurements.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
-	Loss   float64 // time of the answer over the time of the case's best config, minus 1, at least 0; NaN if not measured
-	Gain   float64 // time of the default over the time of the answer; NaN if not measured
+	Loss   float64 // (time of the answer / time of the case's best config) - 1, at least 0; NaN if the answer was not measured
+	Gain   float64 // time of the default / time of the answer; NaN if the answer was not measured
 }
 
-// UnknownShapes looks up each decided case in t. Before each look-up it leaves out the rows
-// with the case's hidden size, experts and top-k, as if that shape had never been swept.
+// UnknownShapes looks up each decided case in t. For each look-up it leaves out the rows of the case's
+// shape (hidden size, experts and top-k), as if the shape had never been swept.
 func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}
@@ -59,7 +59,7 @@ func without(t *table.Table, shape [3]int) *table.Table {
 type unknownGroup struct {
 	problem              ep.Problem // without hidden size, experts, top-k and MaxTokens
 	cases, shapes        int
-	answered, unmeasured int // cases that a row answers; of these, cases in which the run did not time that answer
+	answered, unmeasured int // answered: cases that a row answers; unmeasured: answered cases in which the run did not time the answer
 	losses               []float64
 	worst, least         UnknownShape // with the largest loss and the least gain
 }
@@ -77,8 +77,8 @@ func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 			slower++
 		}
 	}
-	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: cases with a row that answers; unmeasured: those of them in which the run has no time of the answer",
-		"least gain: the default's time over the answer's; loss: per cent that the answer takes longer than the best config of the case")
+	t.Note(spreadOf(all), "Each case is looked up in the table without the rows of its own shape. answered: cases that some other row answers; unmeasured: answered cases in which the run has no time of the answer",
+		"least gain: the smallest (default's time / answer's time); loss: per cent by which the answer takes longer than the best config of the case")
 	return t, slower
 }
 
@@ -98,7 +98,7 @@ func spreadOf(all []UnknownShape) string {
 	if len(losses) == 0 {
 		return fmt.Sprintf("%d cases, %d answered by a row, none of them measured", len(all), answered)
 	}
-	return fmt.Sprintf("%d cases, %d answered by a row; of the %d measured ones half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
+	return fmt.Sprintf("%d cases, %d answered by a row, %d of them measured: of these, half are within %.1f %% of the best, nine in ten within %.1f %%, 99 in 100 within %.1f %%",
 		len(all), answered, len(losses), stat.Quantile(losses, 0.5), stat.Quantile(losses, 0.9), stat.Quantile(losses, 0.99))
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shapeTable returns a table with two rows: one for the shape of problem p, and one for a shape
-// with a larger hidden size. own and neighbour are the values of their configs; relax lists the
-// fields that a lookup may ignore.
+// shapeTable returns a table with two rows: one for the shape of problem p, whose config has the values
+// own, and one for a shape with a larger hidden size, whose config has the values neighbour. relax lists
+// the fields that a look-up may ignore.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
 	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {
@@ -29,8 +29,8 @@ func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Tab
 	return t
 }
 
-// TestUnknownShapesGetTheNeighbours: a case is judged with the config that a table without the
-// case's own row would give.
+// TestUnknownShapesGetTheNeighbours: a case is judged with the config of the neighbour's row, because
+// the row of the case's own shape is left out.
 func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8", def, "screen", 0, times(40, 5), ""}, {"uniform", "sms=16", cand, "screen", 0, times(20, 5), ""},
@@ -39,7 +39,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	})
 	p := l.Cases[0].Problem
 	if all := reports.UnknownShapes(shapeTable(p, "sms=16", "sms=32", "hidden"), l.Cases); len(all) != 0 {
-		t.Errorf("a case without a conclusion was judged: %v", all)
+		t.Errorf("a case without a search was judged: %v", all)
 	}
 	l.Cases[0].Search = &record.Search{Class: ep.Even}
 	for _, c := range []struct {
@@ -52,25 +52,25 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=32", "hidden", 0.25, 1.6, true, 0},
 		{"sms=16", "hidden", 0, 2, true, 0},
 		{"sms=64", "hidden", 1.5, 0.8, true, 1},
-		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // as fast as the default
+		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // slower than the default by 0.5 %, less than the band
 		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run did not measure the config
-		{"sms=32", "top_k", 1, 1, false, 0},                   // the hidden size may not differ, so that the default is used
+		{"sms=32", "top_k", 1, 1, false, 0},                   // the look-up may not ignore the hidden size, so it answers with the default
 	} {
 		all := reports.UnknownShapes(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
-			t.Errorf("%s, without %s: %+v", c.neighbour, c.relax, all)
+			t.Errorf("neighbour %s, look-ups may ignore %s: %+v", c.neighbour, c.relax, all)
 		}
 		table, slower := reports.UnknownShapeTable(all, 0.01)
 		if len(table.Rows) != 1 || slower != c.slower {
-			t.Errorf("%s: %d lines, %d slower", c.neighbour, len(table.Rows), slower)
+			t.Errorf("neighbour %s: the table has %d lines, want 1; %d lines are slower, want %d", c.neighbour, len(table.Rows), slower, c.slower)
 		}
 	}
 }
 
 func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
 
-// TestUnknownTableSumsUp: cases that differ only in shape make one line, which names the worst case. Cases with another
-// dtype make another line.
+// TestUnknownTableSumsUp: cases that differ only in shape are summed up in one line, which names the worst case. Cases
+// with another dtype have another line.
 func TestUnknownTableSumsUp(t *testing.T) {
 	var all []reports.UnknownShape
 	for i, u := range []reports.UnknownShape{
@@ -95,7 +95,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 	}
 	want := "[dispatch graph bf16 8 full 64 4 4 4 1 1.50 10.0 26.0 30.0 1536/64/8 uniform dispatch graph fp8 8 full 64 1 1 1 0 0.90 20.0 20.0 20.0 3072/64/8 uniform]"
 	if fmt.Sprint(got) != want || slower != 1 {
-		t.Errorf("%d slower, got\n%v, want\n%s", slower, got, want)
+		t.Errorf("%d lines are slower, want 1; got\n%v, want\n%s", slower, got, want)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge sets the verdicts of all cases that have none yet. It judges them together, so that at
-// most 5 % of the differences it finds are chance.
+// judge sets the verdicts of all cases that have none yet. It judges these cases together
+// (stat.JudgeAll), so that at most 5 % of the differences that it finds are chance.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.BandedRatio
@@ -29,9 +29,8 @@ func (c *Comparison) judge() {
 	c.summarise()
 }
 
-// explain sets the verdict to v, or to undecided, and then sets the reason. A difference in
-// time without a difference in SM cycles is undecided: it comes from the clock rates, not from
-// the program.
+// explain sets the verdict to v, or to undecided, and sets the reason. A case whose times differ but
+// whose SM cycles do not is undecided: the difference comes from the clock rates, not from the program.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
@@ -49,19 +48,19 @@ func (x *Compared) explain(v record.Verdict) {
 // most returns the largest difference that the interval allows, as a fraction.
 func (x *Compared) most() float64 { return max(x.Ratio.High, 1/x.Ratio.Low) - 1 }
 
-// reach returns how far the interval reaches to each side, as a fraction: the least difference that
-// the measurement can tell from none.
+// reach returns half the width of the interval, as a fraction. A smaller difference cannot be told from
+// no difference.
 func (x *Compared) reach() float64 { return math.Sqrt(x.Ratio.High/x.Ratio.Low) - 1 }
 
 // maxAdvice is the largest number of rounds that the method advice recommends.
 const maxAdvice = 5000
 
-// advice returns words that say what would decide the case, for example how many rounds make
-// the interval half as wide as the band. The interval's width falls with the square root of the
-// number of rounds.
+// advice returns a text with the number of rounds or sessions that would decide the case: the number
+// that makes the interval half as wide as the band. The width of an interval falls with the square root
+// of the number of rounds.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
-		return "one session in each run does not show how sessions differ: measure with --sessions 12"
+		return "with one session in each run, the difference between sessions is unknown: measure with --sessions 12"
 	}
 	if x.Ratio.Sessions > 1 {
 		return adviseSessions(x.sessionsNeeded())
@@ -70,29 +69,30 @@ func (x *Compared) advice() string {
 	times := 2 * 1.96 * x.Ratio.StdErr() / math.Log1p(x.Band)
 	need := int(math.Ceil(n*max(1.1, times*times)/10) * 10)
 	if need > maxAdvice {
-		return "this machine is too noisy to tell"
+		return "this machine is too noisy to decide"
 	}
-	return fmt.Sprintf("about %d rounds would tell", need)
+	return fmt.Sprintf("about %d rounds would decide", need)
 }
 
 // mostSessions is the largest number of sessions that bench takes.
 const mostSessions = 100
 
-// sessionsNeeded returns how many sessions of each run make the interval half as wide as the band. More rounds in each
-// session do not help: sessions differ from each other by more than rounds do.
+// sessionsNeeded returns the number of sessions in each run that makes the interval half as wide as the band. (More
+// rounds in each session would not help, because sessions differ by more than rounds do.)
 func (x *Compared) sessionsNeeded() int {
 	return max(x.Ratio.Sessions+1, x.Ratio.SessionsFor(math.Log1p(x.Band)/2, mostSessions))
 }
 
 func adviseSessions(need int) string {
 	if need > mostSessions {
-		return "sessions differ by too much on this machine to tell"
+		return "sessions differ by too much on this machine to decide"
 	}
-	return fmt.Sprintf("about %d sessions in each run would tell (bench --sessions)", need)
+	return fmt.Sprintf("about %d sessions in each run would decide (bench --sessions)", need)
 }
 
-// resolution returns a sentence about the undecided cases that have an interval: by how much they can
-// differ, and what would decide them. It returns "" if there are none, or if A and B are one recording.
+// resolution returns a sentence about the undecided cases that have an interval: their largest possible
+// difference, and the number of sessions that would decide them. It returns "" if there are no such cases
+// or if A and B are one recording.
 func (c *Comparison) resolution() string {
 	var most, reach, need, band []float64
 	for _, x := range c.Cases {
@@ -128,12 +128,12 @@ type Gate struct {
 	Unsure    []int // indexes of cases that may have become slower
 }
 
-// Gate judges the cases against a threshold, a fraction such as 0.03. A case has regressed if
-// its verdict is slower and its ratio reaches the threshold. A case is unsure if a slow-down
-// may be hidden: it has too few rounds, an interval wider than the threshold, or a ratio that
-// reaches the threshold without a verdict. Another rule was tried: a case is unsure unless its
-// interval excludes the threshold. With many cases some intervals are wide by chance, so that
-// rule was unsure about identical programs.
+// Gate judges the cases against a threshold, a fraction such as 0.03. A case has regressed if its verdict
+// is slower and its ratio reaches the threshold. A case is unsure if a slow-down may be hidden: it has too
+// few rounds, an interval wider than the threshold, or a ratio that reaches the threshold without the
+// verdict slower or faster. A stricter rule was tried, by which every case is unsure whose interval
+// includes the threshold. With many cases some intervals include it by chance, so this rule was unsure
+// about identical programs.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {
@@ -157,9 +157,9 @@ func (x *Compared) resolves(fail float64) bool {
 	return x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr() < math.Log1p(fail)
 }
 
-// CompareLive judges a live comparison, in which A and B were measured in the same rounds. In
-// each case B is the candidate and A is the entry with the role of the default. The band is at
-// least the difference between A and its twin, a second copy of A.
+// CompareLive judges a live comparison, in which A and B were measured in the same rounds. In each case A
+// is the entry with the role default, and B is the candidate. The band of a case is the larger of band and
+// the A/A spread (the difference between A and its twin, a second copy of A).
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1, live: true}

@@ -16,8 +16,8 @@ type winnerColumn struct {
 	cell   func(*Case) Cell // for a case with a decision
 }
 
-// winnerColumns lists the columns of every table of decisions. A narrow terminal keeps the
-// gain's interval and shows the id instead of the full config.
+// winnerColumns lists the columns of every table of decisions. On a narrow terminal the gain's interval
+// stays, and the id replaces the full config.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
 	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
@@ -39,16 +39,14 @@ var winnerColumns = []winnerColumn{
 	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
 
-// searchColumns lists the columns that only a sweep has. The table of bench does not have them,
-// because bench measures one config and searches nothing.
+// searchColumns lists the columns that only the table of a sweep has, because bench does not search.
 var searchColumns = []winnerColumn{
 	{Numbers("ties", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Ties) }},
 	{Numbers("tried", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Tried) }},
 	{Numbers("legal", "").Dropped(20), func(c *Case) Cell { return Int(c.Search.Legal) }},
 }
 
-// Winners lists the decisions of a sweep. The terminal, summary.md and the HTML page show this
-// table.
+// Winners lists the decisions of a sweep.
 func Winners(run *record.Run) Table {
 	columns := slices.Concat(winnerColumns, searchColumns)
 	if slices.ContainsFunc(run.Searches, challenged) {
@@ -59,7 +57,7 @@ func Winners(run *record.Run) Table {
 	return t
 }
 
-// againstColumn shows the config with which bench --over compares instead of the default.
+// againstColumn shows the config that bench --over uses in place of the default.
 var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell {
 	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
@@ -116,14 +114,14 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 		t.Add(cells...)
 	}
 	t.Note(p.Shared,
-		"median, p10, p90: of the slowest rank, over rounds; gain: the default's time over the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
-		"error: the largest error against the oracle, relative to the row's largest value; busiest: bytes of the busiest rank, each token once to each rank that needs it, over the median; imbalance: the fullest rank over the mean",
+		"median, p10, p90: quantiles of the slowest rank's time in each round; gain: the default's time divided by the config's in the same rounds; low, high: its 95 % interval, none for the default itself",
+		"error: the largest error against the oracle, divided by the largest magnitude in the same output vector; busiest: bytes of the busiest rank (each token once to each rank that needs it) divided by the median; imbalance: load of the fullest rank divided by the mean load",
 		"band: the least difference that counts, from the policy or the A/A spread")
 	if i := slices.IndexFunc(run.Searches, func(s record.Search) bool { return s.Decision.Sessions > 0 }); i >= 0 {
-		t.Note(fmt.Sprintf("times and gains are over %d sessions whose rounds were not used to choose a config; low and high cover how sessions differ", run.Searches[i].Decision.Sessions))
+		t.Note(fmt.Sprintf("times and gains come from %d sessions that were not used to choose a config; low and high include the difference between sessions", run.Searches[i].Decision.Sessions))
 	}
 	if slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Problem.Op == ep.Activation }) {
-		t.Note("busiest of an activation: bytes that it reads and writes in memory, over the median")
+		t.Note("busiest of an activation: bytes that it reads and writes in memory, divided by the median")
 	}
 	t.Note(undecidedNotes(cases, t.Columns)...)
 	t.Note(defaults(run)...)
@@ -142,8 +140,8 @@ func ConfigCells(c, defaultConfig ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
-// defaults returns notes with the full spelling of each default in the run, without
-// repetitions. If a config of another table replaces the default, its note begins with its id.
+// defaults returns notes with the full spelling of each default in the run, without repetitions. The
+// note of a config of another table that replaces the default begins with the config's id.
 func defaults(run *record.Run) []string {
 	var all []caseDefault
 	var out []string
@@ -158,8 +156,8 @@ func defaults(run *record.Run) []string {
 	return append(defaultNotes(all), out...)
 }
 
-// DefaultNotes returns notes with the full spelling of each case's default, without
-// repetitions. Cases without a decision may be among them.
+// DefaultNotes returns notes with the full spelling of each case's default, without repetitions. It
+// also accepts cases without a decision.
 func DefaultNotes(cases []*Case) []string {
 	var all []caseDefault
 	for _, c := range cases {
@@ -176,8 +174,8 @@ type caseDefault struct {
 	config  ep.Config
 }
 
-// defaultNotes spells each default out once. If a kernel has several, because its library chooses
-// by the case, each note names its op, and its token counts if the op has several too.
+// defaultNotes spells out each default once. If a kernel has several defaults, because its library
+// chooses by case, each note names the op. If one op has several, the note also has the token counts.
 func defaultNotes(defaults []caseDefault) []string {
 	var spelled []string             // kernel and values
 	kernels := map[string][]string{} // spellings of a kernel

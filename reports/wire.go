@@ -25,9 +25,9 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit returns how many seconds a link takes to move the bytes of the case's busiest rank, if
-// each token is sent once to each rank that needs it. gbps is the link's speed in 1e9 bytes per
-// second. WireLimit returns NaN if bytes or speed are unknown, or if nothing is sent.
+// WireLimit returns the time in seconds in which a link moves the bytes of the case's busiest rank, each
+// token once to each rank that needs it. gbps is the link's speed in 1e9 bytes per second. WireLimit
+// returns NaN if the bytes or the speed are unknown, or if nothing is sent.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()
@@ -56,6 +56,6 @@ func WireTable(l *Loaded, gbps float64) Table {
 		mid := winner.Median.Mid
 		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesWire)/mid/1e9, 1))...)
 	}
-	t.Note(p.Shared, "wire limit: the time of the busiest rank's bytes, each token once to each rank that needs it, at "+strconv.FormatFloat(gbps, 'g', 4, 64)+" GB/s.")
+	t.Note(p.Shared, "wire limit: the time to send the busiest rank's bytes, each token once to each rank that needs it, at "+strconv.FormatFloat(gbps, 'g', 4, 64)+" GB/s.")
 	return t
 }

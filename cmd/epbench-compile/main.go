@@ -1,8 +1,8 @@
 //go:build cuda || nvrtc
 
-// Command epbench-compile compiles device sources for the command epbench pack, which is pure
-// Go and so cannot load libnvrtc. It reads one request (pack.Job) from stdin and writes one
-// reply (pack.Compiled) to stdout, both as JSON.
+// Command epbench-compile compiles device sources for the command epbench pack. (epbench is pure Go and
+// cannot load libnvrtc.) It reads one request (pack.Job) from stdin and writes one reply (pack.Compiled)
+// to stdout, both as JSON.
 package main
 
 import (
@@ -33,10 +33,10 @@ func main() {
 
 func answer(job pack.Job) (pack.Compiled, error) {
 	if have := declare.ABI(); job.ABI != have {
-		return pack.Compiled{}, fmt.Errorf("built from other kernel sources (%s, epbench has %s); build both again", have.Short(), job.ABI.Short())
+		return pack.Compiled{}, fmt.Errorf("this program was built from other kernel sources than epbench (%s, epbench has %s); build both programs again", have.Short(), job.ABI.Short())
 	}
 	if have := declare.HostABI(); job.Hosts != have {
-		return pack.Compiled{}, fmt.Errorf("built from other sources of the kernels that cross hosts (%s, epbench has %s); build both again", have.Short(), job.Hosts.Short())
+		return pack.Compiled{}, fmt.Errorf("this program was built from other sources of the kernels that cross hosts than epbench (%s, epbench has %s); build both programs again", have.Short(), job.Hosts.Short())
 	}
 	c, err := compile.NewCompiler(job.Arch)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/drive"
 )
 
-// newCopy returns the command that times a plain copy of as many bytes as a call stores. No
-// call can be faster than such a copy.
+// newCopy returns the command that times a plain copy of rows. A call that stores the same bytes cannot
+// be faster than such a copy.
 func newCopy(f *flags) *cobra.Command {
 	p, sms, rounds := declare.CopyProbe{}, []int{8, 16, 24, 132}, 20
 	cmd := &cobra.Command{
@@ -29,17 +29,17 @@ func newCopy(f *flags) *cobra.Command {
 		},
 	}
 	o := cmd.Flags()
-	o.IntSliceVar(&sms, "sms", sms, "blocks of each copy, one for each SM")
+	o.IntSliceVar(&sms, "sms", sms, "numbers of SMs to try, one block on each SM")
 	o.IntVar(&p.Home, "home", 8*4096, "rows copied within each GPU")
 	o.IntVar(&p.Away, "away", 4096, "rows copied to the next GPU")
 	o.IntVar(&p.RowBytes, "row-bytes", 7168, "bytes of a row")
-	o.IntVar(&rounds, "rounds", rounds, "rounds of each copy")
+	o.IntVar(&rounds, "rounds", rounds, "number of rounds of each copy")
 	return cmd
 }
 
 func printCopies(cmd *cobra.Command, b *drive.Backend, p declare.CopyProbe, sms []int, rounds int) error {
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%d rows at home and %d to the next GPU, %d bytes each, clock chain\n", p.Home, p.Away, p.RowBytes)
+	fmt.Fprintf(w, "%d rows within each GPU and %d rows to the next GPU, %d bytes a row, clock chain\n", p.Home, p.Away, p.RowBytes)
 	for _, p.SMs = range sms {
 		times, err := b.Copy(cmd.Context(), p, rounds)
 		if err != nil {

@@ -118,6 +118,6 @@ func newSelfTest(f *flags) *cobra.Command {
 			return withBackend(f, func(b *drive.Backend) error { return b.SelfTest(cmd.Context(), os.Stdout, rounds) })
 		},
 	}
-	cmd.Flags().IntVar(&rounds, "rounds", rounds, "how often messages and signals are passed")
+	cmd.Flags().IntVar(&rounds, "rounds", rounds, "number of messages and signals to pass")
 	return cmd
 }

@@ -38,7 +38,7 @@ epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 			return serveRank(cmd.Context(), f.options, split)
 		},
 	}
-	cmd.Flags().BoolVar(&split, "split", false, "treat the ranks of one host as several hosts, to try the kernels that cross hosts; tables keep such rows apart")
+	cmd.Flags().BoolVar(&split, "split", false, "treat the ranks of one host as several hosts, to try the kernels that cross hosts; rows measured so have their own machine key")
 	return cmd
 }
 
@@ -80,9 +80,8 @@ type member struct {
 	listener *net.TCPListener // on rank 0: the listener to which the other ranks connect
 }
 
-// invite is called on rank 0. It listens on a new address and makes the id by which NVSHMEM
-// connects all ranks. It returns both as "ADDRESS ID"; epbench sends this text to the other
-// ranks.
+// invite listens on a new address and makes the id by which NVSHMEM connects all ranks. It returns the
+// text "ADDRESS ID", which epbench sends to the other ranks. Only rank 0 calls it.
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {
@@ -129,7 +128,7 @@ func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) err
 // gatherLimit is the longest time that rank 0 waits for the other ranks to connect.
 const gatherLimit = 2 * time.Minute
 
-// gather is called on rank 0. It returns the connections to the other ranks.
+// gather returns the connections to the other ranks. Only rank 0 calls it.
 func (r *member) gather() ([]io.ReadWriter, error) {
 	links, err := r.line.Gather(r.listener, gatherLimit)
 	if err != nil {
@@ -138,8 +137,7 @@ func (r *member) gather() ([]io.ReadWriter, error) {
 	return links, nil
 }
 
-// meet is called on every rank except 0. It connects to rank 0 at the address that invite
-// returned there.
+// meet connects to rank 0 at the address that invite returned on rank 0. All other ranks call it.
 func (r *member) meet() (io.ReadWriter, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error
@@ -148,7 +146,7 @@ func (r *member) meet() (io.ReadWriter, error) {
 	}
 	link, err := r.line.Visit(address)
 	if err != nil {
-		return nil, fmt.Errorf("rank %d: %w; every host must reach its address, see EPBENCH_LISTEN in epbench docs multinode", r.place.Rank, err)
+		return nil, fmt.Errorf("rank %d: %w; every host must reach the address of rank 0, see EPBENCH_LISTEN in epbench docs multinode", r.place.Rank, err)
 	}
 	return link, nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If the environment variable argsEnv is set, this test binary runs as epbench-cuda with its
-// value as arguments. Rank 1 then ends as soon as the file exists whose path is in dieEnv.
+// If the environment variable argsEnv is set, this test binary runs as epbench-cuda, with the variable's
+// value as arguments. Rank 1 ends as soon as the file named by the variable dieEnv exists.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
 	dieEnv  = "EPBENCH_TEST_DIE"
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // dieAt ends this process as soon as the file exists.
 func dieAt(file string) {
 	for {
-		if os.Remove(file) == nil { // removed, so that ranks that start later do not die too
+		if os.Remove(file) == nil { // the file is removed, or ranks that start later would die too
 			os.Exit(9)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -57,8 +57,8 @@ type launched struct {
 	die string // the path of the file that ends rank 1
 }
 
-// launchRanks starts a worker with the given number of ranks. args must not choose a clock that
-// subtracts two times, because on a busy host the difference can be negative.
+// launchRanks starts a worker with the given number of ranks and arguments. The arguments must not choose
+// a clock that subtracts two times, because on a busy host the difference can be negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -117,8 +117,8 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 // hostsPair names the pair of kernels over hosts. count and data are the values of arrival of both kernels.
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares a config of the pair of kernels and returns it. The config is the default with 128 threads for
-// each kernel, with the arrival for both, and with the changes, each of the form NAME=VALUE.
+// pair prepares a config of hostsPair and returns it. The config is the default with 128 threads and the given
+// arrival for both kernels, and then with the changes, each of the form NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -136,8 +136,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival st
 	return c
 }
 
-// right verifies a config and runs it, and then does both again. The second time, memory holds what the first runs left
-// there.
+// right verifies a config and runs it, twice. The second time, memory holds data of the first time.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -152,14 +151,14 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 	}
 }
 
-// TestRankHosts: four ranks on two emulated hosts give the oracle's results, although the
-// network delays and reorders messages. The test runs both routes, and kernels fused and split.
-// If a rank dies during a call, the error names this rank, and the other ranks end too.
+// TestRankHosts: four ranks on two emulated hosts give the oracle's results, although the network delays
+// and reorders messages. The test runs both routes, with fused kernels and with split ones. If a rank dies
+// during a call, the error names this rank, and the other ranks end too.
 func TestRankHosts(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 4, "rank --clock event --split --deadline 30s")
 	if m := l.Machine(); m.GPUs != 4 || !strings.HasSuffix(m.Link, "+split") || m.Backend == "cuda" {
-		t.Errorf("the machine is %+v; it must differ from the machine of one process, or that machine's table would be used", m)
+		t.Errorf("the machine is %+v; it must differ from the machine of a worker with one process, or look-ups would use the rows of that machine", m)
 	}
 	p := hostsProblem(4, 2)
 	s := l.open(t, p)
@@ -183,8 +182,8 @@ func TestRankHosts(t *testing.T) {
 	}
 }
 
-// TestRankRail: on the route "rail", six ranks on three hosts forward messages to each other.
-// Some ranks have no tokens, and some messages have several parts.
+// TestRankRail: on the route "rail", six ranks on three hosts forward messages to each other. Ranks have
+// different token counts, and some messages have several parts.
 func TestRankRail(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
@@ -208,9 +207,9 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: if a signal between hosts is lost, the error names the signal within the deadline, and the ranks
-// continue to work. A signal of the low-latency kernels does not belong to one expert. It announces all counts for a
-// rank or, on the route "rail", the messages to a host. So if it is lost, the error names only the sender.
+// TestRankDrill: if a signal between hosts is lost, an error names the signal within the deadline, and the ranks
+// continue to work. With arrival=data a signal does not belong to one expert: it announces all counts for a rank or, on
+// the route "rail", the messages to a host. So the error can name only the sender.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
@@ -222,7 +221,7 @@ func TestRankDrill(t *testing.T) {
 		{data, "rail", "rank 0 waited in dispatch_wait for rank 1"},
 	} {
 		lossy := l.pair(t, s, p, c.arrival, "dispatch.route="+c.route, "dispatch.threads=96")
-		for try := 1; ; try++ { // on a busy host another wait may exceed the deadline first
+		for try := 1; ; try++ { // on a busy host a wait for another signal may exceed the deadline first
 			var f *kernels.Failure
 			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
 			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {

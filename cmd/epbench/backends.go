@@ -22,10 +22,10 @@ type backendEntry struct {
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
 	// missing returns why the backend does not work here, and the way out; "" if it works.
 	missing func() string
-	// known lists the backend's kernels without opening it, so that a table can be judged on a
-	// host without GPUs.
+	// known lists the backend's kernels without opening it. Commands use it to judge tables on hosts
+	// without GPUs.
 	known func() []kernels.Kernel
-	// abi returns the build of the kernels that known lists.
+	// abi returns the ABI of the kernels that known lists.
 	abi       func() ep.ABI
 	onRequest bool // the backend needs an argument, so auto never takes it
 	predicts  bool // the backend predicts times and measures nothing; only bench opens it
@@ -35,7 +35,7 @@ type backendEntry struct {
 var backendTable = []backendEntry{
 	{
 		name:    "cuda",
-		doc:     "our CUDA kernels, in the worker epbench-cuda; cuda:loopback runs several ranks on one GPU",
+		doc:     "epbench's CUDA kernels, in the worker epbench-cuda; cuda:loopback runs several ranks on one GPU",
 		open:    openCUDA,
 		missing: missingCUDA,
 		known:   declare.Kernels,
@@ -51,7 +51,7 @@ var backendTable = []backendEntry{
 	},
 	{
 		name:      "exec",
-		doc:       "exec:COMMAND starts a worker of your own; see epbench docs worker-protocol",
+		doc:       "exec:COMMAND starts your own worker; see epbench docs worker-protocol",
 		open:      openExec,
 		missing:   nothing,
 		onRequest: true,
@@ -65,7 +65,7 @@ var backendTable = []backendEntry{
 	},
 	{
 		name:      "model",
-		doc:       "model:FILE predicts for bench and measures nothing; epbench model fit writes FILE, see epbench docs model",
+		doc:       "model:FILE predicts times for epbench bench and measures nothing; epbench model fit writes FILE, see epbench docs model",
 		open:      openModel,
 		missing:   nothing,
 		onRequest: true,
@@ -75,8 +75,8 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels returns the kernels of a backend. The backend is named as in the field Backend of a machine. For workers
-// that are not epbench's own it returns nil, because this program does not know their kernels.
+// knownKernels returns the kernels of the backend with the given name (ep.Machine.Backend). It returns nil for workers
+// that are not part of epbench, because this program does not know their kernels.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -86,7 +86,7 @@ func knownKernels(backend string) []kernels.Kernel {
 	return nil
 }
 
-// knownABI returns the build of the kernels that knownKernels lists, "" if it lists none.
+// knownABI returns the ABI of the kernels that knownKernels lists, "" if it lists none.
 func knownABI(backend string) ep.ABI {
 	for _, e := range backendTable {
 		if e.name == backend && e.abi != nil {
@@ -103,20 +103,20 @@ func addBackendFlag(cmd *cobra.Command, spec *string) {
 	})
 }
 
-// backendOf opens the backend that --backend names. For auto it prints which backend was chosen. It returns an error
-// for a backend that predicts, because the callers of backendOf need measured times.
+// backendOf opens the backend that --backend names. For auto it prints the name of the chosen backend. It refuses a
+// backend that predicts, because the callers of backendOf need measured times.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	name, _, _ := strings.Cut(spec, ":")
 	for _, e := range backendTable {
 		if e.predicts && e.name == name {
-			return nil, usagef("--backend %s: it predicts and measures nothing, so %s cannot use it; use epbench bench or epbench model plan", name, cmd.CommandPath())
+			return nil, usagef("--backend %s: this backend predicts and measures nothing, so %s cannot use it; use epbench bench or epbench model plan", name, cmd.CommandPath())
 		}
 	}
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend opens a backend as backendOf does, but also one that predicts. The caller must mark every figure of such a
-// backend as predicted.
+// anyBackend is backendOf without the refusal. The caller must mark every figure of a backend that predicts as
+// predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {
@@ -125,8 +125,8 @@ func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return b, err
 }
 
-// openBackend opens the backend that spec names. For auto, note says which backend was chosen
-// and why.
+// openBackend opens the backend that spec names. For auto, note names the chosen backend and the reasons
+// why earlier ones were skipped.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
 	if spec == "auto" {
 		return openFirst(ctx)

@@ -66,8 +66,8 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// missingCUDA returns why no GPU can be used here, "" if it finds no reason. It looks only for
-// device files and for the worker. Whether the driver works shows when the worker starts.
+// missingCUDA returns the reason why no GPU can be used here, "" if it finds none. It looks only for
+// device files and for the worker, and does not try the driver.
 func missingCUDA() string {
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
 	_, err := findWorker()

@@ -39,7 +39,7 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 		return nil, usagef("%w", err)
 	}
 	if _, err := exec.LookPath(argv[0]); err != nil {
-		return nil, usagef("there is no program %s to start the worker with: %w", argv[0], errors.Unwrap(err))
+		return nil, usagef("the program %s, which would start the worker, was not found: %w", argv[0], errors.Unwrap(err))
 	}
 	limits := worker.DefaultLimits()
 	if listen != "" {
@@ -64,5 +64,5 @@ func ownKernels(w worker.Welcome) ([]kernels.Kernel, error) {
 	return nil, nil
 }
 
-// showSaid prints a line of a worker's standard output.
+// showSaid prints a line that a worker wrote to its standard output.
 func showSaid(line string) { fmt.Fprintf(os.Stderr, "worker: %s\n", line) }

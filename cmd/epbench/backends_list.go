@@ -14,7 +14,7 @@ func newBackends() *cobra.Command {
 	var out tableFlags
 	cmd := &cobra.Command{
 		Use:   "backends",
-		Short: "List the backends, and why one does not work here",
+		Short: "List the backends, with the reason if one does not work here",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := reports.Table{Name: "backends", Columns: []reports.Column{
@@ -36,9 +36,8 @@ func newBackends() *cobra.Command {
 	return cmd
 }
 
-// describe opens a backend and returns the names of its machine and kernels. missing says why
-// the backend does not work here, "" if it does. A backend that needs an argument is not
-// opened.
+// describe returns the names of a backend's machine and kernels. missing is the reason why the backend
+// does not work here, "" if it works. describe does not open a backend that needs an argument.
 func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing string) {
 	if missing = e.missing(); missing != "" || e.onRequest {
 		return "", "", missing

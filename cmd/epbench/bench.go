@@ -37,13 +37,13 @@ func newBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench [--ab A B]",
-		Short: "Measure one config, or the tuned one, against the default",
-		Long: `Check and time one config and the default in the same rounds. The config is that of
---config, or the answer of --table. Without both, only the default is timed.
+		Short: "Measure a given config, or a table's, against the default",
+		Long: `Check and time one config and the default in the same rounds. --config gives the
+config, or --table chooses it. Without both, only the default is timed.
 
---ab compares two configs instead, B against A, in the same rounds and in balanced
-random order. A difference
-smaller than the band does not count as one. With --fail-on the exit code gives the verdict, as in compare.`,
+--ab compares two configs instead, B with A, in the same rounds and in balanced
+random order. A difference smaller than the band does not count.
+With --fail-on the exit code gives the verdict, as in compare.`,
 		Example: `  epbench bench --model deepseek-v3 --tokens 128 --table run
   epbench bench --op dispatch --tokens 64 --config "algo=dedup blocks=2"
   epbench bench --op dispatch --tokens 64 --ab default blocks=2 --fail-on 3%`,
@@ -55,11 +55,11 @@ smaller than the band does not count as one. With --fail-on the exit code gives 
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.config, "config", "", "`CONFIG` config to measure: "+configUsageRun)
 		s.StringVar(&f.table, "table", "", "`TABLE` table, or run with a table, that chooses the config")
-		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs take the place of the default")
-		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows with which --table may answer: full or reduced")
-		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, by running it beside artificial loads: some only take SMs, some also move memory")
+		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs replace the default")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of the rows that --table may choose: full or reduced")
+		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down. It runs beside artificial loads, of which some only take SMs and some also move memory")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
-		bindSessions(s, &f.sessions, "`N` number of sessions of --rounds each; times and gains are over all of them; default: 12 on GPUs, 1 on cpu")
+		bindSessions(s, &f.sessions, "`N` number of sessions, each of --rounds; times and gains use all sessions; default: 12 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
 		percentVar(s, &f.abTest.failOn, "fail-on", maxShare, "`PERCENT` with --ab: exit 3 if B is slower by this much, such as 3%")
 	})
@@ -82,7 +82,7 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if f.abTest.on && f.sessions > 1 {
-		return usagef("--sessions: --ab compares in one session; leave it out")
+		return usagef("--sessions: --ab compares in one session; leave --sessions out")
 	}
 	b, err := anyBackend(cmd, f.backend)
 	if err != nil {
@@ -106,9 +106,9 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions sets how many sessions bench makes on GPUs by default. With the deviation between sessions that
-// ep.Machine.SessionSpread gives, twelve sessions make the interval of a comparison four times narrower than three do
-// (stat.RatioReach), and take about a second a case.
+// benchSessions is the default number of sessions of bench on GPUs. Twelve sessions take about a second a case. With the
+// deviation between sessions that ep.Machine.SessionSpread gives, the interval of a comparison is four times narrower
+// with twelve sessions than with three (stat.RatioReach).
 const benchSessions = 12
 
 // options returns the problems to measure. A problem gets the value of --precision if it has
@@ -136,8 +136,8 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	return o, nil
 }
 
-// picker returns the function that chooses the config of each problem. With --config it removes
-// from opts the problems of other ops than the config's.
+// picker returns the function that chooses the config of each problem. With --config it also removes
+// from opts the problems whose op is not the config's.
 func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
@@ -152,16 +152,15 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable returns a picker that takes the config from a table made on this machine. It looks
-// up rows with the objective of the table's first row, even if bench measures another
-// objective.
+// fromTable returns a picker that takes configs from a table. It refuses a table of another machine. It
+// looks up rows with the objective of the table's first row, even if bench measures another objective.
 func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	t, err := loadTable(path, false)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	if t.Header.Machine.Key() != b.Machine().Key() {
-		return nil, withCode(exitNotComparable, fmt.Errorf("%s: made on %s, this is %s", flag, t.Header.Machine.Key(), b.Machine().Key()))
+		return nil, withCode(exitNotComparable, fmt.Errorf("%s: the table was made on %s, this machine is %s", flag, t.Header.Machine.Key(), b.Machine().Key()))
 	}
 	set, check := table.Overlay(table.Source{Name: "table", Table: t}), legalAmong(b.Kernels())
 	return func(p ep.Problem, class ep.Class) (ep.Config, string, error) {
@@ -172,14 +171,14 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if a.Config.IsDefault() {
 			return a.Config, answerText[a.Reason], nil
 		}
-		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up on this machine answers with the default, too
-			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default does: %v", err), nil
+		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up in epcomm would also answer with the default
+			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default runs: %v", err), nil
 		}
 		return kernels.Current(b.Kernels(), a.Config), answerText[a.Reason], nil // the row may be of an earlier build
 	}, nil
 }
 
-// answerText maps the reason of a table's answer to a text for users.
+// answerText maps the reason of a table's answer to a text for users. In these texts "it" is the case.
 var answerText = map[table.Reason]string{
 	table.Exact:     "the table has a row for it",
 	table.Fallback:  "the table answers with the row of another problem",
@@ -204,8 +203,8 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.dir.Append(block, wall)
 }
 
-// recorded calls measure and writes a run directory if -o is given. If measure fails, the
-// results that it had before are kept.
+// recorded calls measure and writes a run directory if -o is given. If measure fails, recorded keeps the
+// results from before the failure.
 func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
 	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
 	if f.out != "" {
@@ -255,8 +254,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// noteBand prints a note before the measurement if two runs of so many sessions are too few for compare to decide its
-// default band.
+// noteBand prints a note before the measurement if compare could not decide its default band from two runs with the
+// given number of sessions.
 func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options) {
 	policy := opts.Policy(b.Machine())
 	if f.out == "" || policy.Sessions < minSessions {
@@ -267,14 +266,15 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns a note with the band that compare can decide from two runs of so many sessions. If that band is no
-// wider than the policy's, it returns "". spread is the standard deviation of times between sessions.
+// bandNote returns a note with the narrowest band that compare can decide from two runs with the given number of
+// sessions, "" if this band is not wider than band, the policy's. spread is the standard deviation of times between
+// sessions.
 func bandNote(sessions int, spread, band float64) string {
 	reach, decided := stat.RatioReach(sessions, spread), stat.DecidedBand(sessions, spread)
 	if decided <= band {
 		return ""
 	}
-	return fmt.Sprintf("note: times differ by %.0f %% from session to session. The interval between two runs of %d sessions then reaches %.1f %% to each side, so that compare can decide a band of %.1f %%; from two runs of %d sessions it can decide a band of %.1f %%. Its default band is %.1f %%: give it a wider --band, or use bench --ab",
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session. With two runs of %d sessions, the interval of a ratio reaches %.1f %% to each side, so compare can decide a band of %.1f %%. With two runs of %d sessions it can decide a band of %.1f %%. The default band is %.1f %%: give compare a wider --band, or use bench --ab",
 		100*spread, sessions, 100*reach, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 

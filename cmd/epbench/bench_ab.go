@@ -23,7 +23,7 @@ func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	case f.on && len(args) != 2:
 		return usagef("--ab: give two configs, each as %s", configUsageRun)
 	case !f.on && f.failOn > 0:
-		return usagef("--fail-on: needs --ab A B; it judges B against A")
+		return usagef("--fail-on: needs --ab A B, because it judges B against A")
 	case !f.on && len(args) > 0:
 		return usagef("%q: bench takes no argument without --ab; give a config with --config", args[0])
 	}
@@ -43,11 +43,11 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 	}
 	for _, p := range opts.Problems {
 		if x := configs[p]; x[0].Key() == x[1].Key() {
-			return usagef("--ab: both are %s; every run measures A against itself anyway", x[0].Key())
+			return usagef("--ab: both configs are %s; give two different ones (A is always measured against itself too)", x[0].Key())
 		}
 	}
 	run, results, err := f.recorded(cmd, b, opts, func(j sweep.Job) error {
-		j.Rounds += j.Rounds % 2 // with an even number of rounds each config comes first equally often
+		j.Rounds += j.Rounds % 2 // with an even number of rounds, A and B come first equally often
 		return sweep.AB(cmd.Context(), b, opts, j, configs)
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func (f *benchFlags) predict(cmd *cobra.Command, b kernels.Backend) error {
 		given bool
 	}{{"--ab", f.abTest.on}, {"--config", f.config != ""}, {"--table", f.table != ""}, {"--out", f.out != ""}} {
 		if g.given {
-			return usagef("%s: a model predicts and measures nothing, so it has no configs and writes no run; leave %s out", g.flag, g.flag)
+			return usagef("%s: a model predicts times and measures nothing, so it has no configs and writes no run; leave %s out", g.flag, g.flag)
 		}
 	}
 	opts, err := f.options(b)

@@ -23,7 +23,7 @@ import (
 // is 130.
 func TestInterruptedBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // by then the case of one token is finished
+	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // when the case of 2 tokens begins, that of 1 token is finished
 	var stdout, stderr bytes.Buffer
 	args := []string{"bench", "--backend=cpu", "--op=dispatch,combine", "--tokens=1:512", "--routing=uniform", "--rounds=5", "-o", dir}
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted {
@@ -37,11 +37,12 @@ func TestInterruptedBench(t *testing.T) {
 		t.Errorf("want %q, got %s", want, stderr.String())
 	}
 	if n := strings.Count(stdout.String(), "uniform"); n != len(r.Searches) {
-		t.Errorf("%d cases printed, %d done", n, len(r.Searches))
+		t.Errorf("%d cases were printed, want the %d finished ones", n, len(r.Searches))
 	}
 }
 
-// cpuWithNewParameter wraps the CPU backend. It says that an earlier build did not have the parameter stores.
+// cpuWithNewParameter wraps the CPU backend. Its kernels declare that earlier builds did not have the parameter
+// "stores" and behaved as with stores=cached.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
@@ -57,7 +58,8 @@ func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestBenchOfEarlierRows: bench measures the config of a row of an earlier build as this build spells it.
+// TestBenchOfEarlierRows: a table's row of an earlier build lacks a new parameter. bench adds the value that stands for
+// the earlier behaviour.
 func TestBenchOfEarlierRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -75,13 +77,13 @@ func TestBenchOfEarlierRows(t *testing.T) {
 	}
 }
 
-// TestBandNote: a note names the band that the sessions decide, unless the policy's band is wider.
+// TestBandNote: a note gives the band that the sessions can decide. There is no note if the policy's band is wider.
 func TestBandNote(t *testing.T) {
-	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "between two runs of 12 sessions then reaches 1.8 % to each side, so that compare can decide a band of 3.7 %; from two runs of 100 sessions it can decide a band of 1.1 %. Its default band is 1.0 %") {
+	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "With two runs of 12 sessions, the interval of a ratio reaches 1.8 % to each side, so compare can decide a band of 3.7 %. With two runs of 100 sessions it can decide a band of 1.1 %. The default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)
 	}
 	if got := bandNote(benchSessions, 0.02, 0.05) + bandNote(benchSessions, 0, 0.1); got != "" {
-		t.Errorf("a wide band, and a machine whose sessions do not differ: %s", got)
+		t.Errorf("a note for a wide band, or for a machine whose sessions do not differ: %s", got)
 	}
 }
 
@@ -105,8 +107,8 @@ func TestIntervalsPageStatesReach(t *testing.T) {
 	}
 }
 
-// TestBenchOfIllegalRows: if the config of a table's row cannot run on this machine, bench
-// measures the default config, as a look-up would return it.
+// TestBenchOfIllegalRows: if the config of a table's row cannot run on this machine, bench measures the
+// default.
 func TestBenchOfIllegalRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -116,7 +118,7 @@ func TestBenchOfIllegalRows(t *testing.T) {
 	_, path := tableOf(t, b, "dispatch:algo=direct,blocks=99999,chunk_bytes=16384,mode=fused,stores=cached,tile_tokens=4,wait_blocks=0")
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("bench --backend=cpu --ranks=4 --hidden=1024 --op=dispatch --tokens=4 --routing=uniform --rounds=3 --table=" + path)
-	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "the table's config cannot run here, so the default does: blocks: ") {
+	if code := run(context.Background(), args, &stdout, &stderr); code != exitDone || !strings.Contains(stderr.String(), "the table's config cannot run here, so the default runs: blocks: ") {
 		t.Errorf("exit %d: %s", code, stderr.String())
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// noArgs returns an error if there are arguments. If the command has subcommands, the error
-// says that the first argument names none of them.
+// noArgs returns an error if there are arguments. If the command has subcommands, the error says that
+// the first argument is an unknown command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -46,7 +46,7 @@ func wanted(cmd *cobra.Command) string {
 	return names
 }
 
-// given returns the arguments that were typed, cut after 200 characters.
+// given returns the arguments as one text, cut after 200 characters.
 func given(args []string) string {
 	if len(args) == 0 {
 		return "none"
@@ -64,9 +64,8 @@ func plainPath(cmd *cobra.Command) string {
 	return path
 }
 
-// unknownCommand returns an error that suggests the nearest command name. If no name is near,
-// the error lists all commands if they are at most four, and otherwise names the help that
-// lists them.
+// unknownCommand returns an error that suggests the nearest command name. If no name is near, the error
+// lists all commands, or names the help if there are more than four commands.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -79,8 +78,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", strings.TrimSpace(plainPath(cmd)+" "+name), ep.DidYouMean(name, known, hint))
 }
 
-// newHelp returns the command help. It replaces cobra's own command, which prints the help of
-// the root for an unknown name; this one returns an error.
+// newHelp returns the command help. Unlike cobra's command, which prints the help of the root for an
+// unknown name, it returns an error.
 func newHelp() *cobra.Command {
 	help := &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -111,7 +110,7 @@ func newHelp() *cobra.Command {
 			return out, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	help.Flags().BoolVar(&helpAll, "all", false, "explain the flags too that are rarely needed")
+	help.Flags().BoolVar(&helpAll, "all", false, "also explain the flags that are rarely needed")
 	return help
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// flagValues lists, for the flags of any command, the values that a shell offers.
+// flagValues lists, for flags of any command, the values that a shell offers.
 var flagValues = map[string]func() []string{
 	"model":     presetNames,
 	"op":        func() []string { return valueNames(ep.Ops()) },
@@ -45,15 +45,15 @@ func offerValues(cmd *cobra.Command) {
 		if f.Name == "table" || f.Name == "backend" {
 			directive = cobra.ShellCompDirectiveDefault
 		}
-		// The only possible error is that the flag has a completion already.
+		// The only possible error means that the flag has a completion already.
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return completed(values(), begun), directive
 		})
 	})
 }
 
-// completed completes the last item of the list begun. It returns the whole list once for each value that begins with
-// this item.
+// completed completes the last item of the list begun. For each value that begins with this item, it returns the list
+// with the item replaced by the value.
 func completed(values []string, begun string) (out []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	for _, v := range values {

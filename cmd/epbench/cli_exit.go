@@ -46,19 +46,19 @@ func badInput(err error) error {
 // withCode gives err an exit code.
 func withCode(code int, err error) error { return &exitError{code, err} }
 
-// complain prints an error. On a terminal it wraps the text. It replaces Go's "context
-// canceled" by "interrupted".
+// complain prints an error, wrapped if stderr is a terminal. It replaces Go's "context canceled" by
+// "interrupted".
 func complain(stderr io.Writer, err error) {
 	text := shortened("epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	fmt.Fprintln(wrapping(stderr, widthOf(stderr)), text)
 }
 
-// maxComplaint is the largest number of bytes of an error that is printed. An error may be
-// long, because it may quote a file or the output of a compiler.
+// maxComplaint is the largest number of bytes of an error that is printed. (Errors may quote a file or
+// the output of a compiler.)
 const maxComplaint = 16 << 10
 
-// shortened cuts the middle out of a text longer than maxComplaint. The beginning says what
-// went wrong; the end may have the last output of a program that died.
+// shortened cuts the middle out of a text longer than maxComplaint. It keeps the beginning, which names
+// the error, and the end, which may have the last output of a program that died.
 func shortened(text string) string { return ep.Shorten(text, maxComplaint) }
 
 // run runs the program and returns its exit code.

@@ -12,12 +12,12 @@ import (
 // exportFormats lists the formats of --export by the ending of the file.
 var exportFormats = map[string]reports.Renderer{".md": reports.WriteMarkdown, ".csv": reports.WriteCSV, ".json": reports.WriteJSON}
 
-// checkExports refuses a file of --export whose ending names no format, and one that cannot be
-// written. Commands that measure call it first.
+// checkExports refuses a file of --export whose ending names no format, or that cannot be written.
+// Commands call it before they measure.
 func (f *tableFlags) checkExports() error {
 	for _, file := range f.export {
 		if exportFormats[filepath.Ext(file)] == nil {
-			return usagef("--export: %s ends in none of .md, .csv and .json", file)
+			return usagef("--export: %s must end in .md, .csv or .json", file)
 		}
 		if err := writable("--export", file); err != nil {
 			return err
@@ -26,8 +26,8 @@ func (f *tableFlags) checkExports() error {
 	return nil
 }
 
-// writeExports writes the tables printed so far to the files of --export. It leaves out tables without columns, which
-// hold only sentences for the screen.
+// writeExports writes the tables printed so far to the files of --export. It leaves out tables without columns, because
+// these hold only sentences for the screen.
 func (f *tableFlags) writeExports(tables []reports.Table) error {
 	if len(f.export) == 0 {
 		return nil

@@ -26,9 +26,9 @@ const (
 	forOutput  = "Output"
 )
 
-// flags registers the flags that bind defines under a heading of the help text. A usage
-// that begins with a word in backquotes names the placeholder: "`N` rounds of each config"
-// is printed as --rounds N, followed by "rounds of each config".
+// flags registers the flags that bind defines, under a heading of the help text. A usage may begin with a
+// placeholder in backquotes: the usage "`N` rounds of each config" is printed as "--rounds N   rounds of
+// each config".
 func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
 	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	s.SortFlags = false
@@ -95,9 +95,8 @@ func fitted(text string) string {
 // wrapped breaks a line at helpWidth.
 func wrapped(text string) string { return wrappedTo(text, helpWidth) }
 
-// wrappedTo breaks a line only between words, so that a path stays whole. In an entry of a
-// list, two or more blanks separate the name from the text; its further lines begin below the
-// text.
+// wrappedTo breaks a line at width, but only between words. In an entry of a list, two or more blanks
+// separate the name from the text, and further lines of the entry begin below the text.
 func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {
@@ -116,14 +115,14 @@ func wrappedTo(text string, width int) string {
 	return strings.Join(append(out, strings.TrimRight(line, " ")), "\n")
 }
 
-// rarelyUsedFlags lists flags that the help of a command with more than manyFlags leaves out, so that it
-// fits a screen or two. epbench help --all COMMAND lists them, as the man pages do.
+// rarelyUsedFlags lists flags that the help leaves out if a command has more than manyFlags flags. Such a
+// help fits one or two screens. epbench help --all COMMAND and the man pages list all flags.
 var rarelyUsedFlags = []string{"intermediate", "nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
 	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
 
 const manyFlags = 20
 
-// helpAll makes help list every flag.
+// helpAll is the value of help --all: help lists every flag.
 var helpAll bool
 
 // leftOut returns the flags that the help of a command leaves out.

@@ -12,8 +12,8 @@ import (
 // mostHelp is the largest number of lines of a command's help.
 const mostHelp = 80
 
-// TestHelp: each command has three examples that parse. Each flag is below a heading, and its
-// text does not repeat its placeholder. No line of help is wider than a narrow terminal.
+// TestHelp: each command has three examples that parse. Each flag is below a heading, and its usage does
+// not repeat its placeholder. No line of help is wider than helpWidth.
 func TestHelp(t *testing.T) {
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
 	var visit func(*cobra.Command)
@@ -32,13 +32,13 @@ func TestHelp(t *testing.T) {
 			}
 		}
 		if n := strings.Count(out.String(), "\n"); n > mostHelp && cmd.Name() != "terms" {
-			t.Errorf("%s: the help has %d lines, want at most %d: add flags to rarely", cmd.CommandPath(), n, mostHelp)
+			t.Errorf("%s: the help has %d lines, want at most %d: add flags to rarelyUsedFlags", cmd.CommandPath(), n, mostHelp)
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			placeholder := strings.Join(f.Annotations[placeholderKey], "")
 			first, _, _ := strings.Cut(f.Usage, " ")
 			if strings.Contains(f.Usage, "`") || placeholder != "" && strings.TrimRight(first, ":,") == placeholder {
-				t.Errorf("%s --%s: the text repeats the placeholder: %s", cmd.CommandPath(), f.Name, f.Usage)
+				t.Errorf("%s --%s: the usage repeats the placeholder: %s", cmd.CommandPath(), f.Name, f.Usage)
 			}
 		})
 		if strings.Contains(out.String(), "\nFlags:\n") && cmd.HasParent() {
@@ -63,8 +63,8 @@ func TestHelp(t *testing.T) {
 	visit(root)
 }
 
-// TestQueryHelp: some flags of table lookup take their default from the table's rows. The help
-// does not show the default that sweep has for these flags.
+// TestQueryHelp: table lookup takes the defaults of some flags from the table's rows. Its help must not
+// show the defaults that sweep has for these flags.
 func TestQueryHelp(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"table", "lookup", "--help"}, &out, &out); code != exitDone {

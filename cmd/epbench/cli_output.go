@@ -46,14 +46,13 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json, --export and --width. others lists further formats that the command
-// has.
+// bind registers --format, --json, --export and --width. others lists further formats of the command.
 func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.format, "format", "text", "`FORMAT` how tables are printed: "+strings.Join(append(tableFormatNames(), others...), ", "))
 		s.BoolVar(&f.json, "json", false, "the same as --format json")
-		s.StringArrayVar(&f.export, "export", nil, "`FILE` also write the tables to FILE, by its ending .md, .csv or .json; may be given again")
-		s.IntVar(&f.width, "width", 0, "`COLUMNS` width of text tables; default: that of the terminal, unlimited when piped")
+		s.StringArrayVar(&f.export, "export", nil, "`FILE` also write the tables to FILE, as its ending says: .md, .csv or .json; repeatable")
+		s.IntVar(&f.width, "width", 0, "`COLUMNS` width of text tables; default: the width of the terminal, unlimited in a pipe")
 	})
 }
 
@@ -65,8 +64,8 @@ func tableFormatNames() []string {
 	return names
 }
 
-// renderer returns the renderer of --format. Commands that measure call it before they measure,
-// so that no measurement is lost by a mistyped flag.
+// renderer returns the renderer of --format. Commands call it before they measure, because a mistyped
+// flag must not cost a measurement.
 func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
@@ -114,8 +113,8 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	return nil
 }
 
-// printLead prints the lead. In text and Markdown it is the first line, in JSON the first
-// warning of every table. With CSV it goes to standard error.
+// printLead prints the lead: in text and Markdown as the first line, in JSON as the first warning of
+// every table, with CSV on standard error.
 func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	switch {
 	case f.json || f.format == "json":
@@ -132,8 +131,8 @@ func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	f.lead = ""
 }
 
-// leadOfTable returns the warning that a table was made on CPUs and says nothing about GPUs; ""
-// for a table made on GPUs.
+// leadOfTable returns the warning that a table was made on a CPU and says nothing about GPUs, "" for a
+// table made on GPUs.
 func leadOfTable(t *table.Table) string {
 	ranks := 0
 	for _, r := range t.Rows {
@@ -192,7 +191,8 @@ func programName() string {
 	return ep.Quote(self)
 }
 
-// columns returns the width of text: the value of --width, or else the width of the terminal. 0 means unlimited.
+// columns returns the width of text: the value of --width if given, otherwise the width of the terminal. 0 means
+// unlimited.
 func (f *tableFlags) columns(cmd *cobra.Command) int { return cmp.Or(f.width, terminalWidth(cmd)) }
 
 // forPrograms reports whether tables are printed for programs: as CSV or JSON.

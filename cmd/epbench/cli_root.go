@@ -21,7 +21,7 @@ var commandGroups = []struct {
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newDocs, newVersion}},
 }
 
-// extra lists functions that make further commands. Files with build tags add to it.
+// extra lists functions that make further commands. Files with build tags add functions to it.
 var extra []func(root *cobra.Command) *cobra.Command
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -63,9 +63,8 @@ fastest on this machine, check every answer, and ship the result as a table.`,
 	return root
 }
 
-// needSubcommand runs a command that only groups other commands. Without arguments it prints
-// the help. With an argument, which is an unknown name, it returns an error that suggests the
-// nearest name.
+// needSubcommand runs a command that only groups other commands. Without arguments it prints the help.
+// An argument is an unknown command; needSubcommand then returns an error that suggests the nearest name.
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -73,8 +72,8 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare wraps the help text of a command and of its subcommands. After it, an error about their arguments ends
-// epbench with exit code 2.
+// prepare wraps the help texts of a command and of its subcommands, and gives exit code 2 to errors about their
+// arguments.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -87,7 +86,7 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// flagError rewrites an error of the package pflag in words for users who do not know Go.
+// flagError rewrites an error of the package pflag without words of Go.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -107,7 +106,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "percentage":
 		return usagef("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
 	case errors.As(err, &invalid):
-		return usagef("--%s: %q is no %s", invalid.GetFlag().Name, invalid.GetValue(), kindOf(invalid.GetFlag()))
+		return usagef("--%s: %q is not a %s", invalid.GetFlag().Name, invalid.GetValue(), kindOf(invalid.GetFlag()))
 	}
 	return badInput(err)
 }

@@ -58,13 +58,13 @@ func TestErrorsAreWrapped(t *testing.T) {
 		}
 		for _, line := range lines {
 			if len(line) > int(width) {
-				t.Errorf("%d columns at %d: %s", len(line), width, line)
+				t.Errorf("a line has %d columns, the terminal %d: %s", len(line), width, line)
 			}
 		}
 	}
 }
 
-// TestExportToATerminal: export does not print Parquet to a terminal.
+// TestExportToATerminal: table export refuses to print Parquet to a terminal.
 func TestExportToATerminal(t *testing.T) {
 	out, read := openTerminal(t, 80)
 	var errors bytes.Buffer

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// windowSize returns zeros, which mean unknown.
+// windowSize returns 0 for both, which means unknown.
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }

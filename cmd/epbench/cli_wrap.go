@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// widthOf returns the number of columns of the terminal that w writes to, or 0 if w is no terminal. Tests replace it.
+// widthOf returns the number of columns of the terminal that w writes to, or 0 if w is not a terminal. Tests replace it.
 var widthOf = func(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		columns, _ := windowSize(f)
@@ -27,7 +27,7 @@ func wrapping(w io.Writer, width int) io.Writer {
 	return &wrapper{w, width}
 }
 
-// wrapper breaks the lines of each Write, which must hold whole lines, as fmt.Fprintln writes them.
+// wrapper breaks the lines of each Write. Each Write must hold whole lines.
 type wrapper struct {
 	out   io.Writer
 	width int
@@ -49,7 +49,7 @@ func (w *wrapper) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// unwrapped returns the writer below a wrapper, for progress that moves the cursor.
+// unwrapped returns the writer below a wrapper. Progress lines need it, because they move the cursor.
 func unwrapped(w io.Writer) io.Writer {
 	if wrapped, ok := w.(*wrapper); ok {
 		return wrapped.out

@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// onTerminal makes epbench write as to a terminal of that width until the test ends.
+// onTerminal makes epbench format its output for a terminal of the given width until the test ends.
 func onTerminal(t *testing.T, width int) {
 	before := widthOf
 	t.Cleanup(func() { widthOf = before })
 	widthOf = func(io.Writer) int { return width }
 }
 
-// checkWidth fails the test for lines wider than the terminal. Outputs for programs may be wider. A line of a command
-// may be wider too, because a long word must stay whole to be copied.
+// checkWidth fails the test if a line is wider than the terminal. Outputs for programs may be wider, and so may a line
+// with a command, in which a long word must stay whole.
 func checkWidth(t *testing.T, args []string, width int, output string) {
 	t.Helper()
 	forPrograms := func(arg string) bool {
@@ -30,13 +30,13 @@ func checkWidth(t *testing.T, args []string, width int, output string) {
 		words := strings.TrimSuffix(strings.TrimSpace(line), ` \`)
 		isCommand := strings.HasPrefix(line, "    --") || strings.HasPrefix(words, "epbench ")
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width && !isCommand {
-			t.Errorf("epbench %s: %d columns: %s", strings.Join(args, " "), n, line)
+			t.Errorf("epbench %s: a line has %d columns: %s", strings.Join(args, " "), n, line)
 		}
 	}
 }
 
-// TestMessagesAreWrapped: warnings and notes on a terminal are broken between words, in a pipe
-// they are one line.
+// TestMessagesAreWrapped: messages on a terminal are broken between words. In a pipe their lines are not
+// broken.
 func TestMessagesAreWrapped(t *testing.T) {
 	const long = "one two three four five\n  an indented line\nsix\n"
 	for width, want := range map[int]string{0: long, 14: "one two three\nfour five\nan indented\nline\nsix\n"} {

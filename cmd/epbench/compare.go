@@ -26,25 +26,25 @@ func newCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Judge run B against run A, case by case, and fail on a regression",
-		Long: `Judge run B against run A. Each case gets the ratio of its times, B over A, with a
+		Long: `Judge run B against run A. Each case gets the ratio (time of B / time of A) with a
 95 % interval and a verdict: same, faster, slower, or undecided with its reason. The
-last lines say by how much undecided cases differ at most, and how many sessions would
-decide them. With a wider band, such as --band 3%, fewer sessions are enough. A difference
-below the A/A spread of one of the runs does not count. All cases are judged together,
-so that at most 5 % of the differences found are chance.
+last lines give the largest possible difference of the undecided cases, and the number
+of sessions that would decide them. With a wider band, such as --band 3%, fewer sessions
+are enough. A difference below the A/A spread of one of the runs does not count. All
+cases are judged together, so that at most 5 % of the differences found are chance.
 
-With --fail-on the exit code is 0 if no case regressed, 3 if one did, 4 if a case
-has too few rounds or too much noise to tell, and 5 if the runs are not comparable.
+With --fail-on the exit code is 0 if no case regressed, 3 if a case regressed, 4 if a
+case is undecided because of few rounds or noise, and 5 if the runs are not comparable.
 Without --fail-on the exit code is 0 for any verdict, and 5 if the runs are not comparable.
 
 Two runs on a shared machine may differ for reasons that no statistics can remove.
-bench --ab measures two configs in the same rounds.
+bench --ab avoids this: it measures two configs in the same rounds.
 
---of swapped takes runs or recordings (replay save) of the same problems, mostly from
+--of swapped takes runs or recordings (replay save) of the same problems, usually from
 two machines. It judges the winner of each run by the times of the other run: its gain
-over the default, its loss against that run's own winner, and whether it is slower than
-the default. With --fail-on the exit code is 3 if a winner is slower than the default or
-loses more than PERCENT, and 4 if the times cannot tell.`,
+over the default, and its loss against the winner of the other run. With --fail-on the
+exit code is 3 if a winner is slower than the default or loses more than PERCENT, and
+4 if the times do not decide this.`,
 		Example: `  epbench compare before after --fail-on 3%
   epbench compare h100 h200 --allow machine --of default
   epbench compare h100 h200 --of swapped`,
@@ -62,7 +62,7 @@ loses more than PERCENT, and 4 if the times cannot tell.`,
 	f.bindOptions(cmd)
 	cmd.Flags().Lookup("of").Usage += ", or swapped (the winner of each run, judged in the other)"
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.undecided, "undecided", "fail", "`ACTION` what to do if --fail-on cannot tell: fail (exit 4) or warn (exit 0)")
+		s.StringVar(&f.undecided, "undecided", "fail", "`ACTION` what --fail-on does with undecided cases: fail (exit 4) or warn (exit 0)")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -73,7 +73,7 @@ func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")
 		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 1%; default: the wider band of the two runs. It is at least the A/A spread")
-		s.StringVar(&f.allow, "allow", "", "`FIELDS` compare although these differ: machine, kernels, mode, clock; sessions: treat runs of one session as if times did not differ between sessions")
+		s.StringVar(&f.allow, "allow", "", "`FIELDS` fields that may differ: machine, kernels, mode, clock. With sessions, runs of one session are treated as if times did not differ between sessions")
 		percentVar(s, &f.failOn, "fail-on", maxShare, "`PERCENT` exit 3 if a case is slower by this much, such as 3%")
 	})
 }
@@ -118,8 +118,8 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	return f.gate(cmd, c)
 }
 
-// gate returns an error with an exit code if a case became slower by --fail-on or more, or if
-// this cannot be decided. Without --fail-on it returns nil.
+// gate returns an error with exit code 3 if a case became slower by --fail-on or more, and with exit code
+// 4 if a case is undecided. Without --fail-on it returns nil.
 func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	if f.failOn == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	if len(g.Unsure) == 0 {
 		return nil
 	}
-	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases cannot tell a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*f.failOn, describeCase(c, g.Unsure[0])))
+	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases may hide a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*f.failOn, describeCase(c, g.Unsure[0])))
 }
 
 // cannotTell returns err with exit code 4, or prints it as a warning if --undecided is warn.

@@ -9,11 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped is the value of --of with which the winner of each run is judged by the times of
-// the other run.
+// ofSwapped is the value of --of for a comparison that judges the winner of each run by the times of the
+// other run.
 const ofSwapped = "swapped"
 
-// compareSwapped judges the winners of each run or recording by the times of the other one.
+// compareSwapped judges the winners of each run or recording by the times of the other run.
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	if err := noOtherFlags(cmd); err != nil {
 		return err
@@ -44,27 +44,26 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if regressed > 0 {
-		return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% there", regressed, 100*f.failOn))
+		return withCode(exitWrong, fmt.Errorf("%d winners are slower than the default in the other run, or lose more than %.3g%% to its winner", regressed, 100*f.failOn))
 	}
 	if unsure == 0 {
 		return nil
 	}
-	return f.cannotTell(cmd, fmt.Errorf("%d winners may lose %.3g%% in the other run: its times cannot tell", unsure, 100*f.failOn))
+	return f.cannotTell(cmd, fmt.Errorf("%d winners may lose %.3g%% in the other run: its times do not decide this", unsure, 100*f.failOn))
 }
 
 // noOtherFlags returns an error if a flag is given that has no effect with --of swapped.
 func noOtherFlags(cmd *cobra.Command) error {
 	for _, name := range []string{"allow", "band"} {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s: has no effect with --of swapped, which compares any two machines by each run's own band; leave it out", name)
+			return usagef("--%s: has no effect with --of swapped, which compares any two machines and uses the band of each run; leave --%[1]s out", name)
 		}
 	}
 	return nil
 }
 
-// losers returns the number of winners that are slower than the default in the other run, or
-// that certainly lose more than share to the winner there: the whole interval of their loss is
-// above share.
+// losers returns the number of winners that are slower than the default in the other run, or whose loss
+// to the other run's winner is above share with its whole interval.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -74,8 +73,8 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf returns the number of winners that are not losers but may lose more than share: a
-// part of the interval of their loss is above share.
+// unsureOf returns the number of winners that are no losers, but whose loss is above share with a part of
+// its interval.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {
@@ -90,11 +89,11 @@ func sideName(path string, all []*record.Recording) string {
 	return fmt.Sprintf("%s (%s)", path, all[0].Machine.Name)
 }
 
-// kernelsDiffer returns a warning if the runs have different builds of the kernels. In that
-// case times may differ because of the builds, not only because of the machines.
+// kernelsDiffer returns a warning if the runs have different builds of the kernels. Then the builds, and
+// not only the machines, may cause a difference between times.
 func kernelsDiffer(a, b []*record.Recording) string {
 	if changed := a[0].ABI.Changed(b[0].ABI); len(changed) > 0 {
-		return fmt.Sprintf("kernels: built differently: %v", changed)
+		return fmt.Sprintf("kernels: the runs have different builds of %v", changed)
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ import (
 type docCommand struct {
 	file string
 	line string
-	gpu  bool // the line is in a block marked "sh gpu"; the test parses it but does not run it
+	gpu  bool // the line is in a block marked "sh gpu"; TestDocs parses it but does not run it
 }
 
 // variables matches the assignments before a command: "$ NAME=VALUE epbench ...".
@@ -64,7 +64,7 @@ func TestDocs(t *testing.T) {
 	}
 	inLinkedFolder(t, root)
 	onTerminal(t, 80)
-	useSteadyBackend(t, func() {}) // later commands read the tables of earlier ones, and on a busy host a sweep may write no table
+	useSteadyBackend(t, func() {}) // with real times, a sweep on a busy host may write no table, which later commands need
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestDocs(t *testing.T) {
 	galleryDrawn(t, root)
 }
 
-// galleryDrawn compares the pictures of docs/gallery with the pictures that the commands of
+// galleryDrawn compares the pictures in docs/gallery with the pictures that the commands in
 // docs/gallery.md drew into the directory gallery.
 func galleryDrawn(t *testing.T, root string) {
 	shown, _ := filepath.Glob(filepath.Join(root, "docs", "gallery", "*.svg"))
@@ -100,7 +100,7 @@ func galleryDrawn(t *testing.T, root string) {
 			got, err := os.ReadFile(path)
 			return err == nil && bytes.Equal(got, want)
 		}) {
-			t.Errorf("%s is equal to none of %v: copy the new picture from there, and look at it", picture, drawn)
+			t.Errorf("%s is equal to none of %v: look at the new picture and copy it", picture, drawn)
 		}
 	}
 }
@@ -108,8 +108,8 @@ func galleryDrawn(t *testing.T, root string) {
 // makeLine matches the line of a document that runs make.
 var makeLine = regexp.MustCompile(`(?m)^\$ (?:[A-Z_]+=\S+ )*make ([^&\n]*)`)
 
-// TestDocsNameMakeTargets checks that the target in each "$ make TARGET" of a document exists.
-// CI must run the tests with the same command as README.
+// TestDocsNameMakeTargets checks that the target in each "$ make TARGET" of a document exists. README
+// must name make test, and CI must run make test-all, which includes it.
 func TestDocsNameMakeTargets(t *testing.T) {
 	var rules []byte
 	for _, file := range []string{"Makefile", "release.mk", "native/cuda.mk", "native/epcomm/epcomm.mk"} {
@@ -141,7 +141,6 @@ func TestDocsNameMakeTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// make test-all runs the tests of make test too.
 	if !bytes.Contains(readme, []byte("$ make test\n")) || !bytes.Contains(ci, []byte("\nmake test-all\n")) {
 		t.Error("README must name make test, and .ci/run must run make test-all")
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// engineRuns has, for README and each page for engines, the names of the runs that the page's
-// commands read. Each name stands for a recorded run.
+// engineRuns maps README and each page for engines to the names of the runs that the page's commands
+// read. Each name is mapped to the recorded run that the test uses in its place.
 var engineRuns = map[string]map[string]string{
 	"README.md":         {"run": "runs/h200x2-deepseek-v3"},
 	"run-deepep.md":     {"before": "peers/h100x2/deepep", "after": "peers/h100x2/deepep"},
@@ -19,9 +19,9 @@ var engineRuns = map[string]map[string]string{
 	"run-max.md":        {"run": "runs/h200x2-deepseek-v3", "run-after": "runs/h200x2-deepseek-v3", "constants": "runs/h200x2-deepseek-v3"},
 }
 
-// TestEnginePages runs the commands of README and of the pages for engines that read a run, on runs that GPUs made. A
-// comparison of a run with itself may be undecided. It does not run the commands that measure, because these need GPUs;
-// the pages say on which date they ran. It does not run epbench pack, because that needs NVRTC.
+// TestEnginePages takes README and the pages for engines, and runs the commands that read a run, with recorded runs of
+// GPUs. A comparison may be undecided, because it compares a run with itself. The test does not run the commands that
+// measure, which need GPUs, and epbench pack, which needs NVRTC; the pages state the dates on which these ran.
 func TestEnginePages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestEnginePages(t *testing.T) {
 				}
 			}
 			if args[1] == "explain" {
-				t.Skip("the recorded run of DeepEP has no table; the scripts explain other tables")
+				t.Skip("the recorded run of DeepEP has no table; testdata/script tests table explain")
 			}
 			var stdout, stderr bytes.Buffer
 			code := run(context.Background(), args, &stdout, &stderr)

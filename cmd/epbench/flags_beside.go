@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// besideFlags holds the matrix product that runs at the same time as the calls (beside them),
-// and the time to minimize.
+// besideFlags holds the flags --beside, the matrix product that runs at the same time as the calls, and
+// --objective, the time to minimize.
 type besideFlags struct {
 	product   string
 	objective string
@@ -22,7 +22,7 @@ type besideFlags struct {
 func (f *besideFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.StringVar(&f.product, "beside", "", "`PRODUCT` what runs at the same time as the calls: gemm (the matrix products of the model's experts), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; bench also takes step, a decode step of two micro-batches")
-		s.StringVar(&f.objective, "objective", "", "`TIME` what to minimize: alone (the time of a call by itself), or beside (what a call costs the product that runs with it); default: beside if --beside is given")
+		s.StringVar(&f.objective, "objective", "", "`TIME` what to minimize: alone (the time of a call that runs alone), or beside (the time that a call adds to the product); default: beside if --beside is given")
 	})
 }
 
@@ -55,9 +55,8 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable returns an error if the product cannot be used in a search. Only bench measures
-// the product step: a search of a pair measures dispatch and combine separately first, and a
-// step cannot be separated in this way.
+// searchable returns an error if the product cannot be used in a search. The product "step" cannot: a
+// search of op pair first measures dispatch and combine separately, and a step contains both.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:
@@ -65,5 +64,5 @@ func (f *besideFlags) searchable() error {
 	case ep.Step:
 		return usagef("--beside: a search needs gemm or copy; measure a step with bench")
 	}
-	return usagef("--beside: %.60q is none of gemm[:M,N,K[,DTYPE[,GROUPS]]] and copy", f.product)
+	return usagef("--beside: unknown product %.60q, use gemm[:M,N,K[,DTYPE[,GROUPS]]] or copy", f.product)
 }

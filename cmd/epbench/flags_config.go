@@ -12,18 +12,17 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// These texts list the spellings of a config, for the help of flags. RUN#ROW and TABLE#ROW
-// number different rows, because a run's winners have another order than the rows of its table.
+// These texts list the spellings of a config, for the help of flags. The row numbers in RUN#ROW and
+// TABLE#ROW differ, because a run's winners are in another order than the rows of its table.
 const (
 	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
 	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
-	configUsageTable = configUsage + "or TABLE#ROW as numbered by table show"
+	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )
 
-// readConfigs reads specs as configs for every problem. It keeps the problems for which all
-// specs can be read, which are those of the configs' op. A kept problem accepts reduced
-// precision if a config needs it. It returns an error if a config is illegal for a kept
-// problem.
+// readConfigs reads specs as configs for every problem. It keeps the problems for which all specs can be
+// read: the problems that have the configs' op. A kept problem accepts reduced precision if a config
+// needs it. readConfigs returns an error if it keeps no problem, or if a config is illegal for a kept one.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -77,7 +76,7 @@ func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	}
 	n, err := strconv.Atoi(s[at+1:])
 	if err != nil {
-		return "", fmt.Errorf("%q: no number of a row follows #; write it as RUN#3", s)
+		return "", fmt.Errorf("%q: after # there must be the number of a row, for example RUN#3", s)
 	}
 	all, err := rows(s[:at])
 	if err == nil && (n < 1 || n > len(all)) {

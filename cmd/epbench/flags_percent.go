@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// These are the largest values of flags that take a percentage. maxBand is small, because with
-// a wider band nearly all times would count as equal.
+// maxBand and maxShare are the largest values of flags that take a percentage. With a band wider than
+// maxBand, nearly all times would count as equal.
 const (
 	maxBand  = 0.5
 	maxShare = 1
 )
 
-// percentValue is the value of every flag that takes a percentage. 3% and 0.03 both mean 3 %. A
-// bare 3 is an error, because some programs take it for 3 % and others for 300 %.
+// percentValue is the value of every flag that takes a percentage. 3% and 0.03 both mean 3 %. The text 3
+// is an error, because it means 3 % in some programs and 300 % in others.
 type percentValue struct {
 	share *float64 // the value as a fraction: 0.03 for 3 %
 	most  float64  // the largest allowed share
@@ -35,7 +35,7 @@ func (p *percentValue) Set(s string) error {
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	switch {
 	case err != nil || math.IsNaN(v):
-		return fmt.Errorf("%q is no percentage; write 3%% or 0.03", s)
+		return fmt.Errorf("%q is not a percentage; write 3%% or 0.03", s)
 	case percent:
 		v /= 100
 	case v >= 1 && v <= 100*p.most:
@@ -48,8 +48,8 @@ func (p *percentValue) Set(s string) error {
 	return nil
 }
 
-// String implements pflag.Value. Set reads the spelling that it returns, because runs record
-// it.
+// String implements pflag.Value. Set must be able to read the text that String returns, because runs
+// record this text.
 func (p *percentValue) String() string {
 	if *p.share == 0 && !p.zero {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestPercent: 3% and 0.03 mean the same. A bare 3 is refused, and the error shows both
+// TestPercent: 3% and 0.03 mean the same. The text 3 is refused, with an error that shows both
 // spellings.
 func TestPercent(t *testing.T) {
 	for _, c := range []struct {
@@ -25,7 +25,7 @@ func TestPercent(t *testing.T) {
 		{"1.5", 0, `"1.5" could mean 1.5 % or 150 %; write 1.5% or 0.015`},
 		{"300", 0, `"300" is outside 0% to 50%`}, {"300%", 0, `"300%" is outside 0% to 50%`}, {"0.6", 0, "outside"}, {"60%", 0, "outside"},
 		{"0", 0, "outside"}, {"0%", 0, "outside"}, {"-1%", 0, "outside"}, {"-0.1", 0, "outside"}, {"inf", 0, "outside"},
-		{"nan", 0, "no percentage"}, {"NaN%", 0, "no percentage"}, {"", 0, "no percentage"}, {"%", 0, "no percentage"}, {"three", 0, "no percentage"}, {"3%%", 0, "no percentage"},
+		{"nan", 0, "is not a percentage"}, {"NaN%", 0, "is not a percentage"}, {"", 0, "is not a percentage"}, {"%", 0, "is not a percentage"}, {"three", 0, "is not a percentage"}, {"3%%", 0, "is not a percentage"},
 	} {
 		got := 0.0
 		p := &percentValue{share: &got, most: maxBand}
@@ -39,15 +39,15 @@ func TestPercent(t *testing.T) {
 		if err != nil || math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%q: %v, %v; want %v", c.text, got, err, c.want)
 		}
-		again := 0.0 // a run records p.String(), which must give the same value again
+		again := 0.0 // a run records p.String(); when it is read again, it must give the same value
 		if err := (&percentValue{share: &again, most: maxBand}).Set(p.String()); err != nil || math.Abs(again-got) > 1e-12 {
 			t.Errorf("%q is recorded as %q and read as %v, %v", c.text, p, again, err)
 		}
 	}
 }
 
-// TestEveryPercent: all flags --band, --fail-on and --noise refuse a bare 3 with the same
-// error.
+// TestEveryPercent: the flags --band, --fail-on and --noise of all commands refuse the text 3 with the
+// same error.
 func TestEveryPercent(t *testing.T) {
 	seen := map[string]int{}
 	var visit func(*cobra.Command)
@@ -67,12 +67,12 @@ func TestEveryPercent(t *testing.T) {
 	}
 	visit(newRoot(&bytes.Buffer{}, &bytes.Buffer{}))
 	if seen["band"] < 6 || seen["fail-on"] < 3 || seen["noise"] != 1 {
-		t.Errorf("found %v", seen)
+		t.Errorf("found flags %v, want at least 6 --band, 3 --fail-on and 1 --noise", seen)
 	}
 }
 
-// TestResumedBand: --resume reads --band=3 of a recorded command as 3 %, because programs
-// before v0.1.0 recorded it so.
+// TestResumedBand: if a recorded command has --band=3, --resume reads it as 3 %, because programs before
+// v0.1.0 recorded 3 % in this way.
 func TestResumedBand(t *testing.T) {
 	for _, text := range []string{"--band=3", "--band=3%"} {
 		f, err := resumed([]string{"epbench", "sweep", text})

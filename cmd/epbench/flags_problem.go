@@ -50,14 +50,14 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all.IntVar(&f.nodes, "nodes", 1, "`N` number of hosts, each with an equal share of the ranks")
 	all.IntVar(&f.hidden, "hidden", 0, "`N` hidden size: elements of a token, or of an activated row; default: the preset's")
 	all.IntVar(&f.inner, "intermediate", 0, "`N` for op layer: width inside one expert; default: the preset's")
-	all.IntVar(&f.experts, "experts", 0, "`N` routed experts over all ranks; default: the preset's")
+	all.IntVar(&f.experts, "experts", 0, "`N` routed experts of all ranks together; default: the preset's")
 	all.IntVar(&f.topK, "topk", 0, "`N` experts selected per token; default: the preset's")
 	all.IntVar(&f.maxTokens, "max-tokens", 0, "`N` tokens per rank that buffers have room for; default: --tokens")
-	all.StringVar(&f.mode, "mode", "", "`MODE` how rounds are issued: graph, eager or cold; default: the backend's own")
-	all.BoolVar(&f.shared, "shared-expert", false, "every token visits a shared expert of its own rank too")
-	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens; each keeps the rows of its own experts")
-	all.StringVar(&f.layout, "layout", "", "`LAYOUT` how received rows lie in memory: expert, expert:128, masked, rank or rank:packed; default: expert, or the backend's own")
-	all.Uint64Var(&f.seed, "seed", 1, "`SEED` number that routing and payload are drawn from")
+	all.StringVar(&f.mode, "mode", "", "`MODE` how rounds are launched: graph, eager or cold; default: the backend's")
+	all.BoolVar(&f.shared, "shared-expert", false, "every token also goes to a shared expert on its own rank")
+	all.BoolVar(&f.skipA2A, "skip-a2a", false, "all ranks have the same tokens, and each rank keeps only the rows of its own experts")
+	all.StringVar(&f.layout, "layout", "", "`LAYOUT` how received rows lie in memory: expert, expert:128, masked, rank or rank:packed; default: expert, or the backend's")
+	all.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for routing and payload")
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		s.SortFlags, all.SortFlags = false, false
 		all.VisitAll(func(g *pflag.Flag) {
@@ -121,7 +121,7 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	}
 	n := cmp.Or(f.hidden, preset.HiddenOf(op))
 	if n == 0 {
-		return 0, fmt.Errorf("--hidden: preset %s does not say the intermediate size of its experts, which op %s works on", preset.Name, op)
+		return 0, fmt.Errorf("--hidden: preset %s has no intermediate size of its experts, but op %s works on vectors of this size; give --hidden", preset.Name, op)
 	}
 	return n, nil
 }
@@ -137,14 +137,13 @@ func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	}
 	n := cmp.Or(f.inner, preset.Intermediate)
 	if n == 0 {
-		return 0, fmt.Errorf("--intermediate: preset %s does not say the intermediate size of its experts, which op %s needs", preset.Name, op)
+		return 0, fmt.Errorf("--intermediate: preset %s has no intermediate size of its experts, but op %s needs it; give --intermediate", preset.Name, op)
 	}
 	return n, nil
 }
 
-// options returns the problems and routings that the flags give. known lists the backend's kernels. Without --layout
-// the layout is expert. If no kernel of a problem's op has that layout, the problem gets the first layout of the op's
-// first kernel.
+// options returns the problems and routings that the flags give. known lists the backend's kernels. Without --layout the
+// layout is expert, or, if no kernel of the problem's op has layout expert, the first layout of the op's first kernel.
 func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
@@ -253,8 +252,8 @@ func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 	return out, nil
 }
 
-// noGaps returns an error if a list has an empty item, because the user may have forgotten a
-// name there. flags holds the name of a flag, then its value, then the next name, and so on.
+// noGaps returns an error if a list has an empty item, because the user may have forgotten a value.
+// flags holds pairs: the name of a flag and its value.
 func noGaps(flags ...string) error {
 	for i := 0; i < len(flags); i += 2 {
 		for item := range strings.SplitSeq(flags[i+1], ",") {

@@ -32,8 +32,7 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	return out, nil
 }
 
-// notRecorded lists the flags that have no effect on what is measured. A run does not record
-// them.
+// notRecorded lists the flags that a run does not record, because they do not change what is measured.
 var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "export", "width"}
 
 // commandLine returns the command line that a run records: the program, the name of the
@@ -79,8 +78,7 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 	return runs, err
 }
 
-// apply removes the cases of a run that are not selected. If no case is left, it returns an
-// error, because an empty picture would not say why it is empty.
+// apply removes the cases of a run that are not selected. If no case is left, it returns an error.
 func (f *runFilter) apply(l *reports.Loaded) error {
 	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
 		return err
@@ -103,8 +101,8 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	return nil
 }
 
-// spelledOut adds to each routing the full spelling, which runs record: hotrank:2.0 for
-// hotrank.
+// spelledOut adds the full spelling of each routing, such as hotrank:2.0 for hotrank, because runs record
+// the full spelling.
 func spelledOut(routings []string) []string {
 	out := slices.Clone(routings)
 	for _, r := range routings {
@@ -115,8 +113,8 @@ func spelledOut(routings []string) []string {
 	return out
 }
 
-// known returns an error if a flag has only values that no case of a run has. The error lists
-// the values that the cases have.
+// known returns an error if no case of a run has any value of a flag. The error lists the values that the
+// cases have.
 func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []int) error {
 	var has [3][]string
 	for _, c := range l.Cases {

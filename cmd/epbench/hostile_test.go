@@ -24,13 +24,13 @@ type hostileInput struct {
 	name    string
 	command string          // the command that reads the file; FILE stands for its path
 	make    func(io.Writer) // writes the file
-	fine    bool            // the file is valid, so that the command succeeds
+	fine    bool            // the file is valid and the command must succeed
 }
 
 // mega is the number of bytes in one MiB.
 const mega = 1 << 20
 
-// times writes a text n times.
+// times returns a function that writes a text n times.
 func times(n int, text string) func(io.Writer) {
 	return func(w io.Writer) {
 		block := strings.Repeat(text, max(1, mega/len(text)))
@@ -40,7 +40,7 @@ func times(n int, text string) func(io.Writer) {
 	}
 }
 
-// texts writes its parts one after the other.
+// texts returns a function that writes the parts one after the other.
 func texts(parts ...func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for _, p := range parts {
@@ -49,7 +49,7 @@ func texts(parts ...func(io.Writer)) func(io.Writer) {
 	}
 }
 
-// says writes one text.
+// says returns a function that writes one text.
 func says(s string) func(io.Writer) { return func(w io.Writer) { io.WriteString(w, s) } }
 
 // zipped writes a zip archive with one compressed member.
@@ -77,7 +77,7 @@ func npy(descr, shape string) func(io.Writer) {
 	return says(fmt.Sprintf("\x93NUMPY\x01\x00\x76\x00%-117s\n", dict))
 }
 
-// pickled writes a file as PyTorch saves it: an archive with a pickle.
+// pickled writes a file in PyTorch's format: an archive with a pickle.
 func pickled(content func(io.Writer)) func(io.Writer) {
 	return zipped("a/data.pkl", texts(says("\x80\x02"), content, says(".")))
 }
@@ -203,11 +203,11 @@ var hostileInputs = []hostileInput{
 	{name: "warnings", command: reportLog, make: logOfList("warnings", `""`, 2_500_000)},
 }
 
-// logLine is one line of a log. It has places for whether it ends a block, for the number of tokens, and for further
-// fields.
+// logLine is the format of one line of a log. Its verbs stand for three values: whether the line ends a block, the number
+// of tokens, and further fields.
 const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
 
-// logOfCases writes a log in which every line is another problem.
+// logOfCases writes a log in which every line has a different problem.
 func logOfCases(n int) func(io.Writer) {
 	return func(w io.Writer) {
 		for i := range n {
@@ -216,7 +216,7 @@ func logOfCases(n int) func(io.Writer) {
 	}
 }
 
-// logOfList writes a log of eight lines that each have a list of n equal elements.
+// logOfList writes a log of eight lines. Each line has a list of n equal elements.
 func logOfList(field, element string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		for range 8 {
@@ -225,9 +225,9 @@ func logOfList(field, element string, n int) func(io.Writer) {
 	}
 }
 
-// Limits of a command on a hostile file. Its peak memory may be leastPeak bytes, or peakTimes
-// the size of the file if that is more. mostCPU limits its processor time, which other processes
-// of the host hardly lengthen. If the command runs longer than hangs, the test kills it.
+// Limits of a command on a hostile file. Its peak memory may be leastPeak bytes or peakTimes times the
+// size of the file, whichever is more. mostCPU limits its processor time, which depends little on other
+// processes of the host. If the command runs longer than hangs, the test kills it.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8
@@ -253,10 +253,10 @@ func TestHostileInputs(t *testing.T) {
 		}
 		peak, took, bytes := costOf(t, program, path, x)
 		if limit := max(leastPeak, peakTimes*bytes); peak > limit {
-			t.Errorf("%s: %d MiB, at most %d for %d bytes", x.name, peak/mega, limit/mega, bytes)
+			t.Errorf("%s: the peak of memory is %d MiB, %d MiB are allowed for a file of %d bytes", x.name, peak/mega, limit/mega, bytes)
 		}
 		if took > mostCPU {
-			t.Errorf("%s: %.1f s of processor time, at most %v", x.name, took.Seconds(), mostCPU)
+			t.Errorf("%s: the command took %.1f s of processor time, %v is allowed", x.name, took.Seconds(), mostCPU)
 		}
 		t.Logf("%-18s %-16.16s %11d bytes %5d MiB %6.1f s", x.name, x.command, bytes, peak/mega, took.Seconds())
 		os.RemoveAll(path)
@@ -266,8 +266,8 @@ func TestHostileInputs(t *testing.T) {
 // hostileRun is the run.json of a hostile log.
 const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
 
-// hostileFiles returns the names in a run directory of the hostile file and of a harmless one, with the content of the
-// latter. The names are "" if the command does not read a run directory.
+// hostileFiles returns the names of two files of a run directory: the hostile file, and a harmless file with the given
+// content. The names are "" if the command does not read a run directory.
 func hostileFiles(command string) (hostile, harmless, content string) {
 	switch command {
 	case reportRun:
@@ -278,7 +278,8 @@ func hostileFiles(command string) (hostile, harmless, content string) {
 	return "", "", ""
 }
 
-// makeHostile writes the file, and the run directory in which a command expects it.
+// makeHostile writes the hostile file x to path. If the command of x reads a run directory, path becomes a run directory
+// with this file in it.
 func makeHostile(path string, x hostileInput) error {
 	if hostile, harmless, content := hostileFiles(x.command); hostile != "" {
 		if err := os.Mkdir(path, 0o777); err != nil {
@@ -312,7 +313,7 @@ func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, too
 	kill := time.AfterFunc(hangs, func() { cmd.Process.Kill() })
 	err := cmd.Wait()
 	if !kill.Stop() {
-		t.Errorf("%s: hangs", x.name)
+		t.Errorf("%s: the command ran longer than %v and was killed", x.name, hangs)
 	}
 	said := out.String()
 	if (err == nil) != x.fine || strings.Contains(said, "panic") || strings.Contains(said, "goroutine ") || err != nil && len(said) > 2*maxComplaint {
@@ -332,7 +333,7 @@ func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, too
 	return usage.Maxrss << 10, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes
 }
 
-// bytesOf collects what a command prints.
+// bytesOf collects the output of a command.
 type bytesOf struct{ bytes.Buffer }
 
 // TestLongErrorsAreCut: a very long error is printed without its middle part.

@@ -39,16 +39,16 @@ func newImport() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.from, "from", "auto", "`FORMAT` format of the files; auto detects it")
+		s.StringVar(&f.from, "from", "auto", "`FORMAT` format of the files; auto: detected")
 		s.StringVar(&f.mapping, "map", "", "`FIELD=COLUMN` columns of a CSV file, comma-separated")
-		s.StringVar(&f.given.Definition, "definition", "", "`DEFINITION` how a bandwidth was computed, see above")
+		s.StringVar(&f.given.Definition, "definition", "", "`DEFINITION` how a bandwidth was computed: a name from the list above")
 		s.StringVar(&f.given.Label, "label", "", "`NAME` name of the library in tables and pictures")
-		s.StringVar(&f.machine, "machine", "unknown", "`NAME` name of the machine that measured the figures, a label")
-		s.StringVar(&f.given.Routing, "routing", "", "`ROUTING` routing with which the figures were measured; default: what the file says, else uniform")
+		s.StringVar(&f.machine, "machine", "unknown", "`NAME` label for the machine that measured the figures")
+		s.StringVar(&f.given.Routing, "routing", "", "`ROUTING` routing of the figures; default: the routing that the file names, or uniform")
 		s.IntVar(&f.given.Ranks, "ranks", 0, "`N` number of ranks")
 		s.IntVar(&f.given.Nodes, "nodes", 0, "`N` number of hosts")
 		s.IntVar(&f.given.Hidden, "hidden", 0, "`N` elements of a token")
-		s.IntVar(&f.given.Experts, "experts", 0, "`N` experts over all ranks")
+		s.IntVar(&f.given.Experts, "experts", 0, "`N` experts of all ranks together")
 		s.IntVar(&f.given.TopK, "topk", 0, "`N` experts per token")
 		s.IntVar(&f.given.Tokens, "tokens", 0, "`N` tokens per rank")
 	})
@@ -160,7 +160,7 @@ func values(c ep.Config) reports.Cell {
 	return reports.Str(text)
 }
 
-// importedTable lists the imported times. A last column says from which figure in the file each
+// importedTable lists the imported times. The last column describes the figure in the file from which a
 // time was computed.
 func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)

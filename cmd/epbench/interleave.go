@@ -32,11 +32,12 @@ func newInterleave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "interleave RUN...",
 		Short: "Measure the winners of several runs again, in alternating turns",
-		Long: `Measure the winners of several runs of sweep or bench again, each with its default. In every turn
-each run's library has one round, and the order changes from turn to turn: a drift of
-the machine then hits all libraries alike. All backends are started at the beginning.
-They check their answers at the same time, and in the turns one of them runs at a time. -o gets one run directory for each sweep. All sweeps
-must have the same --seed: with another seed, tokens go to other experts.`,
+		Long: `Measure the winners of several runs of sweep or bench again, each with its default. In
+every turn each run's library has one round, in an order that changes from turn to turn.
+So a drift of the machine slows all libraries alike. All backends start at the beginning.
+They check their answers at the same time, but only one of them runs in a turn. In DIR
+(-o) interleave writes one new run directory for each run. All runs must have the same
+--seed, because the seed changes which experts tokens select.`,
 		Example: `  epbench interleave dsv3-deepep dsv3-nccl --trust-command -o dsv3-turns
   epbench interleave dsv3-* --trust-command --op pair --turns 100 -o dsv3-pairs
   epbench table choose dsv3-turns/*`,
@@ -48,7 +49,7 @@ must have the same --seed: with another seed, tokens go to other experts.`,
 		s.IntVar(&f.turns, "turns", 40, "`N` number of turns; in each turn every config has one round")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
-		s.StringVarP(&f.out, "out", "o", "", "`DIR` directory for the new run directories, named as the old ones; required")
+		s.StringVarP(&f.out, "out", "o", "", "`DIR` directory for the new run directories, which get the names of the old ones; required")
 		bindTrust(s, &f.trust)
 	})
 	f.tables.bind(cmd)
@@ -86,17 +87,17 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.print(cmd, t)
 }
 
-// checkInterleaved returns an error if the runs have different seeds, because then their tokens
-// go to different experts. It also returns an error if two runs have one name, because both
-// would be written to one directory.
+// checkInterleaved returns an error if the runs have different seeds, because the seed changes which
+// experts tokens select. It also returns an error if two runs have the same name, because both would be
+// written to the same directory.
 func checkInterleaved(runs []*reports.Loaded) error {
 	for i, l := range runs {
 		if first := runs[0]; l.Run.Seed != first.Run.Seed {
-			return withCode(exitNotComparable, fmt.Errorf("%s was made with --seed %d, %s with --seed %d: their tokens go to other experts; sweep one of them again with the other's seed",
+			return withCode(exitNotComparable, fmt.Errorf("%s was made with --seed %d, %s with --seed %d: the seed changes which experts tokens select; sweep one of them again with the seed of the other",
 				first.Path, first.Run.Seed, l.Path, l.Run.Seed))
 		}
 		if slices.ContainsFunc(runs[:i], func(x *reports.Loaded) bool { return x.Name() == l.Name() }) {
-			return usagef("two of the runs are named %s, and -o gets a directory of each name: give that run once, or rename one of the two", l.Name())
+			return usagef("two of the runs have the name %s, but -o needs a different name for each new run: rename one of the two, or give it once if they are the same run", l.Name())
 		}
 	}
 	return nil
@@ -147,11 +148,11 @@ type interleaving struct {
 	backends map[string]*startedBackend // by value of --backend
 	runs     []*openRun
 	began    time.Time
-	starting time.Duration // in which all backends started
-	missing  []error       // errors of backends that did not start; the runs of the other backends are measured
+	starting time.Duration // time in which all backends started
+	missing  []error       // errors of backends that did not start; runs of other backends are still measured
 }
 
-// openRun is a new run directory, and the backend whose results it gets.
+// openRun is a new run directory, with the backend whose results are written to it.
 type openRun struct {
 	*sweep.InterleavedRun
 	path string
@@ -170,8 +171,8 @@ type runCase struct {
 	sweep.Side
 }
 
-// comparisons starts the backends, and groups the cases of all runs into comparisons of one
-// problem each.
+// comparisons starts the backends, and groups the cases of all runs into comparisons. A comparison has
+// cases of one problem.
 func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
 	recorded := make([]origin, len(runs))
 	for i, l := range runs {
@@ -207,7 +208,7 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 		return nil, errors.Join(t.missing...)
 	}
 	if len(cases) == 0 {
-		return nil, usagef("these runs have no config that ran")
+		return nil, usagef("in these runs no case has times of both a winner and a default")
 	}
 	return groupCases(cases)
 }
@@ -215,7 +216,7 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 // origin holds the flags that interleave needs from the command that made a run.
 type origin struct {
 	backend string
-	band    float64 // 0 for the machine's own
+	band    float64 // 0 means the default band of the machine
 }
 
 // originOf returns the origin of a run of sweep or bench.
@@ -235,9 +236,9 @@ func originOf(command []string) (origin, error) {
 	return origin{backend: backend}, err
 }
 
-// groupCases puts cases with the same problem, routing and seed together. A backend runs only
-// one workload at a time. So if a group has two cases of one backend, for example with two
-// layouts, the group is split into cases of the same work.
+// groupCases groups cases with the same problem, routing and seed. A backend can run only one workload at
+// a time. So if a group has two cases of one backend, for example with two layouts, groupCases splits the
+// group by the work of the cases.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
@@ -247,7 +248,7 @@ func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 		}
 		for _, part := range parts {
 			if x := sharesBackend(part); x != nil {
-				return nil, usagef("%s: %s, %d tokens, %s is in another run of the same backend; give one of them", x.run, x.problem.Op, x.problem.Tokens, x.routing)
+				return nil, usagef("%s: the case %s, %d tokens, %s is also in another run of the same backend; give only one of the two runs", x.run, x.problem.Op, x.problem.Tokens, x.routing)
 			}
 			h := sweep.Interleaving{Routing: part[0].routing, Seed: part[0].seed}
 			for _, x := range part {
@@ -300,7 +301,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded orig
 		return nil, cmd.Context().Err()
 	}
 	if b.Machine().Key() != l.Run.Machine.Key() || sweep.ABI(b) != l.Run.ABI {
-		return nil, withCode(exitNotComparable, fmt.Errorf("measured on %s with kernels %s; here is %s with %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
+		return nil, withCode(exitNotComparable, fmt.Errorf("the run was measured on %s with kernels %s, but this is %s with kernels %s", l.Run.Machine.Key(), l.Run.ABI, b.Machine().Key(), sweep.ABI(b)))
 	}
 	r := &openRun{InterleavedRun: &sweep.InterleavedRun{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
 	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
@@ -314,7 +315,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded orig
 	return r, nil
 }
 
-// startedBackend holds a backend, or the error because of which it did not start.
+// startedBackend holds a backend, or the error with which it did not start.
 type startedBackend struct {
 	kernels.Backend
 	err error
@@ -349,7 +350,7 @@ func (t *interleaving) close() {
 	var all sync.WaitGroup
 	for _, b := range t.backends {
 		if b.err == nil {
-			all.Go(func() { b.Close() }) // its error is ignored, because all results are already written
+			all.Go(func() { b.Close() }) // an error of Close is ignored, because all results are already written
 		}
 	}
 	all.Wait()

@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// TestGroupCases: all libraries of a case are compared together, even if their work differs. If
-// one backend has two layouts in a case, only sides with the same work are compared.
+// TestGroupCases: all libraries of a case are in one comparison, even if their work differs. But if one
+// backend has two layouts in a case, a comparison has only sides with the same work.
 func TestGroupCases(t *testing.T) {
 	sides := map[string]*sweep.InterleavedRun{}
 	for _, name := range []string{"deepep", "ll", "ours"} {
@@ -37,7 +37,7 @@ func TestGroupCases(t *testing.T) {
 	}{
 		{[]runCase{at("deepep", "rank", 8), at("ll", "masked", 8), at("ours", "expert", 8), at("deepep", "rank", 128)}, "deepep ll ours, deepep"},
 		{[]runCase{at("deepep", "rank", 8), at("ours", "expert", 8), at("ours", "rank", 8), at("ll", "masked", 8)}, "deepep ours, ours, ll"},
-		{[]runCase{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: dispatch, 8 tokens, uniform is in another run of the same backend; give one of them"},
+		{[]runCase{at("deepep", "rank", 8), at("deepep", "rank", 8)}, "deepep: the case dispatch, 8 tokens, uniform is also in another run of the same backend; give only one of the two runs"},
 	} {
 		comparisons, err := groupCases(c.cases)
 		var got []string
@@ -59,7 +59,7 @@ func TestGroupCases(t *testing.T) {
 	}
 }
 
-// TestStartSideBySide: two backends start at the same time. A backend of two runs starts only
+// TestStartSideBySide: two backends start at the same time. A backend that two runs share starts only
 // once.
 func TestStartSideBySide(t *testing.T) {
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestStartSideBySide(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(text) != "\n" {
-		t.Errorf("the shared backend must start once; each start wrote one line: %q, %v", text, err)
+		t.Errorf("want one line, because the shared backend writes a line at each start and must start once: %q, %v", text, err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestEndSideBySide(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(30 * time.Second):
-		t.Error("the backends close one after the other")
+		t.Error("the backends are closed one after the other")
 	}
 }
 
@@ -141,7 +141,7 @@ func TestCheckInterleaved(t *testing.T) {
 	}{
 		{[]*reports.Loaded{at("x/a", 1), at("x/b", 1)}, ""},
 		{[]*reports.Loaded{at("x/a", 1), at("x/b", 5)}, "x/a was made with --seed 1, x/b with --seed 5"},
-		{[]*reports.Loaded{at("x/a", 1), at("y/a", 1)}, "two of the runs are named a"},
+		{[]*reports.Loaded{at("x/a", 1), at("y/a", 1)}, "two of the runs have the name a"},
 	} {
 		err := checkInterleaved(c.runs)
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -19,9 +19,10 @@ func newMachine() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "machine",
 		Short: "Print this machine's key, and which tables apply here",
-		Long: `Print the key by which tables know this machine, the hashes of the kernels, and for
-each compiled-in, system and user table whether it applies here. With --json print an
-object that --machine and the programs in examples read.`,
+		Long: `Print the key by which tables identify this machine, the hashes of the kernels, and for
+each table (compiled-in, of the system and of the user) whether it applies here. With
+--json print an object that the flag --machine of other commands and the programs in
+examples read.`,
 		Example: `  epbench machine
   epbench machine --json > machine.json
   epbench table lookup --embedded --machine machine.json --model deepseek-v3`,
@@ -49,8 +50,8 @@ object that --machine and the programs in examples read.`,
 	return cmd
 }
 
-// applies returns whether a table may be used on a host: yes, no, partly or unverified. note
-// says why, unless the word is yes.
+// applies returns yes, no, partly or unverified: whether a table may be used on a host. note is the
+// reason, "" for yes.
 func applies(t *table.Table, h table.Host) (word, note string) {
 	if len(t.Rows) == 0 {
 		return "no", "it has no rows"
@@ -98,8 +99,8 @@ func appliesTable(h table.Host, set *table.Set) reports.Table {
 	return t
 }
 
-// writeMachine prints the machine as JSON. The fields have the names of run.json, so that other
-// commands read the output with --machine.
+// writeMachine prints the machine as JSON, for the flag --machine. The fields have the names that they
+// have in run.json.
 func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
 	type tableHere struct {
 		Name    string `json:"name"`

@@ -23,9 +23,9 @@ func newModel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Predict times for numbers of ranks and hosts that you do not have",
-		Long: `Fit a model to recorded runs, print its error on runs that it has not seen and against
-published figures, and predict. A prediction is never a measurement: every table says
-so, and run directories and tuned tables refuse predictions.`,
+		Long: `Fit a model to recorded runs, print its error on runs left out of the fit and on
+published figures, and predict times. A prediction is never a measurement: every table
+says "predicted", and run directories and tuned tables refuse predictions.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model compare model.yaml
   epbench model plan model.yaml --model deepseek-v3 -o plan.svg`,
@@ -50,10 +50,10 @@ func newModelFit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit RUN...",
 		Short: "Fit the model to recorded GPU runs, and print its error",
-		Long: `Fit fixed costs and shares of the links to the times of run directories. Each run
-is left out once and predicted from the others. The error of these predictions is
-printed and written into the file. In a directory without run.json, fit looks for runs
-below it.`,
+		Long: `Fit fixed costs and shares of the links to the times in run directories. fit leaves out
+each run once and predicts it from the other runs. It prints the error of these
+predictions and writes it into the file. If a directory has no run.json, fit reads all
+runs below it.`,
 		Example: `  epbench model fit testdata/runs -o model.yaml
   epbench model fit run1 run2 --links links.yaml --worst 10
   epbench model fit testdata/runs --leave-out ranks`,
@@ -61,12 +61,12 @@ below it.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.links, "links", "", "`FILE` speeds of links; default: the built-in ones")
-		s.StringVar(&f.leave, "leave-out", "run", "`PART` what to leave out in turn: "+strings.Join(predict.PartNames(), ", "))
+		s.StringVar(&f.links, "links", "", "`FILE` file with the speeds of links; default: the built-in file")
+		s.StringVar(&f.leave, "leave-out", "run", "`PART` what to leave out and predict, one after the other: "+strings.Join(predict.PartNames(), ", "))
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` model file to write; default: none")
-		s.IntVar(&f.worst, "worst", 0, "`N` also print this many of the worst predictions")
+		s.IntVar(&f.worst, "worst", 0, "`N` also print the N worst predictions")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -96,7 +96,7 @@ func (f *fitFlags) run(cmd *cobra.Command, paths []string) error {
 	}
 	table := predict.FitTable(fitted.File)
 	for _, few := range fitted.Few {
-		table.Warn("too few to fit: %s", few)
+		table.Warn("not fitted, because it has too few times: %s", few)
 	}
 	tables := []reports.Table{table}
 	if f.worst > 0 {
@@ -146,9 +146,9 @@ func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
 func runsBelow(path string) ([]string, error) {
 	var out []string
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("%s: is a file; give a run directory, or a directory of runs", path)
+		return nil, fmt.Errorf("%s is a file; give a run directory, or a directory of runs", path)
 	}
-	// With the trailing separator WalkDir also enters a path that is a link to a directory.
+	// The trailing separator makes WalkDir enter a path that is a link to a directory.
 	err := filepath.WalkDir(path+string(filepath.Separator), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == record.RunFile {
 			out = append(out, filepath.Dir(p))
@@ -156,7 +156,7 @@ func runsBelow(path string) ([]string, error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(out) == 0 {
-		err = fmt.Errorf("%s: no run directory there; epbench sweep -o %s makes one", path, ep.Quote(path))
+		err = fmt.Errorf("%s: found no run directory; epbench sweep -o %s makes one", path, ep.Quote(path))
 	}
 	return out, err
 }
@@ -165,7 +165,7 @@ func newModelCompare() *cobra.Command {
 	var tables tableFlags
 	cmd := &cobra.Command{
 		Use:   "compare MODEL.yaml",
-		Short: "Compare published figures over several hosts with the model's",
+		Short: "Compare published figures on several hosts with predictions",
 		Example: `  epbench model compare model.yaml
   epbench model compare testdata/models/h200.yaml --format markdown
   epbench model compare model.yaml --format csv`,

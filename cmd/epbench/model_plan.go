@@ -41,9 +41,10 @@ func newModelPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan MODEL.yaml",
 		Short: "Predict times for up to 2,048 ranks, and what limits them",
-		Long: `Predict dispatch and combine for presets, routings and rank counts. plan draws each
-routing and counts its bytes by rank and link; the busiest rank and link give the time.
-With -o it draws the times over rank counts, with a marker for what limits each.`,
+		Long: `Predict times of dispatch and combine for presets, routings and rank counts. plan draws
+each routing and counts its bytes by rank and link; the busiest rank and the busiest link
+determine the time. With -o it draws a picture of the times against rank counts, with a
+marker for the limit of each time.`,
 		Example: `  epbench model plan model.yaml --ranks 8:2048:x2 --routing zipf:1.0
   epbench model plan model.yaml --model deepseek-v3,kimi-k2 -o plan.svg
   epbench model plan model.yaml --op dispatch --tokens 128,4096 --per-host 4`,
@@ -54,14 +55,14 @@ With -o it draws the times over rank counts, with a marker for what limits each.
 		s.StringVar(&f.models, "model", "deepseek-v3", "`PRESETS` models, comma-separated; epbench presets lists them")
 		s.StringVar(&f.ops, "op", "dispatch,combine", "`OPS` operations, comma-separated: dispatch, combine, pair")
 		s.StringVar(&f.dtypes, "dtype", "fp8", "`DTYPES` dtype of dispatched tokens: bf16, fp8")
-		s.StringVar(&f.precision, "precision", "reduced", "`PRECISION` full, or reduced to let combine send sums as BF16")
+		s.StringVar(&f.precision, "precision", "reduced", "`PRECISION` full or reduced; with reduced a combine may send partial sums as BF16")
 		s.StringVar(&f.tokens, "tokens", "128", "`COUNTS` tokens per rank, a list or a range")
 		s.StringVar(&f.ranks, "ranks", "8:2048:x2", "`COUNTS` numbers of ranks, a list or a range")
 		s.IntVar(&f.perHost, "per-host", 8, "`N` number of ranks on one host")
 		s.StringVar(&f.routings, "routing", "uniform,zipf:1.0", "`ROUTINGS` comma-separated list; epbench workload --list explains them")
-		s.StringVar(&f.host, "link", "", "`LINK` the model's link between GPUs of a host; default: the first")
-		s.StringVar(&f.network, "network", "", "`LINK` the model's link between hosts; default: the first")
-		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that routing is drawn from")
+		s.StringVar(&f.host, "link", "", "`LINK` link between the GPUs of a host; default: the first such link in the model file")
+		s.StringVar(&f.network, "network", "", "`LINK` link between hosts; default: the first such link in the model file")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for routing")
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` picture to draw: .svg, .png or .pdf; default: none")
@@ -135,7 +136,7 @@ func (f *planFlags) questions() ([]predict.Question, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, usagef("--model, --op, --dtype, --routing, --tokens and --ranks: nothing to predict")
+		return nil, usagef("--model, --op, --dtype, --routing, --tokens and --ranks: each needs at least one value")
 	}
 	return out, nil
 }
@@ -172,8 +173,8 @@ func (f *planFlags) problems() ([]predict.Question, error) {
 	return out, nil
 }
 
-// figure returns a picture of times over rank counts. If there is one token count, the title
-// names it.
+// figure returns a picture of times against rank counts. The title names the token count, if there is
+// only one.
 func (f *planFlags) figure(m *model.Model, file string, points []predict.Point) chart.Figure {
 	var all []chart.Forecast
 	several := strings.Contains(f.tokens, ",") || strings.Contains(f.tokens, ":")

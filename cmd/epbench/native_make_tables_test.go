@@ -12,10 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestMakeTables runs native/make-tables.sh on the CPU backend. The script makes one table from
-// two sweeps. If it is started again, it does not repeat finished sweeps, and it resumes
-// interrupted ones. The test does not check whether measuring the rows again gives the same
-// result, because this depends on the host.
+// TestMakeTables runs native/make-tables.sh on the CPU backend. The script makes one table from two
+// sweeps. When it is started again, it does not repeat finished sweeps, and it resumes interrupted sweeps.
+// The script also measures the rows again; the test does not check the result, which depends on the host.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")

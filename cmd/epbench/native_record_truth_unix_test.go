@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills native/record-truth.sh, which records all configs of a space for each problem. It checks that
-// the recordings finished before the kill are complete, and that a second run of the script, with these recordings in
-// KEPT, measures only the other problems.
+// TestRecordTruth kills native/record-truth.sh, which records all configs of a space for each of three problems. The
+// recordings that were finished before the kill must be complete. A second run of the script, which finds these
+// recordings in KEPT, must measure only the other problems.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -59,7 +59,7 @@ func TestRecordTruth(t *testing.T) {
 	}
 	after := kept("rest")
 	if n := len(strings.Fields(before)) + len(strings.Fields(after)); n != 3 || strings.Contains(before, "demo-dispatch-bf16-4-") && strings.Contains(after, "demo-dispatch-bf16-4-") {
-		t.Errorf("before the kill %q, then %q", before, after)
+		t.Errorf("recordings before the kill: %q, of the second run: %q; want 3 together, each problem once", before, after)
 	}
 	for _, out := range []string{"killed", "rest"} {
 		if kept(out) == "" {

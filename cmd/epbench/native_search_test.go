@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// searchPrograms is the folder of the programs that compare the search with other tuners.
+// searchPrograms is the folder of the Python programs that compare epbench's search with other tuners.
 const searchPrograms = "../../native/python/search"
 
 func needsPython(t *testing.T) {
@@ -26,8 +26,8 @@ func TestSearchPrograms(t *testing.T) {
 	}
 }
 
-// TestSearchSummaries makes the summaries of the recorded comparisons again. docs/search-hub.md shows
-// them.
+// TestSearchSummaries makes the summaries of the recorded comparisons again and expects the recorded
+// summaries, which docs/search-hub.md shows.
 func TestSearchSummaries(t *testing.T) {
 	needsPython(t)
 	const archive = "../../testdata/archive"
@@ -64,7 +64,7 @@ func TestSearchSummaries(t *testing.T) {
 		for _, name := range c.summaries {
 			want, _ := os.ReadFile(filepath.Join(archive, name))
 			if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s differs from what %s makes of its recording (%v)", name, c.program, err)
+				t.Errorf("%s differs from the summary that %s makes now (%v)", name, c.program, err)
 			}
 		}
 	}

@@ -23,9 +23,9 @@ import (
 // recordedRuns lists the committed runs whose outputs must agree.
 var recordedRuns = []string{"cpu-sweep", "h200x2-deepseek-v3"}
 
-// TestOutputsAgree compares all outputs of a run with its run.json. The outputs are the table,
-// the summary, the tables on the terminal, the page and the pictures. The compared values are
-// winners, gains, verdicts, regrets and minimax rows.
+// TestOutputsAgree compares all outputs of a run with its run.json: the table, the summary, the tables
+// on the terminal, the page and the pictures. It compares winners, gains, verdicts, regrets and minimax
+// rows.
 func TestOutputsAgree(t *testing.T) {
 	for _, name := range recordedRuns {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +69,8 @@ type outputs struct {
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
-// readOutputs collects the outputs of a run directory. If the test ran the sweep, stdout is the
-// sweep's output. For a committed run stdout is "": readOutputs then makes a page and a summary.
+// readOutputs collects the outputs of a run directory. If the test ran the sweep, stdout is the sweep's
+// output. If stdout is "" (for a committed run), readOutputs makes a page and a summary first.
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
@@ -121,7 +121,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	return out
 }
 
-// makeSummary writes the summary of a committed run to a file, as a sweep of this build would write it.
+// makeSummary writes the summary that a sweep of this build would write for a committed run.
 func makeSummary(t *testing.T, dir, path string) {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -137,9 +137,8 @@ func makeSummary(t *testing.T, dir, path string) {
 	}
 }
 
-// agree compares the outputs of a run with run.json. Then it tests the comparison itself: it
-// changes one fact of run.json at a time, and each output that shows this fact must then
-// differ.
+// agree compares the outputs of a run with run.json. Then it tests the comparison itself: it changes one
+// fact of run.json at a time and expects a difference to each output that shows this fact.
 func agree(t *testing.T, dir, stdout string) {
 	facts, _, _, err := record.ReadDir(dir)
 	if err != nil {
@@ -155,7 +154,7 @@ func agree(t *testing.T, dir, stdout string) {
 	at := slices.IndexFunc(facts.Searches, func(s record.Search) bool { return s.Decision.Cause == "" && s.Decision.Gain != record.One })
 	for _, m := range mutants(out) {
 		if at < 0 || m.regret && len(facts.Regrets) == 0 {
-			t.Logf("this run decided nothing about the %s", m.fact)
+			t.Logf("this run has no decision that shows the %s", m.fact)
 			continue
 		}
 		changed, _, _, _ := record.ReadDir(dir)
@@ -163,7 +162,7 @@ func agree(t *testing.T, dir, stdout string) {
 		found := strings.Join(disagreements(changed, out), "\n")
 		for _, source := range m.shownBy {
 			if !strings.Contains(found, source+":") {
-				t.Errorf("with another %s in run.json, %s still agrees", m.fact, source)
+				t.Errorf("after the %s in run.json was changed, no difference to %s was found", m.fact, source)
 			}
 		}
 	}
@@ -188,8 +187,8 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	// minimax changes the minimax rows of all problems, because a noisy problem may have no row
-	// of class "all".
+	// minimax changes the minimax rows of all problems. One problem would not be enough, because a noisy
+	// problem may have no row of class "all".
 	minimax := func(r *record.Run, change func(*record.RegretRow)) {
 		for _, x := range r.Regrets {
 			change(&x.Rows[len(x.Rows)-1])
@@ -229,9 +228,9 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 // sayer reports one difference between an output and run.json.
 type sayer func(format string, args ...any)
 
-// same reports whether a printed number is equal to value. In an output for people it compares
-// the printed decimals, of which there must be at least decimals. In an output for programs it
-// compares five digits.
+// same reports whether a printed number is equal to value. In an output for programs it compares five
+// digits. In an output for people it compares the printed decimals, and requires at least as many
+// decimals as given.
 func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
@@ -255,7 +254,7 @@ func (s shownTables) config(c, dflt ep.Config) string {
 // checkWinners compares the lines of the table of winners with the searches of the run.
 func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	if len(s.winners) != len(facts.Searches) {
-		say("%d winners, run.json has %d", len(s.winners), len(facts.Searches))
+		say("%d winners, but run.json has %d", len(s.winners), len(facts.Searches))
 		return
 	}
 	for i, x := range facts.Searches {
@@ -312,7 +311,7 @@ func checkRegret(say sayer, facts *record.Run, s shownTables) {
 	for _, r := range facts.Regrets {
 		for _, row := range r.Rows {
 			if at == len(s.regret) {
-				say("%d rows of regret, run.json has more", at)
+				say("%d rows of regret, but run.json has more", at)
 				return
 			}
 			l := s.regret[at]
@@ -335,7 +334,7 @@ func checkRegret(say sayer, facts *record.Run, s shownTables) {
 		}
 	}
 	if at != len(s.regret) {
-		say("%d rows of regret, run.json has %d", len(s.regret), at)
+		say("%d rows of regret, but run.json has %d", len(s.regret), at)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// line is one row of a printed table: the cells by the names of their columns, without units.
+// line is one row of a printed table: it maps column names without units to cells.
 type line map[string]string
 
 // key returns the case of a line in the table of winners or of regrets.
@@ -24,7 +24,7 @@ func (l line) key() string {
 	return strings.Join([]string{l["op"], precision, l["tokens"], l["routing"] + l["winner of"]}, " ")
 }
 
-// units matches the unit at the end of a column's name, such as " (us)" for people and "_us"
+// units matches the unit at the end of a column's name: " (us)" in outputs for people, "_us" in outputs
 // for programs.
 var units = regexp.MustCompile(`( \((us|x|%|GB/s|tokens)\)|_(us|x|percent|GB_per_s|tokens))$`)
 

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// checkPictures compares the run with the descriptions of its pictures and with the numbers
-// that the pictures of regret draw.
+// checkPictures compares the run with the descriptions of its pictures, and with the numbers in the
+// pictures of regret.
 func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	for _, x := range facts.Searches {
 		if !x.OK() {
@@ -85,7 +85,7 @@ func pictureName(p ep.Problem, routing string) string {
 	return strings.Join(parts, "-")
 }
 
-// inLatency reports whether a picture of latency over token counts shows a search's time.
+// inLatency reports whether a picture of latency shows a search's time.
 func inLatency(all map[string]picture, x record.Search) bool {
 	label := x.Routing
 	if x.Problem.Precision == ep.Reduced {
@@ -162,13 +162,13 @@ func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 			say("%s, %d tokens: config %s, want the minimax config %s", r.Key, tokens, r.Config.Key(), minimax.Config.Key())
 		}
 		if float64(minimax.Worst) > r.Evidence.Regret*(1+1e-9) {
-			say("%s, %d tokens: regret %v, the minimax row loses %v", r.Key, tokens, r.Evidence.Regret, minimax.Worst)
+			say("%s, %d tokens: regret %v, but the minimax row loses %v", r.Key, tokens, r.Evidence.Regret, minimax.Worst)
 		}
 	}
 }
 
-// checkGain checks that the gain of a row is the smallest gain of its searches. If the row was
-// also measured at token counts without a search, its gain may be smaller.
+// checkGain checks that the gain of a row is the smallest gain of its searches. The gain may be smaller if
+// the row was also measured at token counts without a search.
 func checkGain(say sayer, facts *record.Run, r table.Row) {
 	least := record.Interval{Mid: math.Inf(1)}
 	whole := true
@@ -185,14 +185,14 @@ func checkGain(say sayer, facts *record.Run, r table.Row) {
 	case whole && (e.Gain != least.Mid || e.GainLow != least.Low || e.GainHigh != least.High):
 		say("%s, %v tokens: gain %v (%v to %v), want %+v", r.Key, e.Tokens, e.Gain, e.GainLow, e.GainHigh, least)
 	case e.Gain > least.Mid:
-		say("%s, %v tokens: gain %v, a search says %v", r.Key, e.Tokens, e.Gain, least.Mid)
+		say("%s, %v tokens: the row has gain %v, but a search has only %v", r.Key, e.Tokens, e.Gain, least.Mid)
 	}
 }
 
 // checkPageRows compares the rows on the page with table.json.
 func checkPageRows(say sayer, tuned *table.Table, rows []line) {
 	if len(rows) != len(tuned.Rows) {
-		say("%d rows, table.json has %d", len(rows), len(tuned.Rows))
+		say("%d rows, but table.json has %d", len(rows), len(tuned.Rows))
 		return
 	}
 	for i, r := range tuned.Rows {

@@ -15,8 +15,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// outputSchema describes what --json prints. The definition "COMMAND TABLE" describes a row of a table that the command
-// prints. Later versions keep its required columns. Other columns are printed only in some outputs.
+// outputSchema is the file with the JSON schema of the outputs of --json. Its definition "COMMAND TABLE" describes a row
+// of the table TABLE that the command prints. Later versions keep the required columns. Other columns are printed only in
+// some outputs.
 const outputSchema = "docs/schema/output.v1.json"
 
 // jsonSamples holds commands whose JSON the schema must describe. They run in order on the steady backend, in one
@@ -66,9 +67,9 @@ var jsonSamples = []string{
 	"workload balance layer2.npz --redundant 8 --ranks 4 -o slots.npz",
 }
 
-// notSampled holds the commands whose JSON no sample shows, and why.
+// notSampled lists the commands without a sample, with the reason.
 var notSampled = map[string]string{
-	"interleave": "it needs two backends, as its script has; its tables are those of report",
+	"interleave": "it needs two backends; testdata/script tests it, and its tables are those of report",
 	"pack":       "it needs NVRTC",
 	"pack show":  "it needs a pack, which needs NVRTC",
 }
@@ -80,9 +81,9 @@ type printed struct {
 	Rows    []map[string]any `json:"rows"`
 }
 
-// TestJSONFitsItsSchema runs every command that has --json and compares what it prints with the
-// published schema. EPBENCH_UPDATE=1 adds tables and columns to the schema. It removes none and
-// changes no type, since the schema is a promise.
+// TestJSONFitsItsSchema runs every command that has --json and validates the output with the published
+// schema. EPBENCH_UPDATE=1 adds tables, columns and types of columns to the schema. It removes nothing,
+// because users rely on the schema.
 func TestJSONFitsItsSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -141,7 +142,7 @@ func runJSON(t *testing.T, line string) []printed {
 	return tables
 }
 
-// everyCommandIsSampled fails for a command with --json that the samples leave out.
+// everyCommandIsSampled fails the test for a command that has --json and no sample.
 func everyCommandIsSampled(t *testing.T, sampled map[string]bool) {
 	t.Helper()
 	var visit func(*cobra.Command)
@@ -184,8 +185,8 @@ func judgeOutputs(t *testing.T, path string, all []printed) {
 	}
 }
 
-// describes reports whether the schema of a row has a column. The regret matrix and the samples of
-// ranks have a column for each routing or rank, which a pattern describes.
+// describes reports whether the schema of a row has a column. A pattern in the schema describes the
+// columns of the regret matrix and of the samples of ranks, which have a column for each routing or rank.
 func describes(def map[string]any, column string) bool {
 	if _, named := def["properties"].(map[string]any)[column]; named {
 		return true
@@ -212,8 +213,8 @@ func readSchema(t *testing.T, path string) map[string]any {
 	return doc
 }
 
-// updateSchema adds the tables and columns that the schema does not describe. In a new table the columns that all rows
-// have are required.
+// updateSchema adds the tables and columns that the schema lacks. In a new table, the columns that all rows have become
+// required.
 func updateSchema(t *testing.T, path string, all []printed) {
 	t.Helper()
 	doc := readSchema(t, path)
@@ -245,7 +246,8 @@ func byName(all []printed) map[string][]map[string]any {
 	return out
 }
 
-// addColumns adds columns to a definition. If the table is new, the columns that every row has are required.
+// addColumns adds the columns of rows to a definition. If the table is new, the columns that all rows have become
+// required.
 func addColumns(def map[string]any, rows []map[string]any, isNew bool) {
 	properties := def["properties"].(map[string]any)
 	had := map[string]int{}
@@ -279,7 +281,7 @@ func sortedTypes(types []any) []any {
 	return types
 }
 
-// jsonType returns the name that JSON Schema has for the type of a value.
+// jsonType returns the name of a value's type in JSON Schema.
 func jsonType(value any) string {
 	switch value.(type) {
 	case nil:

@@ -42,12 +42,12 @@ func newPack() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Make one file of tuned rows and their compiled kernels, for epcomm",
-		Long: `Resolve tables for one problem shape and rank count, compile the kernels of their rows
-for the table's GPU, and write one file that epcomm runs in production. This needs
-libnvrtc (make cuda-deps, or a CUDA toolkit) and no GPU. If no row answers, the pack
-holds the default and says so. With --nodes the kernels cross hosts: pack links them to
-NVSHMEM's device library (make cuda-deps NVSHMEM=1), and the host library of the same
-version runs them.`,
+		Long: `Look up the rows for one problem shape and rank count, compile their kernels for the
+table's GPU, and write one file that epcomm runs in production. pack needs libnvrtc (make
+cuda-deps, or a CUDA toolkit) but no GPU. Where no row answers, the pack contains the
+default, and epbench pack show says so. With --nodes the kernels cross hosts: pack links
+them to NVSHMEM's device library (make cuda-deps NVSHMEM=1), and they need NVSHMEM's host
+library of the same version.`,
 		Example: "  epbench pack --model glm-5 --ranks 2 --max-tokens 4096 -o glm.pack\n" +
 			"  epbench pack --model glm-5 --ranks 2 --fit 12GiB\n" +
 			"  epbench pack show demo.pack",
@@ -64,21 +64,21 @@ version runs them.`,
 	}
 	f.sourceFlags.bind(cmd)
 	f.problem.bind(cmd, "op", "tokens", "routing", "mode", "seed")
-	setUsage(cmd.Flags().Lookup("max-tokens"), "`N` largest number of tokens of a rank in one call; memory is sized for it")
+	setUsage(cmd.Flags().Lookup("max-tokens"), "`N` largest number of tokens of a rank in one call; it determines the size of the memory")
 	setUsage(cmd.Flags().Lookup("ranks"), "`N` number of ranks, one GPU each")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.BoolVar(&f.raw, "raw", false, "the caller casts tokens of dtype fp8, and hands over float scales [tokens, hidden/128]")
+		s.BoolVar(&f.raw, "raw", false, "with dtype fp8: the caller passes tokens that are already cast, and float scales [tokens, hidden/128]")
 		s.BoolVar(&f.survivors, "survivors", false, "calls can continue after a rank is lost; only layouts masked, rank and rank:packed on one host")
-		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside, for calls beside a matrix product")
-		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to also take configs that round partial sums to bf16")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a call; the default replaces rows that take more")
+		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` rows to take: alone, for calls that run alone, or beside, for calls beside a matrix product")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced also takes configs that round partial sums to bf16")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a call; the default replaces a row that takes more")
 		s.BoolVar(&f.certified, "certified", false, "refuse rows that were measured with an earlier build of their kernels")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.machineFile, "machine", "", "`FILE` run.json or table.json of the machine to pack for; default: the table's machine")
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` file to write")
-		s.StringVar(&f.fit, "fit", "", "`SIZE` print how many tokens and calls in flight fit into so much memory of a rank, in each layout; nothing is compiled")
+		s.StringVar(&f.fit, "fit", "", "`SIZE` print the numbers of tokens and calls in flight that fit into this much memory of a rank, for each layout; compile nothing")
 	})
 	f.tables.bind(cmd)
 	cmd.AddCommand(newPackShow())
@@ -87,7 +87,7 @@ version runs them.`,
 
 func (f *packFlags) run(cmd *cobra.Command) error {
 	if f.out == "" {
-		return usagef("-o FILE is required, for instance -o model.pack")
+		return usagef("-o FILE is required, for example -o model.pack")
 	}
 	r, err := f.request()
 	if err != nil {
@@ -117,7 +117,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	fmt.Fprintf(wrapping(cmd.OutOrStdout(), terminalWidth(cmd)), "%s: %d bytes, %d device binaries of %d bytes, %s of device memory a rank with one call in flight, digest %.12s\n",
 		f.out, len(p.Data), n, bytes, mebibytes(p.HeapBytes(1)), p.Digest)
 	if n := uncovered(p); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack are the default because no row covers them; see epbench pack show\n", n)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack are the default, because no row covers their token counts; see epbench pack show\n", n)
 	}
 	if n := uncertified(p); n > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d answers of the pack were measured with an earlier build or on other GPUs; --certified refuses such rows, epbench table verify certifies them\n", n)
@@ -131,7 +131,7 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
-			if r.Uncovered && l.Purpose != pack.Halves { // answers for halves have no row if the sweep measured only whole calls
+			if r.Uncovered && l.Purpose != pack.Halves { // a sweep that measured only pairs has no rows for halves
 				n++
 			}
 		}
@@ -152,10 +152,10 @@ func uncertified(p *pack.Pack) (n int) {
 	return n
 }
 
-// request returns the request for a pack that the flags state.
+// request returns the request for a pack with the values of the flags.
 func (f *packFlags) request() (r pack.Request, err error) {
 	if f.problem.ranks < 1 || f.problem.maxTokens < 1 && f.fit == "" {
-		return r, usagef("--ranks and --max-tokens are both required, for instance --ranks 2 --max-tokens 4096")
+		return r, usagef("--ranks and --max-tokens are both required, for example --ranks 2 --max-tokens 4096")
 	}
 	if n := f.problem.nodes; n < 1 || f.problem.ranks%n != 0 {
 		return r, usagef("--nodes: %d ranks cannot be spread evenly over %d nodes", f.problem.ranks, n)
@@ -191,14 +191,14 @@ func (f *packFlags) request() (r pack.Request, err error) {
 		return r, err
 	}
 	if f.certified && f.otherMachines {
-		return r, usagef("--certified refuses the rows that --other-machines takes; give one of them")
+		return r, usagef("--certified refuses the rows that --other-machines takes; give only one of the two flags")
 	}
 	r.ABI, r.Certified, r.OtherMachines = declare.ABIOver(p.Nodes), f.certified, f.otherMachines
 	return r, nil
 }
 
-// machine returns the machine that --machine names. Without that flag it returns the machine of
-// the last table in set that has rows for the given ranks and nodes.
+// machine returns the machine that --machine names. Without this flag it returns the machine of the last
+// table in set that has rows for the ranks and nodes of the flags.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)
@@ -216,7 +216,7 @@ func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 		}
 	}
 	if nodes > 1 {
-		return ep.Machine{}, usagef("--nodes: no table here has a row for %d ranks on %d nodes; sweep as in epbench docs multinode and give the run with --table, or give --machine FILE to pack defaults", f.problem.ranks, nodes)
+		return ep.Machine{}, usagef("--nodes: no table has a row for %d ranks on %d nodes; sweep as in epbench docs multinode and give the run with --table, or give --machine FILE to pack defaults", f.problem.ranks, nodes)
 	}
-	return ep.Machine{}, usagef("--ranks: no table here has a row for %d ranks on GPUs; sweep, or give --machine FILE to pack defaults", f.problem.ranks)
+	return ep.Machine{}, usagef("--ranks: no table has a row for %d ranks on GPUs; sweep and give the run with --table, or give --machine FILE to pack defaults", f.problem.ranks)
 }

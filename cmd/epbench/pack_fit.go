@@ -11,20 +11,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitInFlight lists the numbers of calls in flight for which runFit prints token counts: one
-// call, two micro-batches, and twice that.
+// fitInFlight lists the numbers of calls in flight for which runFit prints token counts: one call, the
+// two calls of two micro-batches, and four calls.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints, for each layout and number of calls in flight, the largest number of tokens that a
-// rank may have so that its buffers fit into --fit. With --max-tokens it also prints how many calls of that
-// many tokens fit.
+// runFit prints, for each layout and number of calls in flight, the largest number of tokens of a rank with
+// which its buffers fit into --fit. With --max-tokens it also prints the number of calls of this size that fit.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
 	if err != nil {
 		return usagef("--fit: %v", err)
 	}
 	if f.out != "" {
-		return usagef("--fit makes no pack; leave out -o")
+		return usagef("--fit only prints numbers and makes no pack; leave out -o")
 	}
 	r, err := f.request()
 	if err != nil {
@@ -34,7 +33,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("layout") {
 		layouts = []ep.Layout{r.Problem.Layout}
 	}
-	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Most tokens of a rank for which its buffers fit into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
+	t := reports.Table{Name: "fit", Title: fmt.Sprintf("Largest number of tokens of a rank with which its buffers fit into %s: %d ranks, %d nodes, hidden %d, %d experts, top-%d", f.fit, r.Problem.Ranks, max(1, r.Problem.Nodes), r.Problem.Hidden, r.Problem.Experts, r.Problem.TopK),
 		Columns: []reports.Column{reports.Words("layout"), reports.Numbers("calls in flight", ""), reports.Numbers("tokens", ""), reports.Numbers("memory", "MiB")}}
 	for _, layout := range layouts {
 		r.Problem.Layout = layout
@@ -47,7 +46,7 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	if len(t.Rows) == 0 {
 		return badInput(fmt.Errorf("no pack can be made: %s", t.Notes))
 	}
-	t.Note("tokens: rounded down to 4, 5, 6 or 7 quarters of a power of two", "memory: of the buffers of epcomm on each rank, for all dtypes of --dtype; weights, activations and the device binaries come on top")
+	t.Note("tokens: rounded down to 4, 5, 6 or 7 quarters of a power of two", "memory: epcomm's buffers on each rank for all dtypes of --dtype, without weights, activations and device binaries")
 	return f.tables.print(cmd, t)
 }
 

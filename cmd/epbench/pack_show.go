@@ -72,8 +72,7 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches. It does not read them from the pack's ABI, because the ABI names
-// all kernels of the build.
+// launchedBy lists the kernels that a pack launches. (The pack's ABI names all kernels of the build.)
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {
@@ -113,8 +112,8 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell returns whether the rows from which an answer was taken are certified, as a
-// cell. The cell is empty if there is no row.
+// certifiedCell returns the cell that says whether the rows of an answer are certified. The cell is empty
+// if the answer has no row.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()

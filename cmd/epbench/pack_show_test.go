@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackShow: at 80 columns pack show prints the reason of each answer and the kernels of the
-// pack. It prints no kernel that the pack does not launch.
+// TestPackShow: at 80 columns, pack show prints the reason of each answer and the kernels that the pack
+// launches. It prints no other kernels.
 func TestPackShow(t *testing.T) {
 	p := packFrom(t, "h200x2", 128, ep.FP8)
 	path := filepath.Join(t.TempDir(), "a.pack")
@@ -26,7 +26,7 @@ func TestPackShow(t *testing.T) {
 	}
 	text := out.String()
 	if !strings.Contains(text, "\nwhy ") || strings.Contains(text, "this width: dispatch, why") {
-		t.Errorf("no reasons:\n%s", text)
+		t.Errorf("the reasons of the answers are missing:\n%s", text)
 	}
 	for _, never := range []string{"combine_rank=", "fused_silu="} {
 		if strings.Contains(text, never) {
@@ -62,12 +62,12 @@ func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pac
 	return p
 }
 
-// TestPackMemory: two dtypes and several kinds of kernels share the memory of a pack for prefill. The areas
-// add up to the memory of a call in flight.
+// TestPackMemory: two dtypes and several kinds of kernels share the memory of a pack for prefill, so it
+// stays below a limit. The sizes of the areas add up to the memory of a call in flight.
 func TestPackMemory(t *testing.T) {
 	for table, most := range map[string][2]float64{
 		"h100x2": {2, 4},
-		"h200x2": {2.45, 4.9}, // this table has rows of combine_final. The slots of combine_final need memory that no other kernel polls
+		"h200x2": {2.45, 4.9}, // more, because rows of combine_final need memory that no other kernel polls
 	} {
 		p := packFrom(t, table, 4096, ep.FP8, ep.BF16)
 		for i, gib := range most {
@@ -81,7 +81,7 @@ func TestPackMemory(t *testing.T) {
 			t.Logf("%s: %s for %s", table, mebibytes(int64(a.Bytes)), a.For)
 		}
 		if slot := p.HeapBytes(1) - p.HeapBytes(0); int64(sum) != slot {
-			t.Errorf("%s: the areas have %d bytes, a call in flight %d", table, sum, slot)
+			t.Errorf("%s: the areas have %d bytes together, but a call in flight has %d", table, sum, slot)
 		}
 	}
 }

@@ -16,22 +16,22 @@ import (
 	"unicode/utf8"
 )
 
-// A page holds its figures in blocks that a command makes:
+// figures matches a block of figures in a page. A command makes the block:
 //
 //	<!-- figures: epbench report RUN --only winners --format csv | columns tokens "us={median_us}" -->
 //	| tokens | us |
 //	...
 //	<!-- end -->
 //
-// "tar xf ARCHIVE ;" may precede the command. "cat FILE" reads a CSV file instead. The steps after "|" change the command's CSV:
+// "tar xf ARCHIVE ;" may precede the command. "cat FILE" may replace it, to read a CSV file. The steps after "|" change the
+// command's CSV:
 //
 //	where COLUMN=VALUE ...           keeps the rows that have these values
-//	columns TITLE=TEMPLATE ...       one column each; a bare COLUMN is its own title
-//	across COLUMN KEY... TEMPLATE    one column for each value of COLUMN, one row for each KEY
+//	columns TITLE=TEMPLATE ...       makes one column for each word; the word COLUMN means COLUMN={COLUMN}
+//	across COLUMN KEY... TEMPLATE    makes a column for each value of COLUMN, a row for each value of KEY
 //
-// A template names columns in braces: {median_us} prints three digits, {gain_x:2} two decimals.
-// If a template has an interval such as [{low}, {high}] and the row has no values for it, the
-// interval is left out.
+// A template names columns in braces: {median_us} prints three digits, {gain_x:2} two decimals. An
+// interval such as [{low}, {high}] is left out if the row has no values for it.
 var figures = regexp.MustCompile(`(?ms)^<!-- figures: (.*?) -->\n(.*?)^<!-- end -->`)
 
 // maxPageLines is the greatest number of lines of a page.
@@ -81,7 +81,7 @@ func TestPages(t *testing.T) {
 			continue
 		}
 		if os.Getenv("EPBENCH_UPDATE") == "" {
-			t.Errorf("%s has figures that differ from its recordings: run make pages and review the change", filepath.Base(page))
+			t.Errorf("%s has figures that differ from the recordings: run make pages and review the change", filepath.Base(page))
 		} else if err := os.WriteFile(page, made, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func makeFigures(recipe string) (string, error) {
 	return markdown(rows), nil
 }
 
-// outputOf returns what a command of epbench prints, or the text of a file for cat FILE.
+// outputOf returns the output of a command of epbench, or for cat FILE the text of the file.
 func outputOf(command string) (string, error) {
 	if path, ok := strings.CutPrefix(command, "cat "); ok {
 		text, err := os.ReadFile(path)
@@ -221,7 +221,7 @@ func outputOf(command string) (string, error) {
 func unpack(command string) error {
 	words := strings.Fields(command)
 	if len(words) < 3 || words[0] != "tar" {
-		return fmt.Errorf("%q is no tar xf ARCHIVE", command)
+		return fmt.Errorf("%q is not of the form tar xf ARCHIVE", command)
 	}
 	done := strings.ReplaceAll(command, "/", "_") + ".done"
 	if _, err := os.Stat(done); err == nil {
@@ -233,7 +233,7 @@ func unpack(command string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// where is the step that keeps rows; the comment at figures describes the steps.
+// where is the step that keeps rows. The comment on the variable figures describes all steps.
 func where(rows [][]string, conditions []string) ([][]string, error) {
 	out := rows[:1:1]
 	for _, row := range rows[1:] {
@@ -278,8 +278,7 @@ func columns(rows [][]string, specs []string) ([][]string, error) {
 	return out, nil
 }
 
-// titled splits TITLE=TEMPLATE. For a bare COLUMN the title is COLUMN, and the template its
-// value.
+// titled splits TITLE=TEMPLATE. For the word COLUMN it returns the title COLUMN and the template {COLUMN}.
 func titled(spec string) (title, template string) {
 	if title, template, ok := strings.Cut(spec, "="); ok {
 		return title, template

@@ -49,9 +49,9 @@ func newPlot() *cobra.Command {
 		s.Float64Var(&f.scale, "scale", chart.DefaultScale, "`FACTOR` resolution of png, 1 to 10; 2 gives about 1,200 pixels of width")
 		s.IntVar(&f.limit, "limit", 24, "`N` largest number of pictures of one kind; 0 draws all")
 		bindSpeeds(s, &f.options.Speeds)
-		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw the time of a call alone and its cost beside the product in one picture")
-		s.StringVar(&f.options.X, "x", "", "`PARAMETER` what a heatmap's x axis shows; default: SMs")
-		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` what a heatmap's y axis shows; default: threads")
+		s.BoolVar(&f.options.Beside, "beside", false, "with kind pareto and a run made with --beside: draw in one picture the time of a call that runs alone and its cost beside the product")
+		s.StringVar(&f.options.X, "x", "", "`PARAMETER` parameter on the x axis of a heatmap; default: SMs")
+		s.StringVar(&f.options.Y, "y", "", "`PARAMETER` parameter on the y axis of a heatmap; default: threads")
 	})
 	f.compare.bindOptions(cmd)
 	return cmd
@@ -59,7 +59,7 @@ func newPlot() *cobra.Command {
 
 func plotHelp() string {
 	var b strings.Builder
-	b.WriteString("Draw run directories, one file for each picture. With several runs, imported ones\namong them, latency and wire draw all of them into one picture.\n\nKinds:\n")
+	b.WriteString("Draw run directories, one file for each picture. If several runs are given, latency and\nwire draw them into one picture; some of these runs may be imported.\n\nKinds:\n")
 	for _, k := range chart.Kinds {
 		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Doc)
 	}
@@ -91,7 +91,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := cmp.Or(knownParameter("--x", f.options.X, runs), knownParameter("--y", f.options.Y, runs)); err != nil {
 		return err
 	}
-	// A run of bench or import has no decisions, and so no gains.
+	// The default kind, gain, needs decisions. A run of import has none, so latency is drawn.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
 		f.kind = "latency"
 		if kinds, err = f.kinds(); err != nil {
@@ -159,7 +159,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: nothing to draw%s\n", k.Name, why)
 		}
 		if f.limit > 0 && len(figures) > f.limit {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %d pictures, the first %d are drawn; narrow them with --op, --tokens, --routing or raise --limit\n", k.Name, len(figures), f.limit)
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: --limit leaves out %[3]d of %[2]d pictures; raise it, or select cases with --op, --tokens and --routing\n", k.Name, len(figures), len(figures)-f.limit)
 			figures = figures[:f.limit]
 		}
 		for _, fig := range figures {
@@ -177,7 +177,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 	return nil
 }
 
-// whyEmpty says, for each kind of picture, which data the runs lack if the kind draws nothing.
+// whyEmpty holds, for each kind of picture, the reason why it may draw nothing.
 var whyEmpty = map[string]string{
 	"gain":      ": the run has no decisions; --kind latency draws its times",
 	"bandwidth": ": the bytes of its routings are not known",

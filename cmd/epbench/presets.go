@@ -25,8 +25,8 @@ func newPresets() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME...]",
 		Short: "List the model shapes that --model knows, or explain some",
-		Long: `List the model shapes that --model knows. With names, print each preset in full: which
-common assumptions its shape breaks, and which rank counts divide its experts.
+		Long: `List the model shapes that --model knows. With names, print each preset in full, with
+the common assumptions that its shape breaks and the rank counts that divide its experts.
 
 Your own presets are a YAML list of entries such as
   - {name: mine, hidden: 4096, experts: 64, top_k: 6}
@@ -60,8 +60,8 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose returns the presets called names. Without names it returns all presets. From both it
-// removes presets that do not pass --match and --ranks.
+// choose returns the presets with the given names, or all presets if no names are given, without the
+// presets that do not pass --match and --ranks.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)
@@ -113,8 +113,8 @@ func presetTable(ps []workloads.Preset) reports.Table {
 			reports.Words("source").Dropped(8),
 		},
 		Notes: []string{
-			"wire: elements of a token that travel; groups: g/t, a token selects experts in t of g groups; layers: all (leading dense ones)",
-			"source: config, card, checked (against the parameter count), or memory; epbench presets NAME explains one",
+			"wire: number of elements of a token that are sent; groups: g/t means that a token selects experts in t of g groups; layers: number of layers (of these, dense layers at the beginning)",
+			"source: config, card, checked (against the parameter count) or memory; epbench presets NAME explains a preset",
 		},
 	}
 	for _, p := range ps {
@@ -142,8 +142,8 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset returns a table with the fields of a preset. Its notes are the hazards: common
-// assumptions that the shape breaks.
+// explainPreset returns a table with the fields of a preset. The notes of the table are the hazards:
+// common assumptions that the preset's shape breaks.
 func explainPreset(p workloads.Preset) reports.Table {
 	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
 	t.Notes = p.Hazards()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// steps returns the commands that make would run for targets.
+// steps returns the commands that make would run for the targets.
 func steps(t *testing.T, targets ...string) string {
 	t.Helper()
 	out, err := exec.Command("make", append([]string{"-n", "-B", "-C", "../.."}, targets...)...).CombinedOutput()
@@ -18,8 +18,8 @@ func steps(t *testing.T, targets ...string) string {
 	return string(out)
 }
 
-// TestRelease: both archives contain the three programs, the man pages and the completions.
-// Their names contain the version that epbench prints.
+// TestRelease: both archives contain the three programs, the man pages and the completions. The names
+// of the archives contain the version that epbench prints.
 func TestRelease(t *testing.T) {
 	for want, args := range map[string][]string{version: {"release"}, "v9": {"release", "VERSION=v9"}} {
 		made := steps(t, args...)
@@ -49,7 +49,7 @@ func TestDockerfile(t *testing.T) {
 	docker, made := read("Dockerfile"), ""
 	targets := regexp.MustCompile(`(?m)^RUN make (.*)$`).FindAllStringSubmatch(docker, -1)
 	if len(targets) == 0 {
-		t.Fatal("the Dockerfile makes nothing")
+		t.Fatal("the Dockerfile has no line RUN make")
 	}
 	for _, m := range targets {
 		arg, _, _ := strings.Cut(m[1], " PIP=")

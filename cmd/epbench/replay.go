@@ -38,10 +38,10 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [RUN...]",
 		Short: "Run search strategies against recorded trials, without hardware",
-		Long: `Draw true times and noise from the trials of runs, from recordings of replay save, or
-from the synthetic landscapes of epbench docs search-quality, and tune many times. The table says
-how much slower than the best config the winner is, how often a second tuning chooses
-another winner, and how far the reported time is off. RUN may also be a space that
+		Long: `Draw true times and noise from the trials of runs, from recordings (replay save), or
+from the synthetic landscapes in epbench docs search-quality, and tune many times. The table
+shows the regret of the winner against the best config, the share of second tunings that
+choose another winner, and the error of the reported time. RUN may also be a space that
 another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tuner.`,
 		Example: `  epbench replay run --strategy all --budget 25,50,100
   epbench replay --synthetic --replays 20
@@ -52,14 +52,14 @@ another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tu
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.synthetic, "synthetic", false, "draw a synthetic landscape for every replay, instead of RUN")
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
-		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs that a search begins with besides the default: "+strings.Join(names(replay.AllStarts()), ", "))
+		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs with which a search begins, in addition to the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, strategyListHelp())
-		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` distinct configs that a search may measure (25,50), 10% of its space, times at the recorded pace (10s), or all")
+		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` limits of a search: numbers of distinct configs (25,50), a share of its space (10%), times at the recorded pace (10s), or all")
 		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
 		f.noise = 0.02
 		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
-		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: that of RUN's machine, 1% with --synthetic")
-		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that landscapes, noise and searches are drawn from")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: the band of RUN's machine, or 1% with --synthetic")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for landscapes, noise and searches")
 		s.BoolVar(&f.each, "each", false, "print one row for each search, and tune each landscape once")
 	})
 	f.tables.bind(cmd)
@@ -107,9 +107,9 @@ func replayTable(title string) reports.Table {
 			n("bias", "%"), n("false", "%"), n("tried", ""), n("samples", ""), n("most", ""),
 			n("missed", "%"), n("wall", "s")},
 		Notes: []string{
-			"regret: true time of the winner over that of the best config; flips: share of second tunings that chose another config, with the first winner as incumbent",
-			"bias: reported over true time; false: share of searches that claim a gain over the default where there is none; most: samples of the longest search",
-			"missed: true time of the best config tried over that of the best config of all, without the rule for ties; wall: time of a search at the recorded pace, 0 if none was recorded",
+			"regret: by how much the true time of the winner exceeds the true time of the best config; flips: share of second tunings, which begin with the first winner, that choose another config",
+			"bias: by how much the reported time of the winner exceeds its true time; false: share of searches that claim a gain over the default although there is none; most: samples of the longest search",
+			"missed: by how much the true time of the best config that was tried exceeds the true time of the best config of the space; wall: time of a search at the recorded pace, 0 if no pace was recorded",
 		},
 	}
 }
@@ -122,7 +122,7 @@ func eachTable(title string) reports.Table {
 		Columns: []reports.Column{reports.Words("strategy"), n("budget", "").Leading(), reports.Words("space"), n("search", "").Leading(), n("regret", "%"), n("missed", "%"),
 			n("tried", ""), n("samples", ""), n("wall", "s"), reports.Words("config")},
 		Notes: []string{
-			"regret: true time of the winner over that of the best config; missed: the same for the best config tried; wall: time of a search at the recorded pace",
+			"regret: by how much the true time of the winner exceeds the true time of the best config; missed: the same for the best config that was tried; wall: time of a search at the recorded pace",
 		},
 	}
 }
@@ -135,8 +135,8 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns three things: the function that draws landscape i (the true time of each
-// config, and the noise), the protocol of searches on it, and the title of the table.
+// source returns the function that draws landscape i (the true time of each config, and the noise), the
+// protocol of searches on these landscapes, and the title of the table.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
@@ -233,12 +233,12 @@ func parseReplayBudgets(text string) ([]replay.Study, error) {
 			s.Time, err = time.ParseDuration(word)
 		}
 		if err != nil || s.Share > 1 || !(s.Budget > 0 || s.Share > 0 || s.Time > 0) {
-			return nil, usagef("--budget: %q is no count from 1 up (25), share of the space (10%%), time (10s) or all", word)
+			return nil, usagef("--budget: %q is not a number of configs (25), a share of the space (10%%), a time (10s) or all", word)
 		}
 		out = append(out, s)
 	}
 	if len(out) == 0 {
-		return nil, usagef("--budget: empty; all measures every config")
+		return nil, usagef("--budget: the list is empty; the value all means that every config is measured")
 	}
 	return out, nil
 }

@@ -22,8 +22,9 @@ func newReplayClaims() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claims",
 		Short: "Count false claims of searches among identical configs",
-		Long: `Search 64 configs that take the same time, under kinds of noise that GPUs have. Every claim
-of a gain is false, and a 95 % interval of the gain should hold 1 in 95 % of the searches.`,
+		Long: `Search 64 configs that take the same time, with several kinds of noise that GPUs have.
+Every claim of a gain is then false, and the 95 % interval of the gain should contain 1 in
+95 % of the searches.`,
 		Example: "  epbench replay claims --replays 2000\n  epbench replay claims --sessions 1\n  epbench replay claims --replays 200 --format csv",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -31,7 +32,7 @@ of a gain is false, and a 95 % interval of the gain should hold 1 in 95 % of the
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.IntVar(&f.replays, "replays", 200, "`N` number of searches under each kind of noise")
 		s.IntVar(&f.sessions, "sessions", 3, "`N` number of further sessions in which the winners are measured again, 1 for none")
-		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that noise and searches are drawn from")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for noise and searches")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -53,8 +54,8 @@ func (f *claimsFlags) run(cmd *cobra.Command) error {
 		Name: "claims", Title: "Searches among identical configs",
 		Columns: []reports.Column{reports.Words("noise"), n("searches", ""), n("sessions", ""), n("false claims", "%"), n("covered", "%"), n("noisy", "%")},
 		Notes: []string{
-			"false claims: share of searches that claim a gain; covered: share of 95 % intervals that hold the true gain, 1; noisy: share that is called too noisy to decide",
-			"the noise of a sample is 1 %; placement differs between sessions and configs",
+			"false claims: share of searches that claim a gain; covered: share of 95 % intervals that contain the true gain, 1; noisy: share of searches with the verdict that the machine is too noisy",
+			"the noise of a sample is 1 %; noise placement: times differ between sessions and configs because memory is laid out anew",
 		},
 	}
 	for _, c := range replay.Scenarios() {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/search/exchange"
 )
 
-// TestReplaySaveAs: the files that other tuners read hold every config of a recorded search, and are
-// read back.
+// TestReplaySaveAs: replay save --as writes files for other tuners with every config of a recorded search.
+// epbench must be able to read these files again.
 func TestReplaySaveAs(t *testing.T) {
 	for as, pattern := range map[string]string{"t4": "*/*_T4.json", "cache": "*/*.json"} {
 		dir := t.TempDir()

@@ -24,11 +24,11 @@ func newReplayScore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "score SPACE...",
 		Short: "Score strategies over time against random search",
-		Long: `Search each SPACE many times. The score says how far a strategy is ahead of random search,
-as a mean over time: 0 is as good as random search, 1 means that the best config was found
-at once, and a score below 0 is worse than random search. It is the score of
+		Long: `Search each SPACE many times. The score compares the best time found with that of random
+search, as a mean over time: 0 is as good as random search, 1 means that the best config
+was found at once, and a score below 0 is worse than random search. It is the score of
 autotuning_methodology. SPACE is a run, a recording, a T4 file or a cache file of Kernel
-Tuner, in which nearly every config was measured.`,
+Tuner. Nearly every config of SPACE must have been measured.`,
 		Example: `  epbench replay score convolution/A100_T4.json.gz --strategy all
   epbench replay score recordings/*.rounds.gz --replays 20
   epbench replay score run --strategy auto,race --format csv`,
@@ -38,7 +38,7 @@ Tuner, in which nearly every config was measured.`,
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, strategyListHelp())
 		s.IntVar(&f.replays, "replays", 20, "`N` number of searches of each space")
-		s.Uint64Var(&f.seed, "seed", 1, "`SEED` number that noise and searches are drawn from")
+		s.Uint64Var(&f.seed, "seed", 1, "`SEED` seed of the random numbers for noise and searches")
 	})
 	f.tables.bind(cmd)
 	return cmd
@@ -86,9 +86,9 @@ func scoreTable() reports.Table {
 		Columns: []reports.Column{reports.Words("strategy"), reports.Words("space"), n("configs", ""), n("valid", "%"), n("cutoff", ""), n("wall", "s"), n("tried", ""),
 			n("score", ""), n("regret", "%")},
 		Notes: []string{
-			"score: share of the way from random search to the best config, mean over all moments; 1 is best, below 0 is worse than random search",
-			"cutoff: configs that random search needs to come within 5 % of the way from the median to the best time; searches end at this time",
-			"wall: modelled time of a search, compiling included; regret: true time of its winner over that of the best config",
+			"score: (time of random search - time of the strategy) / (time of random search - best time), for the best times found so far, mean over all moments; 1 is best, below 0 is worse than random search",
+			"cutoff: number of configs with which random search has come 95 % of the way from the median time to the best time; searches end at this moment",
+			"wall: modelled time of a search, including compilation; regret: by how much the true time of its winner exceeds the true time of the best config",
 		},
 	}
 }

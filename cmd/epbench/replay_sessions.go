@@ -16,9 +16,10 @@ func newReplaySessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions RUN...",
 		Short: "Print how much recorded gains differ between sessions",
-		Long: `Compare the gains of each config between the sessions of runs. Print the share of pairs of
-gains that differ by more than 1.96 times their joint standard error; 5 % is expected. One
-share is for gains of single sessions, another for claims over three sessions.`,
+		Long: `Compare the gains of each config between the sessions of runs. Print the share of pairs
+of gains that differ by more than 1.96 times their joint standard error; if the errors are
+right, the share is 5 %. One share is for gains of single sessions, another for gains that
+are computed from three sessions.`,
 		Example: "  epbench replay sessions run\n  epbench replay sessions run1 run2\n  epbench replay sessions run --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,8 +34,8 @@ share is for gains of single sessions, another for claims over three sessions.`,
 	return cmd
 }
 
-// stabilityTable returns a table with a row for each run that has several sessions. If there
-// are several such runs, a last row sums them up.
+// stabilityTable returns a table with a row for each run that has several sessions. If there are several
+// such runs, the last row is for all together.
 func stabilityTable(paths []string) (reports.Table, error) {
 	n := reports.Numbers
 	t := reports.Table{
@@ -43,8 +44,8 @@ func stabilityTable(paths []string) (reports.Table, error) {
 			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
 			"times, gains: standard deviation of the times or gains of a config between sessions",
-			"alone: share of consecutive sessions whose gains differ by more than 1.96 standard errors of their rounds; beyond: the same share for claims over three sessions",
-			"of time: share of the run's wall time that its further sessions took",
+			"alone: share of pairs of consecutive sessions whose gains differ by more than 1.96 standard errors, computed from the rounds; beyond: the same share for claims, which are gains from three sessions",
+			"of time: share of the run's wall time that the further sessions took",
 		},
 	}
 	var all replay.Stability

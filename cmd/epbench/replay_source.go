@@ -64,8 +64,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path is the name of a space that another tuner measured. The file need not exist: reading
-// it later returns an error that says so.
+// isSpace reports whether a path has the name of a space that another tuner measured. It returns true also for a
+// missing file, which then gives an error when it is read.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())
@@ -127,20 +127,20 @@ func newReplaySave() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save RUN...",
 		Short: "Keep the searches of runs as small recordings",
-		Long: `Write one file for each search of the runs. A recording holds the time of the slowest
-rank in every round of every config: about 40 bytes for each config, where the log
-of a run takes several thousand.
+		Long: `Write one file, a recording, for each search of the runs. A recording holds the time of
+the slowest rank in every round of every config. It takes about 40 bytes for each config;
+the log of a run takes several thousand.
 
---as t4 writes two files for each kernel instead, KERNEL_T4.json with the times and
-KERNEL_T1.json with the space; --as cache writes a cache file of Kernel Tuner, for its
-simulation mode. Other tools read these. Times are means over rounds.`,
+--as t4 and --as cache write files for other tuners instead, with the mean times of rounds.
+t4 writes two files for each kernel: KERNEL_T4.json with the times and KERNEL_T1.json with
+the space. cache writes a cache file of Kernel Tuner for its simulation mode.`,
 		Example: `  epbench replay save run -o recordings
   epbench replay save run --as cache -o kernel-tuner
   epbench replay recordings --starts none --budget 50,100`,
 		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usagef("-o DIR is required, for instance -o recordings")
+				return usagef("-o DIR is required, for example -o recordings")
 			}
 			save, ok := savers[as]
 			if !ok {
@@ -156,8 +156,8 @@ simulation mode. Other tools read these. Times are means over rounds.`,
 	return cmd
 }
 
-// savers has, for each value of --as, a function that writes one recording into a folder. The function returns the path
-// that messages print for the recording.
+// savers maps values of --as to functions that write a recording into a folder. They return the path of the file or
+// folder that they wrote.
 var savers = map[string]func(dir string, r *record.Recording) (path string, err error){
 	"recording": func(dir string, r *record.Recording) (string, error) {
 		path := filepath.Join(dir, r.Name())
@@ -176,8 +176,8 @@ var savers = map[string]func(dir string, r *record.Recording) (path string, err 
 	},
 }
 
-// eachKernel calls write for each kernel of a recording, with the path of its files without their
-// endings. All files of a recording lie in one folder.
+// eachKernel calls write for each kernel of a recording. base is the path of the kernel's files without
+// their endings. All files of a recording are in one folder, whose path eachKernel returns.
 func eachKernel(dir string, r *record.Recording, write func(s *exchange.Space, base string) error) (string, error) {
 	folder := filepath.Join(dir, strings.TrimSuffix(r.Name(), record.RecordingExt))
 	if err := os.MkdirAll(folder, 0o777); err != nil {
@@ -197,7 +197,7 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string, save func(str
 		return err
 	}
 	if len(all) == 0 {
-		return badInput(errors.New(strings.Join(runs, ", ") + ": none of their searches has ended"))
+		return badInput(errors.New(strings.Join(runs, ", ") + ": no search of these runs has ended"))
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return badInput(err)
@@ -207,9 +207,9 @@ func saveRecordings(cmd *cobra.Command, runs []string, dir string, save func(str
 		if err != nil {
 			return badInput(err)
 		}
-		whole := "whole"
+		whole := "every config was measured"
 		if !r.Complete() {
-			whole = "in part"
+			whole = "some configs were not measured"
 		}
 		fmt.Fprintf(wrapping(cmd.OutOrStdout(), terminalWidth(cmd)), "%s: %d of %d configs, %s; a config takes %.3g s, a sample %.3g s\n",
 			path, len(r.Points), r.Search.Legal, whole, r.Search.Pace.Config, r.Search.Pace.Sample)

@@ -35,15 +35,15 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
 		Short: "Print the result of a run, and write its HTML page",
-		Long: `Print the result of a run and write the HTML page, which opens from disk and needs no
-network. The pictures of the page also show further runs, such as imported ones. A
-table and a picture compare libraries that do the same work. --only prints tables:
-winners, effects of each parameter, regret between routings, Pareto fronts, wire and
-memory limits, failures, libraries, and costs beside a product.
+		Long: `Print the result of a run and write its HTML page, which needs no network. If several
+runs are given, the page is for the first, and its pictures also show the others, such as
+imported ones. A table and a picture compare libraries that do the same work. --only prints
+tables: winners, effects of each parameter, regret between routings, Pareto fronts, wire
+and memory limits, failures, libraries, and costs beside a product.
 
---format benchfmt prints the rounds of the default and the winner in the confirmation, in
-Go's benchmark format, for benchstat -col /config. With --only all it prints every round
-of every config.`,
+--format benchfmt prints rounds in Go's benchmark format, for benchstat -col /config: the
+deciding rounds of the default and the winner, or with --only all every round of every
+config.`,
 		Example: `  epbench report run
   epbench report run --only winners,regret --no-html
   epbench report run peers -o page.html`,
@@ -54,7 +54,7 @@ of every config.`,
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`FILE` HTML page to write; default: report.html of the first run")
 		s.StringVar(&f.only, "only", "", "`TABLES` print these tables, comma-separated: "+strings.Join(tableNames, ", ")+", "+libraries+", "+beside+", or all")
-		s.BoolVar(&f.noHTML, "no-html", false, "print tables, write no page")
+		s.BoolVar(&f.noHTML, "no-html", false, "do not write the HTML page")
 		bindSpeeds(s, &f.speeds)
 	})
 	f.tables.bind(cmd, benchFormat)
@@ -93,7 +93,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		tables = append(tables, of...)
 	}
-	// The page is written first, so that nothing is printed if it cannot be written.
+	// The page is written before anything is printed. If it cannot be written, the error is the only output.
 	page, err := f.page(cmd, runs)
 	if err != nil || page == "-" {
 		return err
@@ -126,13 +126,13 @@ func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error
 	}
 	t, ok := reports.BesideTables(of)
 	if !ok {
-		return nil, usagef("--only %s: nothing ran beside the calls of these runs", beside)
+		return nil, usagef("--only %s: no run has times beside a product; measure with --beside", beside)
 	}
 	return append(tables, t), nil
 }
 
-// librariesOf returns the table that compares the libraries of several runs. It returns none if
-// --only names only other tables.
+// librariesOf returns the table that compares the libraries of several runs. It returns no table if
+// --only names other tables.
 func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, error) {
 	asked := slices.Contains(splitList(f.only), libraries)
 	if !asked && f.only != "" && f.only != "all" {
@@ -147,7 +147,7 @@ func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, erro
 	case asked:
 		return nil, usagef("--only %s: no two of these runs did the same work in one case", libraries)
 	}
-	return nil, nil // runs of different machines have no common table
+	return nil, nil // one library, or runs of different machines
 }
 
 // page writes the HTML page and returns its path, "" with --no-html.
@@ -158,7 +158,7 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	out := cmp.Or(f.out, filepath.Join(runs[0].Path, record.ReportFile))
 	err := writeOut(cmd, out, record.Content(func(w io.Writer) error { return html.Write(w, runs, html.Options{Speeds: f.speeds}) }))
 	if err != nil {
-		return "", badInput(fmt.Errorf("%w; write the page elsewhere with -o FILE, or leave it out with --no-html", err))
+		return "", badInput(fmt.Errorf("%w; write the page to another place with -o FILE, or leave it out with --no-html", err))
 	}
 	return out, nil
 }
@@ -167,9 +167,9 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 // all failures.
 const maxPrinted = 40
 
-// tablesOf returns the tables of one run that --only names. Without --only it returns, in
-// formats for people, the headline and the largest gains, and in formats for programs all
-// tables. If named is true, the titles have the run's name.
+// tablesOf returns the tables of one run that --only names. Without --only it returns the headline and
+// the largest gains in formats for people, and all tables in formats for programs. If named is true, the
+// titles have the run's name.
 func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, error) {
 	limit := maxPrinted
 	if f.tables.forPrograms() {
@@ -199,7 +199,7 @@ func headline(l *reports.Loaded) []reports.Table {
 	for _, w := range reports.GatherWarnings(append(l.Run.Warnings, l.Warnings...)) {
 		head.Warn("%s", w)
 	}
-	head.Note("--only " + strings.Join(tableNames, ",") + " or all prints more")
+	head.Note("--only " + strings.Join(tableNames, ",") + " or --only all prints more tables")
 	if top := reports.LargestGains(l.Run); len(top.Rows) > 0 {
 		return []reports.Table{top, head}
 	}
@@ -235,6 +235,6 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 
 // bindSpeeds registers the flags for the speeds from which limits are computed.
 func bindSpeeds(set *pflag.FlagSet, s *reports.Speeds) {
-	set.Float64Var(&s.Link, "link", 0, "`GB/s` speed of a rank's link each way, for the wire limit (1 GB is 10^9 bytes); default: the nominal speed of the machine's link")
+	set.Float64Var(&s.Link, "link", 0, "`GB/s` speed of a rank's link in each direction, for the wire limit (1 GB is 10^9 bytes); default: the nominal speed of the machine's link")
 	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` speed of a GPU's memory, for the memory limit of op activation; default: the nominal speed of the GPU's memory")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the command epbench of a script run this test binary.
+// TestMain runs the tests. In scripts, the command epbench runs this test binary.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"epbench": func() {

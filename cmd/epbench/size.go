@@ -17,5 +17,5 @@ func parseSize(text string) (int64, error) {
 	if bytes := math.Round(v * unit); ok && err == nil && bytes > 0 && bytes <= 1<<50 {
 		return int64(bytes), nil
 	}
-	return 0, fmt.Errorf("%.20q is no size above 0, such as 44MiB, 12GiB or 1.5GB", text)
+	return 0, fmt.Errorf("%.20q is not a size above 0, such as 44MiB, 12GiB or 1.5GB", text)
 }

@@ -73,7 +73,7 @@ func foundTable(s surroundings) reports.Table {
 	case s.Machine.Name != "":
 		t.add("GPUs", "%d x %s, driver %s, links %s", s.GPUs, s.Machine.Name, s.Machine.Driver, s.Machine.Link)
 	case s.GPUs > 0:
-		t.add("GPUs", "%d, and epbench-cuda does not answer: %s", s.GPUs, s.NoGPU)
+		t.add("GPUs", "%d, but epbench-cuda does not answer: %s", s.GPUs, s.NoGPU)
 	default:
 		t.add("GPUs", "none: %s", s.NoGPU)
 	}
@@ -81,7 +81,7 @@ func foundTable(s surroundings) reports.Table {
 	for _, name := range modules {
 		t.add(name, "%s", cmp.Or(s.Modules[name], "not installed"))
 	}
-	t.add("workers", "%s", cmp.Or(s.Worker, "not found; the wheel of epbench has them"))
+	t.add("workers", "%s", cmp.Or(s.Worker, "not found; the Python wheel of epbench contains them"))
 	t.add("packs", "%s", cmp.Or(strings.Join(s.Packs, " "), "none in EPCOMM_PACKS or "+packCache()))
 	return t.Table
 }
@@ -105,14 +105,14 @@ func measured(set *table.Set) (names []string, most int) {
 	return names, most
 }
 
-// unmeasured returns the first sentences that start prints: they say for which GPUs epbench has
-// no measured figures.
+// unmeasured returns the sentences with which the output of start begins: for which machines epbench has
+// no measurements.
 func unmeasured(s surroundings, set *table.Set) string {
 	names, most := measured(set)
-	text := fmt.Sprintf("Not measured so far: more than %d GPUs, and hosts over a network. The tables here are of %s.", most, strings.Join(names, ", "))
+	text := fmt.Sprintf("epbench has not been measured on more than %d GPUs, nor on several hosts. Its tables are for %s.", most, strings.Join(names, ", "))
 	switch {
 	case s.GPUs == 0:
-		return text + " There is no GPU here: a sweep shows how epbench works and says nothing about times of GPUs."
+		return text + " This host has no GPU: a sweep shows how epbench works and says nothing about times on GPUs."
 	case s.GPUs > most:
 		return text + fmt.Sprintf(" This host has %d GPUs: rely on your own sweep.", s.GPUs)
 	}
@@ -146,8 +146,8 @@ func (s step) command() string {
 	return strings.Join(out, " ")
 }
 
-// printSteps prints the steps of a plan for people. A long command is broken into lines that
-// end in a backslash, so that the user can copy it.
+// printSteps prints the steps of a plan for people. It breaks a long command into lines that end in a
+// backslash; a shell accepts them as they are.
 func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, steps []step) error {
 	fmt.Fprintln(cmd.OutOrStdout())
 	if err := f.paragraphs(cmd, "Three commands for "+p.title(s)+". Nothing was run."); err != nil {
@@ -178,7 +178,7 @@ func freeName(name string) string {
 	}
 }
 
-// packCache returns the folder in which epcomm keeps packs that it made.
+// packCache returns the folder in which epcomm keeps the packs that it makes itself.
 func packCache() string {
 	if dir := os.Getenv("EPCOMM_CACHE"); dir != "" {
 		return dir

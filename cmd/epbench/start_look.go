@@ -19,7 +19,7 @@ import (
 type surroundings struct {
 	GPUs    int               `json:"gpus"`    // number of GPUs
 	Machine ep.Machine        `json:"machine"` // the machine of the GPUs; the zero Machine if epbench-cuda does not answer
-	NoGPU   string            `json:"no_gpu"`  // why Machine is the zero Machine
+	NoGPU   string            `json:"no_gpu"`  // the reason why Machine is the zero Machine
 	Python  string            `json:"python"`  // path of the interpreter; "" if there is none
 	Modules map[string]string `json:"modules"` // package and version of each installed module
 	Elastic string            `json:"elastic"` // path of the module with DeepEP V2's ElasticBuffer; "" if deep_ep has none
@@ -54,9 +54,9 @@ func (s *surroundings) openGPUs(ctx context.Context) {
 	s.GPUs = s.Machine.GPUs
 }
 
-// askModules is a Python program. It prints the path of the interpreter, the package and version
-// of each module that it finds, and the path of DeepEP V2's module. It does not import the modules.
-// A module may belong to a package with another name: sgl-deep-ep 0.1.0 has V1, 0.1.2 has V2.
+// askModules is a Python program. It prints the path of the interpreter, the package and version of each
+// module that it finds, and the path of DeepEP V2's module. It does not import the modules. It looks up
+// the package of a module, because their names may differ: the package sgl-deep-ep contains deep_ep.
 const askModules = `
 import importlib.metadata, importlib.util, json, os, sys
 found, elastic, of = {}, "", importlib.metadata.packages_distributions()
@@ -90,7 +90,7 @@ func (s *surroundings) askPython(ctx context.Context) {
 // none. It looks in the wheel that contains this program, and in the repository if this program
 // or the current directory is in it.
 func findLibraryWorker() string {
-	self, _ := os.Executable() // after an error only the current directory is searched
+	self, _ := os.Executable() // if this fails, only the current directory is searched
 	bin := filepath.Dir(self)
 	for _, pattern := range []string{
 		filepath.Join(bin, "../lib/python3*/*-packages/epbench/workers/worker.py"),

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAskPython finds DeepEP as sgl-deep-ep installs it. Version 0.1.0 contains V1, and 0.1.2
-// contains V1 and V2. The version number does not tell this, but the files do. The workers name the
-// package in the run.
+// TestAskPython looks for the module deep_ep in the files of the package sgl-deep-ep. Version 0.1.0 of the
+// package contains DeepEP V1, and 0.1.2 contains V1 and V2. start must tell them apart by their files. The
+// workers must write the name of the package into the run.
 func TestAskPython(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
@@ -30,12 +30,12 @@ func TestAskPython(t *testing.T) {
 			want = filepath.Join(dir, "deep_ep", file)
 		}
 		if s.Modules["deep_ep"] != "sgl-deep-ep "+version || s.Elastic != want {
-			t.Errorf("%s: deep_ep is %q, and V2's module is %q, want %q", version, s.Modules["deep_ep"], s.Elastic, want)
+			t.Errorf("sgl-deep-ep %s: deep_ep is %q, and V2's module is %q, want %q", version, s.Modules["deep_ep"], s.Elastic, want)
 		}
 		const program = `import sys; sys.path.insert(0, "../../native/python/workers"); from harness import installed_version; print(installed_version("deep_ep", "1"))`
 		out, err := exec.CommandContext(t.Context(), "python3", "-B", "-c", program).CombinedOutput()
 		if want := "1 (sgl-deep-ep " + version + ")\n"; err != nil || string(out) != want {
-			t.Errorf("%s: the workers name %q, %v, want %q", version, out, err, want)
+			t.Errorf("sgl-deep-ep %s: the workers give the version %q, %v, want %q", version, out, err, want)
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A plan is a list of first commands: for a library that is installed, for epbench's own
-// kernels, or for a machine without GPUs.
+// A plan is a list of commands to begin with: for an installed library, for epbench's own kernels, or
+// for a machine without GPUs.
 type plan struct {
 	name   string
 	module string // the Python module that the plan tunes; "" if it needs none
-	least  int    // the number of GPUs that the plan needs
+	least  int    // the least number of GPUs for the plan
 	what   string // the title of the plan
 	page   string // the page that explains the plan
 	steps  func(s surroundings, model string) []step
@@ -47,18 +47,18 @@ func planFor(name string, s surroundings) (plan, error) {
 	return plan{}, usagef("--for: unknown library %q%s", name, ep.DidYouMean(name, planNames(), ", use one of "+strings.Join(planNames(), ", ")))
 }
 
-// missing returns text that says why this machine cannot follow the plan, or why its engine gains
-// nothing from it. It returns "" if there is no reason.
+// missing returns the reason why this machine cannot follow the plan, or why its engine would gain nothing
+// from it. It returns "" if there is no such reason.
 func (p plan) missing(s surroundings) string {
 	switch {
 	case s.GPUs < p.least:
-		return fmt.Sprintf("%s are needed, here are %d", ep.Count(p.least, "GPU"), s.GPUs)
+		return fmt.Sprintf("it needs %s, this host has %d", ep.Count(p.least, "GPU"), s.GPUs)
 	case p.module != "" && s.Modules[p.module] == "":
 		return fmt.Sprintf("the Python module %s is not installed", p.module)
 	case p.name == "deepep2" && s.Elastic == "":
 		return fmt.Sprintf("the Python module deep_ep is of DeepEP V1 (%s)", s.Modules["deep_ep"])
 	case p.name == "deepep2" && s.Modules["sglang"] != "" && s.Modules["vllm"] == "":
-		return "SGLang 0.5.17 calls Buffer of DeepEP V1, and this deep_ep has both"
+		return "SGLang 0.5.17 calls the Buffer of DeepEP V1, which this deep_ep also contains"
 	case p.module != "" && s.Worker == "":
 		return "the workers for libraries in Python are missing"
 	case p.name == "own" && s.Machine.Name == "":
@@ -67,7 +67,7 @@ func (p plan) missing(s surroundings) string {
 	return ""
 }
 
-// title returns the title of the plan, and what is against it.
+// title returns the title of the plan, followed by the reason if missing returns one.
 func (p plan) title(s surroundings) string {
 	if missing := p.missing(s); missing != "" {
 		return p.what + "; " + missing
@@ -75,8 +75,8 @@ func (p plan) title(s surroundings) string {
 	return p.what
 }
 
-// sweepMinutes is the time budget of the sweeps that start proposes. It includes the start of the
-// worker.
+// sweepMinutes is the time budget, in minutes, of the sweeps that start proposes. It includes the start of
+// the worker.
 const sweepMinutes = 5
 
 // library returns the value of --backend that runs a library's worker on all GPUs.
@@ -88,8 +88,7 @@ func library(s surroundings, worker string) string {
 	return fmt.Sprintf("launch:%s -m torch.distributed.run --standalone --nproc-per-node %d %s %s", ep.Quote(python), ranks(s), ep.Quote(s.Worker), worker)
 }
 
-// ranks returns the number of GPUs of this host, but at least 2, because a problem has at least
-// 2 ranks.
+// ranks returns the number of GPUs of this host, or 2 if there are fewer: a problem has at least 2 ranks.
 func ranks(s surroundings) int { return max(2, s.GPUs) }
 
 // librarySweep returns the step that measures each config of a library's worker.
@@ -100,7 +99,7 @@ func librarySweep(s surroundings, dir, worker, model, tokens, ops string) step {
 }
 
 func reportStep(dir string) step {
-	return step{"look, and write the page", []string{"report", dir}, 0}
+	return step{"show the result, and write the HTML page", []string{"report", dir}, 0}
 }
 
 func exportStep(dir, format, file string) step {
@@ -120,13 +119,13 @@ func deepepExport(s surroundings, dir string) step {
 	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
 }
 
-// deepep2Steps sweeps V2, whose only parameter is the number of SMs. Its engines take it as num_sms of a
-// call, not as a file.
+// deepep2Steps sweeps DeepEP V2. Its only parameter is the number of SMs, which engines pass in each call as
+// num_sms. So no file is exported, and the last step is a look-up.
 func deepep2Steps(s surroundings, model string) []step {
 	dir := freeName("deepep2-run")
 	sweep := librarySweep(s, dir, "deepep2", model, "1,8,128,1024,4096", "dispatch,combine,pair")
 	sweep.words = append(sweep.words, "--layout", "rank:packed")
-	return []step{sweep, reportStep(dir), {"ask what num_sms to pass", []string{"table", "lookup", "--table", dir, "--tokens", "1024"}, 0}}
+	return []step{sweep, reportStep(dir), {"look up the value of num_sms to pass", []string{"table", "lookup", "--table", dir, "--tokens", "1024"}, 0}}
 }
 
 func flashinferSteps(s surroundings, model string) []step {

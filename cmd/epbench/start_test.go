@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The environment variable foundEnv has the path of a JSON file with surroundings. The program
-// that a test starts then takes these facts in place of this machine's.
+// If the environment variable foundEnv has the path of a JSON file with surroundings, a program that a
+// test starts uses these surroundings in place of the machine's own.
 const foundEnv = "EPBENCH_TEST_FOUND"
 
 // foundHere replaces lookAround by a function that returns the surroundings in the file of

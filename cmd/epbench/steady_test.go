@@ -18,17 +18,16 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If the environment variable steadyEnv is set, the program that a test starts measures on the
-// steady backend.
+// If the environment variable steadyEnv is set, a program that a test starts uses the steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// The environment variable dieEnv kills the program that a test starts. Its value is
-// RUNS:DELAY: the program dies when DELAY has passed after this number of calls of Run.
+// The environment variable dieEnv makes a program that a test starts kill itself. Its value is RUNS:DELAY:
+// the program dies DELAY after the call number RUNS of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady is the CPU backend with computed times. Calls still run and are compared with the
-// oracle, but their times are a function of config, workload and round. A sweep then makes the
-// same decisions on a busy host as on a quiet one. Only tests contain this backend.
+// steady is the CPU backend with computed times. Calls still run and are compared with the oracle, but
+// their times are a function of config, workload and round. So the decisions of a sweep do not depend on
+// the load of the host. Only tests contain this backend.
 type steady struct {
 	*cpu.Backend
 	ran func() // is called after each call of Run
@@ -51,8 +50,8 @@ type steadySession struct {
 	rng  *rand.Rand
 }
 
-// Run replaces the measured times. A call with the best number of blocks takes 50 us. Each
-// block more or fewer adds 10 us. The times have noise of 0.5 %.
+// Run replaces the measured times. A call with the best number of blocks takes 50 us. Each block more or
+// less adds 10 us. The times have 0.5 % noise.
 func (s *steadySession) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	r, err := s.Session.Run(ctx, c, spec)
 	s.of.ran()
@@ -89,10 +88,10 @@ func useSteadyBackend(t *testing.T, ran func()) {
 	steadyCPU(ran)
 }
 
-// useSteadyPython gives workers in Python a clock that advances 10 us in each reading. A longer
-// step could exceed the real time, and epbench refuses rounds that are longer than the wall
-// time of their request. With a step of 1 us each sample would need so many calls that one
-// bench takes a minute. Python runs sitecustomize.py before the worker.
+// useSteadyPython gives workers in Python a clock that advances by 10 us at each reading. A longer step
+// could exceed the real time, and epbench refuses rounds that are longer than the wall time of their
+// request. With a step of 1 us, each sample would need so many calls that a bench would take a minute.
+// The clock is in sitecustomize.py, which Python runs before the worker.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,8 +109,8 @@ func steadyHere() {
 	}
 }
 
-// dying returns a function for the field ran. The function counts the calls of Run and kills
-// this program: with 12:3ms, it does so 3 ms after the 12th call.
+// dying returns a function for the field ran. The function counts the calls of Run and kills this
+// program, for example 3 ms after the 12th call if how is 12:3ms.
 func dying(how string) func() {
 	runs, after, _ := strings.Cut(how, ":")
 	left, _ := strconv.Atoi(runs)
@@ -150,7 +149,7 @@ func TestSteady(t *testing.T) {
 	}
 	r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 3, Fold: 2})
 	if err != nil || runs != 1 || len(r.Seconds) != 3 || len(r.Seconds[2]) != 2 || math.Abs(r.Seconds[2][0]-50e-6) > 2e-6 {
-		t.Errorf("%+v, %v, %d runs", r, err, runs)
+		t.Errorf("%+v, %v, %d calls of Run; want 3 rounds of 50 us from one call", r, err, runs)
 	}
 }
 

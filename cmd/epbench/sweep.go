@@ -56,8 +56,8 @@ count and routing. The oracle checks every candidate before and after it is time
 The run directory holds every trial, the tuned table and a report. --op activation
 searches the SwiGLU kernel between the experts' two matrix products instead.
 
-Without flags, sweep the preset demo on the best backend here, in less than a minute
-on two cores. Ctrl-C keeps the trials: continue with --resume RUN.`,
+Without flags, sweep searches the preset demo on the best backend of this machine, in
+less than a minute on two cores. Ctrl-C keeps the trials: continue with --resume RUN.`,
 		Example: `  epbench sweep --model deepseek-v3 --tokens 1,8,128 --dtype fp8 -o run
   epbench sweep --op dispatch --tokens 64 --param blocks=1:8 --budget 2m
   epbench sweep --model qwen3-30b-a3b --tokens 1:4096:x4 --dry-run`,
@@ -73,13 +73,13 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
-		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full, or reduced to search a second time with configs that round partial sums")
-		s.StringVar(&f.table, "table", "", "`TABLE` table in use: the config of a row stays unless another is faster by more than the band; with --beside, it may come from a sweep without --beside")
-		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter, instead of the kernel's own: threads=256,512 or sms=8:132:4; repeatable")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` limit for the SMs of a config (on cpu: workers of a rank), also of the default; 0: none")
-		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a clock or a machine that cannot tell 1%; default: 1% with GPUs, 10% without")
-		bindSessions(s, &f.sessions, "`N` number of further sessions in which the winners are measured again, 1 for none; times and gains are then over these sessions; default: 3 on GPUs, 1 on cpu")
-		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all of the backend")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced adds a second search with configs that round partial sums")
+		s.StringVar(&f.table, "table", "", "`TABLE` table in use: a row's config stays unless another is faster by more than the band. TABLE may be from a sweep without --beside")
+		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter: threads=256,512 or sms=8:132:4; repeatable")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a config, the default included (on cpu: workers of a rank); 0: no limit")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a noisy machine; default: 1% with GPUs, 10% without")
+		bindSessions(s, &f.sessions, "`N` further sessions that measure the winners again and give times and gains; 1 means none; default: 3 on GPUs, 1 on cpu")
+		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all kernels of the backend")
 		s.StringVar(&f.space, "space", "", "`FILE` YAML file with values, constraints and required candidates")
 		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` "+strings.Join(search.StrategyNames(), ", ")+", exec:COMMAND (epbench docs search-own)")
 		s.StringArrayVar(&f.retry, "retry", nil, "`CONFIG` with --resume: try this failed config again; repeatable")
@@ -89,7 +89,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: epbench-runs/TIME")
 		s.StringVar(&f.resume, "resume", "", "`DIR` continue the run in this directory, with the flags that it records")
 		bindTrust(s, &f.trust)
-		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan, its size and its time, estimated by a probe of two rounds; write nothing")
+		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its size, and estimate its time with a probe of two rounds; write nothing")
 		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, also with --format csv and json")
 	})
 	f.tables.bind(cmd)
@@ -134,13 +134,12 @@ func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 
 func checkSessions(n int) error {
 	if n != sweep.DefaultSessions && n != 0 && n != 1 && (n < minSessions || n > maxSessions) {
-		return usagef("--sessions: %d is neither 1 nor %d to %d; give 1 or %[2]d, because two sessions cannot tell how sessions differ", n, minSessions, maxSessions)
+		return usagef("--sessions: %d is neither 1 nor %d to %d; give 1 or %[2]d, because two sessions do not show the difference between sessions", n, minSessions, maxSessions)
 	}
 	return nil
 }
 
-// cpuBudget is the default time of a sweep on the CPU backend. It is short, so that a first try
-// ends within a minute.
+// cpuBudget is the default time of a sweep on the CPU backend. With it a first try ends within a minute.
 const cpuBudget = 30 * time.Second
 
 // options returns the options of a sweep on a backend.
@@ -182,7 +181,7 @@ func (f *sweepFlags) setBudget(o *sweep.Options, m ep.Machine) error {
 	}
 	if n, err := strconv.Atoi(f.budget); err == nil {
 		if o.Evaluations = n; n < 1 {
-			return usagef("--budget: %d configs is below 1", n)
+			return usagef("--budget: %d is below 1 config", n)
 		}
 		return nil
 	}
@@ -199,7 +198,7 @@ func parseParams(specs []string) (map[string][]ep.Value, error) {
 	for _, spec := range specs {
 		name, values, ok := strings.Cut(spec, "=")
 		if !ok || name == "" {
-			return nil, usagef("--param: %q is not name=values, as in threads=256,512", spec)
+			return nil, usagef("--param: %q is not of the form NAME=VALUES, such as threads=256,512", spec)
 		}
 		if _, twice := out[name]; twice {
 			return nil, usagef("--param: %s is given twice", name)

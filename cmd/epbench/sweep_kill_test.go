@@ -14,12 +14,13 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// The test kills the sweep at most kills times, each time after at most maxRuns calls of Run.
+// kills is the number of times that TestSweepSurvivesKills kills the sweep. Each time the sweep dies within
+// its first maxRuns calls of Run.
 const kills, maxRuns = 20, 250
 
-// TestSweepSurvivesKills kills a sweep at random moments and resumes it each time. In the end
-// the log has each block once, complete and in order. The moments are counted in calls, not in
-// seconds, so that the sweep gets equally far on a busy host.
+// TestSweepSurvivesKills kills a sweep at random moments and resumes it each time. In the end the log must
+// have each block once, complete and in order. The moments are counted in calls of Run, because on a busy
+// host the sweep would not get far in a given number of seconds.
 func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -47,13 +48,13 @@ func TestSweepSurvivesKills(t *testing.T) {
 	}
 	t.Logf("killed %d times", died)
 	if died < kills/2 {
-		t.Errorf("the sweep ended after %d kills; make it longer", died)
+		t.Errorf("the sweep ended after only %d kills; make it longer", died)
 	}
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep that is killed in its first search has already written the measured
-// time of an empty kernel. A resumed sweep needs this time to make the same decisions.
+// TestKilledEarly: a sweep that is killed in its first search must already have written the time of an
+// empty kernel. The resumed sweep needs this time to make the same decisions.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -121,7 +122,7 @@ func checkLog(t *testing.T, dir string) {
 			t.Fatalf("line %d has seq %d", i, r.Seq)
 		}
 		if r.Block != next[at] {
-			t.Fatalf("line %d: block %d of %v, want %d", i, r.Block, at, next[at])
+			t.Fatalf("line %d has block %d of %v, want %d", i, r.Block, at, next[at])
 		}
 		id := fmt.Sprint(at, r.Block, r.Role, r.Config.Key())
 		if seen[id] {

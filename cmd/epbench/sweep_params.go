@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// anyLegal returns an error if, with the values of --param, some op has no legal config. Such a
-// sweep would measure only the default.
+// anyLegal returns an error if some op has no legal config with the values of --param, because the sweep
+// would then measure only the default.
 func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	given := p.Options.Params
 	if len(given) == 0 {
@@ -22,7 +22,7 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	for _, op := range ep.Ops() {
 		var of []sweep.PlannedSearch
 		for _, s := range p.Searches {
-			if s.Problem().Op == op && op != ep.Pair { // a pair has the configs of its halves
+			if s.Problem().Op == op && op != ep.Pair { // the configs of a pair come from dispatch and combine
 				of = append(of, s)
 			}
 		}
@@ -34,14 +34,13 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 				return err
 			}
 		}
-		return usagef("--param: these values leave no legal config of %s: %s", op, strings.Join(rejections(of[0].Spaces), "; "))
+		return usagef("--param: with these values no config of %s is legal: %s", op, strings.Join(rejections(of[0].Spaces), "; "))
 	}
 	return nil
 }
 
-// refusedValue returns an error if a kernel has a parameter for which every given value is
-// illegal while all other parameters have their defaults. It returns nil if every parameter has
-// a legal value; in that case only combinations of values are illegal.
+// refusedValue returns an error if all given values of some parameter are illegal even with defaults for
+// all other parameters. Otherwise it returns nil: then only combinations of given values are illegal.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

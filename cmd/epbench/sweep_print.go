@@ -18,8 +18,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// print prints the table of winners. In formats for people the headline and the next commands
-// follow it; in formats for programs a table with the headline comes before it. Warnings go to
+// print prints the table of winners. In formats for people, it prints the headline and the next commands
+// after the table; in formats for programs, it prints a table with the headline before. Warnings go to
 // standard error.
 func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
@@ -44,8 +44,7 @@ func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) e
 	return f.ending(cmd, out, dir)
 }
 
-// fewSearches is the largest number of searches for which the largest gains are not listed
-// again below the table.
+// fewSearches is the number of searches above which the largest gains are listed again below the table.
 const fewSearches = 12
 
 // ending prints the largest gains, the headline, a sentence about the number of rows in the
@@ -99,15 +98,15 @@ func rowsText(run *record.Run, t *table.Table) string {
 			without++
 		}
 	}
-	text := fmt.Sprintf("%s from %s: %d for one routing class, %d for every routing; neighbouring token counts with one config share a row",
+	text := fmt.Sprintf("%s from %s: %d for one routing class, %d for every routing. Neighbouring token counts with the same config share a row",
 		ep.Count(len(t.Rows), "row"), ep.Count(len(run.Searches), "case"), len(t.Rows)-all, all)
 	if without > 0 {
-		text += fmt.Sprintf("; no row from %s, too noisy or failed", ep.Count(without, "case"))
+		text += fmt.Sprintf("; %s gave no row, because of noise or failure", ep.Count(without, "case"))
 	}
 	return text + "."
 }
 
-// winners returns the table of winners. Its notes say how many configs each constraint removed
+// winners returns the table of winners, with notes on the number of points that each constraint removed
 // from the search spaces.
 func winners(run *record.Run) reports.Table {
 	t := reports.Winners(run)
@@ -115,14 +114,14 @@ func winners(run *record.Run) reports.Table {
 	return t
 }
 
-// rejections returns texts that say how many points each constraint removed from a space.
-// Spaces with the same numbers share one text. There are at most eight texts.
+// rejections returns texts with the number of points that each constraint removed from a space. Spaces
+// with the same numbers share one text. There are at most eight such texts.
 func rejections(spaces []record.SpaceInfo) []string {
 	const most = 8
 	var out []string
 	for _, s := range spaces {
 		if len(out) == most {
-			return append(out, "and so on for further problems")
+			return append(out, "further problems are not listed")
 		}
 		if len(s.Rejected) == 0 {
 			continue
@@ -166,20 +165,20 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	}
 	if len(t.Rows) > manySearches && !f.tables.forPrograms() {
 		t.Rows = summedUp(t.Rows)
-		t.Note("measured, samples: of all token counts; points, legal: of the last")
+		t.Note("measured, samples: sums of all token counts; points, legal: numbers for the last token count")
 	}
 	t.Note(rejections(spaces)...)
 	if n := p.Policy.Sessions; n > 0 {
-		t.Note(fmt.Sprintf("sessions: %d of each search follow", n))
+		t.Note(fmt.Sprintf("sessions: each search is followed by %d further sessions", n))
 	}
-	t.Note("pairs are made of the winners of their halves", "space "+p.Fingerprint+"; policy: "+p.Policy.String())
+	t.Note("candidates for op pair are made of the best configs of dispatch and combine", "space "+p.Fingerprint+"; policy: "+p.Policy.String())
 	return f.tables.print(cmd, t)
 }
 
-// costText returns text that says how long a plan takes, estimated by a probe of its shapes.
+// costText returns a text with the time that a plan takes, estimated with a probe of its shapes.
 func costText(p *sweep.Plan) string {
 	whole, least, most := p.Estimate(), p.Least(), p.Options.Time
-	const how = ", by a probe of two rounds; compiling, checking and sessions included"
+	const how = " (estimated with a probe of two rounds; with compilation, checks and sessions)"
 	switch {
 	case most == 0:
 		return fmt.Sprintf("about %v%s", whole.Round(time.Second), how)
@@ -188,13 +187,13 @@ func costText(p *sweep.Plan) string {
 	case whole <= most:
 		return fmt.Sprintf("about %v%s: every config is measured", whole.Round(time.Second), how)
 	case p.Options.Strategy == search.DefaultStrategy:
-		return fmt.Sprintf("about %v, the budget%s: spaces are searched, because measuring every config takes %v", most, how, whole.Round(time.Second))
+		return fmt.Sprintf("about %v, the budget%s: not every config is measured, because that would take %v", most, how, whole.Round(time.Second))
 	}
 	return fmt.Sprintf("about %v, the budget%s", most, how)
 }
 
-// wholeText returns a sentence that says in how many spaces every config was measured and in
-// how many only some were. It returns "" if there are no such spaces.
+// wholeText returns a sentence with the number of spaces in which every config was measured. It returns
+// "" if no search has a space.
 func wholeText(run *record.Run) string {
 	whole, searched := 0, 0
 	var tried, legal int
@@ -211,9 +210,9 @@ func wholeText(run *record.Run) string {
 	case searched == 0 && whole == 0:
 		return ""
 	case searched == 0:
-		return fmt.Sprintf("Measured whole: %d of %s.", whole, ep.Count(whole, "space"))
+		return fmt.Sprintf("Every config was measured in %d of %s.", whole, ep.Count(whole, "space"))
 	}
-	return fmt.Sprintf("Measured whole: %d of %s; the others were searched, %.2g %% of their configs tried.",
+	return fmt.Sprintf("Every config was measured in %d of %s; in the others %.2g %% of the configs were tried.",
 		whole, ep.Count(whole+searched, "space"), 100*float64(tried)/float64(max(legal, 1)))
 }
 
@@ -248,7 +247,7 @@ func writeSummary(w io.Writer, out *sweep.Summary, cases []*reports.Case) error 
 	if text := run.Rehearsal(); text != "" {
 		fmt.Fprintf(w, "%s\n\n", text)
 	}
-	fmt.Fprintf(w, "# epbench sweep\n\n%s\n\n%s (%s), %s, seed %d.\n\n", strings.Join(reports.Summarise(run).Lines(), "\n\n"), run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
+	fmt.Fprintf(w, "# epbench sweep\n\n%s\n\n%s (%s), strategy %s, seed %d.\n\n", strings.Join(reports.Summarise(run).Lines(), "\n\n"), run.Machine.Name, run.Machine.Key(), run.Strategy, run.Seed)
 	if out.NoTable != "" {
 		fmt.Fprintf(w, "%s.\n\n", out.NoTable)
 	}

@@ -86,10 +86,10 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 // overBudget is the share by which a sweep may exceed its time budget without a warning.
 const overBudget = 0.1
 
-// holdBudget estimates by a probe how long this sweep takes at least, with the time that has passed
-// since began: a launcher of ranks takes several seconds. If that is longer than the time budget,
-// it prints a warning. It returns no error in that case, because on a busy machine the two rounds of
-// the probe may take several times as long as later rounds. If the budget is the CPU backend's
+// holdBudget estimates with a probe how long this sweep takes at least. The estimate includes the
+// time since began, because a launcher of ranks takes several seconds. If the estimate is longer
+// than the time budget, holdBudget prints a warning. It returns no error in that case, because on a
+// busy machine the two rounds of the probe may take several times as long as later rounds. If the budget is the CPU backend's
 // default, holdBudget raises it instead, and the run records the new value.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
@@ -105,10 +105,10 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	}
 	enough := least.Round(time.Second) + time.Second
 	if f.budget != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: by a probe of two rounds this sweep takes at least %v here, %v of them to start; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough, started.Round(time.Second))
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: according to a probe of two rounds, this sweep takes at least %v here, %v of them until the first search; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough, started.Round(time.Second))
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because a sweep of this shape takes at least that long by a probe of two rounds\n", enough, cpuBudget)
+	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because according to a probe of two rounds a sweep of this shape takes at least that long\n", enough, cpuBudget)
 	p.Options.Time = enough
 	return cmd.Flags().Set("budget", enough.String())
 }
@@ -193,7 +193,7 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--resume %s: %w", f.resume, err))
 	}
 	if given != "" && given != g.backend {
-		return usagef("--backend: the run in %s was begun with --backend %q; leave the flag out, or give that", f.resume, g.backend)
+		return usagef("--backend: the run in %s was begun with --backend %q; leave the flag out, or give this backend", f.resume, g.backend)
 	}
 	if err := cmp.Or(checkTrust("--resume "+f.resume, g.backend, given, f.trust), checkTrust("--resume "+f.resume, g.strategy, "", f.trust)); err != nil {
 		return err

@@ -173,7 +173,7 @@ func asTable(name string, err error) error {
 	if text := strings.TrimSpace(string(start[:n])); strings.HasPrefix(text, "{") {
 		return err
 	}
-	return fmt.Errorf("%s: is no table; give a table.json, a run directory with one, or the name of a compiled-in table", name)
+	return fmt.Errorf("%s: not a table; give a table.json, a run directory with one, or the name of a compiled-in table", name)
 }
 
 // tablePath returns the path of a run directory's table, or path itself.

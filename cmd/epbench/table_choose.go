@@ -30,7 +30,7 @@ inside the time, and the same clock. Runs of different machines are refused.`,
 				return withCode(exitNotComparable, err)
 			}
 			if len(choices) == 0 {
-				return usagef("these runs have no config that ran")
+				return usagef("these runs have no measured configs")
 			}
 			out.lead = reports.RehearsalOf(runs)
 			return out.print(cmd, reports.FastestTable(choices))

@@ -54,10 +54,10 @@ func newTableExport() *cobra.Command {
 			return writeExport(cmd, path, files)
 		},
 	}
-	from.bindFile(cmd, "default: the only one there is")
+	from.bindFile(cmd, "default: the only table there is")
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&format, "format", "go", "`FORMAT` what to write: "+exportNames()+", "+engineNames())
-		s.StringVar(&mix, "mix", "", "`TOKENS=WEIGHT` for formats of engines: how often calls of each token count occur, comma-separated; default: all of the run, equally often")
+		s.StringVar(&mix, "mix", "", "`TOKENS=WEIGHT` for formats of engines: how often calls of each token count occur, comma-separated; default: all token counts of the run, equally often")
 		s.StringVarP(&path, "out", "o", "", "`FILE` file to write, the main one of several; default: standard output")
 	})
 	return cmd

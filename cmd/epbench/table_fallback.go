@@ -49,7 +49,7 @@ code 5: a run is of another machine or other kernels.`,
 		},
 	}
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.StringVar(&fields, "fields", "", "`FIELDS` key fields in which a row may differ, in the order in which look-ups try them; known:  "+strings.Join(table.FallbackFields(), ", ")+"; default: the table's own")
+		s.StringVar(&fields, "fields", "", "`FIELDS` key fields in which a row may differ, in the order in which look-ups try them; known: "+strings.Join(table.FallbackFields(), ", ")+"; default: the table's own")
 		bindBand(s, &band)
 	})
 	flags(cmd, forOutput, func(s *pflag.FlagSet) { s.StringVarP(&path, "out", "o", "", "`FILE` file to write") })

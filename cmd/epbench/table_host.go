@@ -100,7 +100,7 @@ func readHost(path string) (table.Host, error) {
 			return table.Host{Machine: n.Machine, ABI: n.ABI}, nil
 		}
 	}
-	return table.Host{}, usagef("--machine: %s names no machine; take a run.json or a table.json", path)
+	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
 }
 
 // current returns a function that converts the spelling of a config of an earlier build to that

@@ -78,7 +78,7 @@ func (q *query) answers() reports.Table {
 			row := a.Row
 			if a.Reason == table.Illegal {
 				q.note(q.whyIllegal(k, n, row))
-				row = nil // its evidence is not the default's
+				row = nil // its evidence is not about the default, which answers
 			}
 			if row != nil {
 				rows = append(rows, row)
@@ -118,7 +118,7 @@ func (q *query) found(t reports.Table) error {
 // build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
-		q.note("halves: no row covers the pair; the answer is the configs of its dispatch and its combine, which were tuned apart and never timed together")
+		q.note("halves: no row covers the pair; the answer is the configs of its dispatch and its combine, which were tuned separately and never timed together")
 	}
 	if a.OtherMachine {
 		q.note("other machine: the row was measured on other GPUs; its gain was measured there, and another config may be faster here")
@@ -132,7 +132,7 @@ func (q *query) qualify(a *table.Answer) {
 }
 
 // reasonText returns the reason of an answer as text, with the reason of its row: an exact row may be
-// a compromise, or keep the default because nothing was certain.
+// a compromise, or keep the default because no gain was certain.
 func reasonText(a *table.Answer) string {
 	out := string(a.Reason)
 	switch {

@@ -34,8 +34,8 @@ Between two measured token counts, the row of the nearer one is taken.
 Rows of a run are first split into rows of one token count each. At some token counts a
 sweep timed only the winners of the two neighbouring searches. A row of such a token
 count is replaced if the other table searched a token count between those two searches.
-Every range that both tables measured is printed, with the evidence of both. The fallback
-stays that of OLD.`,
+Every range that both tables measured is printed, with the evidence of both. The merged
+table has the fallback of OLD.`,
 		Example: `  epbench table merge table.json run -o table.json
   epbench table merge old.json new.json -o merged.json --format csv
   epbench table merge h200x4 run -o mine.json --band 2%`,

@@ -23,7 +23,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		header := src.Table.Header
-		// With the table's own ABI no row is refused for being of an earlier build.
+		// With the ABI of the table, no row counts as one of an earlier build.
 		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
@@ -51,7 +51,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, counts []int) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
-		return false // the hidden size is no multiple of FP8's block
+		return false // the hidden size is not a multiple of the block of FP8
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, results := range []ep.Precision{ep.Full, ep.Reduced} {
@@ -71,7 +71,7 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, c
 	return own
 }
 
-// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two H200, this build's kernels get their answers from exact rows.
+// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two H200, look-ups for this build's kernels answer with exact rows.
 func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
 	if err != nil {

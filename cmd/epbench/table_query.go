@@ -34,10 +34,10 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 		{"model", "`PRESET` model with this shape; default: the shape of all rows, if they agree", ""},
 		{"op", "`OPS` operations, comma-separated: dispatch, combine, pair, activation; default: those with rows", ""},
 		{"dtype", "`DTYPES` dtype of dispatched tokens and of activated rows: bf16, fp8, mxfp4, nvfp4; default: those with rows", ""},
-		{"ranks", "`N` number of ranks, one GPU each; default: that of all rows, else the GPUs of the machine", "0"},
-		{"nodes", "`N` number of hosts, each with an equal share of the ranks; default: that of all rows, else 1", "0"},
-		{"mode", "`MODE` how rounds are issued: graph, eager or cold; default: that of all rows, else the backend's own", ""},
-		{"layout", "`LAYOUT` how received rows lie in memory: expert, expert:128, masked, rank or rank:packed; default: that of all rows, else expert", ""},
+		{"ranks", "`N` number of ranks, one GPU each; default: the number of all rows, else the GPUs of the machine", "0"},
+		{"nodes", "`N` number of hosts, each with an equal share of the ranks; default: the number of all rows, else 1", "0"},
+		{"mode", "`MODE` how rounds are launched: graph, eager or cold; default: the mode of all rows, else the backend's", ""},
+		{"layout", "`LAYOUT` how received rows lie in memory: expert, expert:128, masked, rank or rank:packed; default: the layout of all rows, else expert", ""},
 	} {
 		g := cmd.Flags().Lookup(x.flag)
 		setUsage(g, x.usage)
@@ -45,10 +45,10 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	}
 	f.sourceFlags.bind(cmd)
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.StringVar(&f.machine, "machine", "", "`MACHINE` machine to look up for: table (its own; the default with --table), host, or a file with a machine (run.json, table.json)")
+		s.StringVar(&f.machine, "machine", "", "`MACHINE` machine to look up for: table (the machine of the table; the default with --table), host, or a file with a machine (run.json, table.json)")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of rows that may answer: full or reduced")
 		s.StringVar(&f.objective, "objective", "alone", "`OBJECTIVE` which rows to take: alone, or beside, for calls beside a matrix product")
-		s.StringVar(&f.config, "config", "", "`CONFIG` print this config alone: "+configUsageTable)
+		s.StringVar(&f.config, "config", "", "`CONFIG` print only this config: "+configUsageTable)
 		s.BoolVar(&f.thisBuild, "this-build", false, "refuse rows that were measured with an earlier build of their kernels")
 	})
 	bindOtherMachines(cmd, &f.otherMachines)
@@ -58,7 +58,7 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 // bindOtherMachines registers --other-machines.
 func bindOtherMachines(cmd *cobra.Command, v *bool) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
-		s.BoolVar(v, "other-machines", false, "also take rows of other GPUs with this architecture and link, after all others and marked")
+		s.BoolVar(v, "other-machines", false, "also take rows of other GPUs with this architecture and link; they are tried last, and marked")
 	})
 }
 
@@ -194,14 +194,14 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	p, shaped := &f.problem, given("model", "hidden", "experts", "topk")
 	if len(rows) == 0 {
 		if !shaped {
-			q.note("no --model is given, and no row gives a shape: this looks up the preset " + p.model)
+			q.note("without --model, and without rows that give a shape, the look-up is for the preset " + p.model)
 		}
 		return nil
 	}
 	if !shaped {
 		shapes := distinct(rows, func(k table.Key) [3]int { return [3]int{k.Hidden, k.Experts, k.TopK} })
 		if len(shapes) > 1 {
-			return usagef("--model: the rows are of %d shapes (%s); name one, or give --hidden, --experts and --topk", len(shapes), modelsOf(rows))
+			return usagef("--model: the rows have %d different shapes (%s); name one of these models, or give --hidden, --experts and --topk", len(shapes), modelsOf(rows))
 		}
 		p.hidden, p.experts, p.topK = shapes[0][0], shapes[0][1], shapes[0][2]
 	}
@@ -249,7 +249,7 @@ func (q *query) rowsHere() []table.Row {
 		}
 	}
 	if len(rows) == 0 && len(others) > 0 {
-		text := "No table fits this machine. --table NAME looks up for the machine that the table was measured on: " + strings.Join(others, ", ")
+		text := "No table fits this machine. With --table NAME the look-up is for the machine on which that table was measured: " + strings.Join(others, ", ")
 		if len(similar) > 0 {
 			text += "; --other-machines takes rows of " + strings.Join(similar, " and ") + ", of the same architecture and link"
 		}

@@ -46,7 +46,7 @@ and other flags select rows, --all prints every row.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.model, "model", "", "`PRESET` list rows with the shape of this model")
+		s.StringVar(&f.model, "model", "", "`PRESET` list rows with this model's shape")
 		f.filter.bind(s)
 		s.Lookup("routing").Usage = "`CLASSES` list rows of these routing classes: " + tableClasses()
 		s.StringVar(&f.kind, "dtype", "", "`DTYPES` list rows of these dtypes")
@@ -210,7 +210,7 @@ func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell)
 		return reports.None(), reports.None()
 	}
 	n, refused := of.Builds(table.Host{Machine: of.Header.Machine, ABI: abi})
-	if note := "answer: rows whose kernels this build has, with the same revision; earlier: of these, rows measured with an earlier build, which look-ups mark and --this-build refuses"; n+refused > 0 && !slices.Contains(t.Notes, note) {
+	if note := "answer: rows whose kernels this build has, with the same revision; earlier: those of them that were measured with an earlier build; look-ups mark them, and refuse them with --this-build"; n+refused > 0 && !slices.Contains(t.Notes, note) {
 		t.Note(note)
 	}
 	return reports.Int(len(of.Rows) - refused), reports.Int(n)
@@ -223,7 +223,7 @@ func rowTable() reports.Table {
 	columns = append(columns, timedColumn(7))
 	return reports.Table{Name: "rows", Columns: append(columns, reports.Numbers("rounds", "").Dropped(19),
 		reports.Words("clock").Dropped(20).Keyed(), reports.Words("source").Dropped(11).Keyed()),
-		Notes: []string{"median: of the config; gain: the default's time over it, with its 95 % interval; --config ID, or TABLE#ROW by this list, names a config"}}
+		Notes: []string{"median: of the config; gain: time of the default / median, with its 95 % interval; --config ID, or --config TABLE#ROW with a row number of this list, names a config"}}
 }
 
 func addRow(t *reports.Table, s table.Source, i int) {

@@ -29,7 +29,7 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows returns the table without the rows whose kernels this host does not have. It keeps rows of earlier builds,
+// ownRows returns the table without rows whose kernels this host does not have. It keeps rows of earlier builds,
 // because a receipt can certify such a row.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
@@ -56,7 +56,7 @@ undecided. Exit code 5: the table is for another machine or other kernels.`,
 	}
 	o.from.bindFile(cmd, "default: the table for this machine")
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.IntVar(&o.rows, "rows", 5, "`N` rows to measure, spread over those with another config than the default; 0: all")
+		s.IntVar(&o.rows, "rows", 5, "`N` rows to measure, spread evenly over all rows whose config is not the default; 0: all of them")
 		s.Uint64Var(&o.seed, "seed", 1, "`SEED` number that routing and payload are drawn from")
 	})
 	bindOtherMachines(cmd, &o.otherMachines)
@@ -91,8 +91,8 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(), Protocol: record.Protocol,
 	}
-	// The receipt is written before anything is measured, so that a bad path costs no time,
-	// and after each row, so that an interrupt keeps the rows before it.
+	// The receipt is written before the first measurement, so that a bad path costs no time. It is
+	// written again after each row, so that an interrupt keeps the finished rows.
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	if len(refused) == 0 {
 		return nil, errors.New("there is no table; epbench sweep makes one")
 	}
-	return nil, fmt.Errorf("no table is for this machine; there are %s", strings.Join(refused, ", "))
+	return nil, fmt.Errorf("no table is for this machine; the tables are %s", strings.Join(refused, ", "))
 }
 
 func (o *verifyOptions) check(cmd *cobra.Command, m *sweep.RowVerifier, rows []*table.Row, r *receipt.Receipt) error {
@@ -168,7 +168,7 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 			reports.Str(c.Band.Short()), reports.Str(string(c.Claim)).Marked(marks[c.Claim]), reports.Str(c.Reason))...)
 	}
 	if len(r.Checks) == 0 {
-		t.Notes = append(t.Notes, "every row keeps the default: there is nothing to measure")
+		t.Notes = append(t.Notes, "every row has the default, so there is nothing to measure")
 	}
 	return t
 }

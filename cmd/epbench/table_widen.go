@@ -65,7 +65,7 @@ func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path st
 		return out, err
 	}
 	out = changeTable(changes)
-	out.Notes = append(out.Notes, fmt.Sprintf("%d checks concern rows of %s; %d rows became %d in %s", len(changes), tablePath, len(t.Rows), len(wider.Rows), path))
+	out.Notes = append(out.Notes, fmt.Sprintf("%d checks are of rows of %s; %d rows became %d in %s", len(changes), tablePath, len(t.Rows), len(wider.Rows), path))
 	return out, nil
 }
 

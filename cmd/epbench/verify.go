@@ -33,9 +33,9 @@ func newVerify() *cobra.Command {
 		Use:   "verify",
 		Short: "Check that a backend's answers are right on this machine",
 		Long: `Run a backend over a matrix of problems and routings. The oracle checks each config
-before and after calls that follow each other without a pause. The cases hold every
-value of every axis (--quick), every pair of values of two axes (default), or every
-triple (--stress). Failures are printed as they occur. After Ctrl-C the table shows
+before and after calls that follow each other without a pause. Together, the cases have
+every value of every axis (--quick), every pair of values of two axes (default), or
+every triple (--stress). Failures are printed as they occur. After Ctrl-C the table shows
 the cases that ran.
 
 Exit code 3: an answer was wrong.`,
@@ -50,8 +50,8 @@ Exit code 3: an answer was wrong.`,
 		s.BoolVar(&f.stress, "stress", false, "every triple of values of three axes")
 		s.StringVar(&f.only, "only", "", "`AXIS=VALUE` run the cases with all of these, comma-separated")
 		s.StringVar(&f.part, "part", "1/1", "`I/N` run the i-th of n equal parts of the cases")
-		s.IntSliceVar(&f.ranks, "ranks", nil, "`COUNTS` numbers of ranks in the matrix; default: those of the machine")
-		s.StringVar(&f.mode, "mode", "", "`MODE` how rounds are issued: graph, eager or cold; default: the backend's own")
+		s.IntSliceVar(&f.ranks, "ranks", nil, "`COUNTS` numbers of ranks in the matrix; default: the machine's")
+		s.StringVar(&f.mode, "mode", "", "`MODE` how rounds are launched: graph, eager or cold; default: the backend's")
 		s.IntVar(&f.nodes, "nodes", 1, "`N` number of hosts, each with an equal share of the ranks")
 	})
 	addBackendFlag(cmd, &f.backend)
@@ -146,7 +146,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 		return slices.ContainsFunc(tags, func(tag string) bool { return !slices.Contains(c.Tags, tag) })
 	})
 	if len(kept) == 0 {
-		return nil, usagef("--only: no case of this level has %s; write axis=value as in the table, for instance ranks=4,dtype=fp8", f.only)
+		return nil, usagef("--only: no case of this level has %s; write axis=value as in the table, for example ranks=4,dtype=fp8", f.only)
 	}
 	mine, err := conform.Part(kept, f.part)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 }
 
 // verifyCases runs the cases. It prints failures as they occur, and every ten seconds how many
-// cases are done. If it returns an error, it also returns the results before it.
+// cases are done. With an error it also returns the results of the cases before it.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)

@@ -19,8 +19,8 @@ type setting struct {
 }
 
 // parameterTable counts the configs that ran with each value of each parameter, including the
-// configs in pairs. It shows which values were never checked: cases prove nothing about a value
-// that no config had.
+// configs in pairs. It shows which values were never checked: verify proves nothing about
+// a value that no config had.
 func parameterTable(results []conform.Result) reports.Table {
 	t := reports.Table{Name: "parameters", Title: "Configs that ran with each parameter value", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),

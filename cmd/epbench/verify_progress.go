@@ -10,8 +10,8 @@ import (
 // verifyEvery is the time between two lines about the progress of verify.
 const verifyEvery = 10 * time.Second
 
-// verifyProgress prints at regular times how many cases are done and how much time is left. It
-// prints also while one case takes long.
+// verifyProgress prints at regular times how many cases are done and how much time is left, also
+// while one case takes long.
 type verifyProgress struct {
 	mu    sync.Mutex
 	out   io.Writer

@@ -10,8 +10,8 @@ import (
 )
 
 // version is the release that is built from this source. release.mk reads it from this line;
-// the linker flag -X main.version=... replaces it. It does not contain the commit, because then
-// the first line of every recorded run would change with each commit.
+// the linker flag -X main.version=... replaces it. It does not contain the commit. Otherwise the
+// first line of every recorded run would change with each commit.
 var version = "v0.1.0"
 
 func versionText() string {

@@ -28,11 +28,11 @@ func newWatch() *cobra.Command {
 		Short: "Follow a running sweep: best so far, kernels, time left, failures",
 		Long: `Follow a sweep that runs in another terminal or on another host. watch only reads the run
 directory. It draws the page again and again until the sweep has ended. If its output is
-no terminal, it prints the page once.
+not a terminal, it prints the page once.
 Ctrl-C ends watch, not the sweep.
 
---html serves the page of epbench report on this host alone, and the browser loads it
-again while the sweep runs.`,
+--html serves the page of epbench report to browsers on this host. They reload it while
+the sweep runs.`,
 		Example: `  epbench watch run
   epbench watch run --every 10s
   epbench watch run --html`,
@@ -74,15 +74,15 @@ func (f *watchFlags) run(cmd *cobra.Command, path string) error {
 	}
 }
 
-// Escape sequences of a terminal (ECMA-48): to the first column of the first line, erase to the end of
-// the line, erase to the end of the screen.
+// Escape sequences of a terminal (ECMA-48): move to the first column of the first line, erase to the
+// end of the line, erase to the end of the screen.
 const (
 	home     = "\x1b[H"
 	eraseEnd = "\x1b[K"
 	eraseAll = "\x1b[J"
 )
 
-// heightOf returns the number of lines of the terminal that w writes to, or 0 if w is no terminal.
+// heightOf returns the number of lines of the terminal that w writes to, or 0 if w is not a terminal.
 func heightOf(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		_, rows := windowSize(f)
@@ -91,8 +91,8 @@ func heightOf(w io.Writer) int {
 	return 0
 }
 
-// drawPage prints the state of a run. On a terminal, whose width is above 0, it draws over the page
-// before, line by line, so that nothing flickers.
+// drawPage prints the state of a run. On a terminal, whose width is above 0, it draws over the
+// previous page line by line, so that nothing flickers.
 func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 	page, err := fittingPage(f, width, height)
 	if err != nil {

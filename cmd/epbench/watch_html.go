@@ -21,7 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh bounds how often a browser loads the page again. Making the page takes up to a second.
+// leastRefresh is the least time after which a browser reloads the page. Making the page takes up to
+// a second.
 const leastRefresh = 5 * time.Second
 
 // serveReport serves the report page of a run at an address of the loopback interface, until the
@@ -42,7 +43,7 @@ func serveReport(cmd *cobra.Command, path string, every time.Duration) error {
 		<-cmd.Context().Done()
 		server.Close()
 	}()
-	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows %s; Ctrl-C ends\n", listener.Addr(), path)
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ shows %s; Ctrl-C stops the server\n", listener.Addr(), path)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -62,19 +63,19 @@ type livePage struct {
 	finished bool
 }
 
-// ServeHTTP implements http.Handler. It refuses requests that name another host. Otherwise a page of another site could
-// read the run through a name that resolves to this host.
+// ServeHTTP implements http.Handler. It refuses requests that name another host. Otherwise a page of
+// another site could read the run through a name that resolves to this host.
 func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
 	switch {
 	case err != nil || host != "127.0.0.1" && host != "localhost":
-		http.Error(w, "ask for 127.0.0.1", http.StatusForbidden)
+		http.Error(w, "only requests to 127.0.0.1 are answered", http.StatusForbidden)
 		return
 	case r.URL.Path != "/":
 		http.NotFound(w, r)
 		return
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		http.Error(w, "only GET", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET and HEAD are answered", http.StatusMethodNotAllowed)
 		return
 	}
 	text, finished, err := p.make()
@@ -125,7 +126,7 @@ func (p *livePage) progress() (string, error) {
 	if err := p.follower.Update(now); err != nil {
 		return "", err
 	}
-	return p.follower.Progress(now) + ". This page loads itself again while the sweep runs.", nil
+	return p.follower.Progress(now) + ". This page reloads itself while the sweep runs.", nil
 }
 
 // fileState returns a text that changes if run.json or the log changes.

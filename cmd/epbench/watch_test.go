@@ -37,7 +37,7 @@ func copyOfRun(t *testing.T, finished bool) string {
 	return dir
 }
 
-// TestLivePage: the page is served to this host alone, is loaded again while the run goes on, and not
+// TestLivePage: the page is served only to this host. Browsers reload it while the run goes on, but not
 // after its end.
 func TestLivePage(t *testing.T) {
 	ask := func(p *livePage, host, path string) (*http.Response, string) {

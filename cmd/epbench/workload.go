@@ -53,7 +53,7 @@ func (o *workloadOptions) bind(s *pflag.FlagSet) {
 	s.BoolVar(&o.matrix, "matrix", false, "also print the bytes from each rank to each rank")
 	s.BoolVar(&o.list, "list", false, "explain the distributions and modifiers of --routing")
 	s.IntVar(&o.steps, "steps", 0, "`N` let the routing drift for this many steps")
-	s.Float64Var(&o.half, "half-life", 16, "`STEPS` with --steps: after so many steps, half of the experts have handed their popularity to others")
+	s.Float64Var(&o.half, "half-life", 16, "`STEPS` with --steps: number of steps after which half of the experts have passed their popularity to others")
 }
 
 func (o *workloadOptions) run(cmd *cobra.Command) error {

@@ -32,14 +32,14 @@ func newWorkloadBalance() *cobra.Command {
 	var o balanceOptions
 	cmd := &cobra.Command{
 		Use:   "balance TRACE... --redundant N",
-		Short: "Show what EPLB placement and replicas would do to the load",
+		Short: "Show how EPLB's placement and replicas would change the load",
 		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py) with N
 redundant slots. EPLB uses its global policy, or its hierarchical policy if --nodes and
 --groups are given. For a recording of ids the plan is made from the first half of the
-tokens and judged by the second half. Counts have no order, so the plan is judged by the
-same counts from which it was made.
+tokens and judged with the second half. Counts have no order, so the plan is judged with
+the counts from which it was made.
 Print the imbalance by expert, rank and pair of ranks before and after, the memory of
-the replicas, and from how many tokens on the plan saves more bytes than its copies cost.`,
+the replicas, and after how many tokens the plan has saved more bytes than its copies cost.`,
 		Example: `  epbench workload balance layer12.npz --redundant 32 --ranks 32
   epbench workload balance counts.csv --redundant 8 --expert-size 44MiB
   epbench workload balance served.npz --redundant 32 -o slots.npz --plot b.svg`,
@@ -50,7 +50,7 @@ the replicas, and from how many tokens on the plan saves more bytes than its cop
 		o.trace.bind(s)
 		s.IntVar(&o.trace.opts.TopK, "topk", 0, "`N` experts per token; required for router logits, which do not hold it")
 		s.IntVar(&o.plan.Ranks, "ranks", 8, "`N` number of ranks that share the experts")
-		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` number of slots of all ranks together, beyond one for each expert")
+		s.IntVar(&o.plan.Redundant, "redundant", 0, "`N` number of slots of all ranks together, in addition to one for each expert")
 		s.IntVar(&o.plan.Experts, "experts", 0, "`N` routed experts; default: the highest id + 1, rounded up to a multiple of --ranks")
 		s.IntVar(&o.plan.Hosts, "nodes", 1, "`N` number of hosts, in equal blocks of ranks; with --groups the plan keeps a group of experts on one host")
 		s.IntVar(&o.plan.Groups, "groups", 1, "`N` groups of experts from which the router selects (8: DeepSeek-V3)")
@@ -79,7 +79,7 @@ func (o *balanceOptions) run(cmd *cobra.Command, files []string) error {
 	case o.plan.Experts < 0 || o.plan.Experts > trace.MaxExperts:
 		return usagef("--experts: %d is outside 0 to %d", o.plan.Experts, trace.MaxExperts)
 	case o.plan.Hosts < 1 || o.plan.Hosts > workloads.MaxBalanceHosts || o.plan.Ranks%o.plan.Hosts != 0:
-		return usagef("--nodes: %d hosts; %d ranks are spread over 1 to %d hosts, equally many on each", o.plan.Hosts, o.plan.Ranks, workloads.MaxBalanceHosts)
+		return usagef("--nodes: %d hosts for %d ranks; give a number of hosts from 1 to %d that divides the number of ranks", o.plan.Hosts, o.plan.Ranks, workloads.MaxBalanceHosts)
 	case o.plan.Groups < 1 || o.plan.Groups > trace.MaxExperts:
 		return usagef("--groups: %d is outside 1 to %d", o.plan.Groups, trace.MaxExperts)
 	case o.plan.Windows < 1 || o.plan.Windows > 10_000:
@@ -115,7 +115,7 @@ func (o *balanceOptions) judge(cmd *cobra.Command, files []string, opts trace.Op
 	err = writeTrace(cmd, o.out, func(path string) error {
 		r, err = workloads.JudgeBalance(open, o.plan, func(topK int, weights bool) (trace.Writer, error) { return trace.Create(path, topK, weights) })
 		if err == nil && r.Judged == 0 {
-			err = fmt.Errorf("-o: %s: counts hold no tokens to write", o.out)
+			err = fmt.Errorf("-o: %s: a recording of counts has no tokens to write", o.out)
 		}
 		return err
 	})
@@ -124,7 +124,7 @@ func (o *balanceOptions) judge(cmd *cobra.Command, files []string, opts trace.Op
 
 func (o *balanceOptions) draw(name string, r *workloads.BalanceResult) error {
 	if len(r.Windows) == 0 {
-		return badInput(fmt.Errorf("--plot: counts have no order to draw over"))
+		return badInput(fmt.Errorf("--plot: a recording of counts has no order of tokens to draw"))
 	}
 	format := strings.TrimPrefix(filepath.Ext(o.plot), ".")
 	fig := chart.BalanceFigure(name, r)
@@ -158,7 +158,7 @@ func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int
 	return t
 }
 
-// remote returns a note of how many hosts a token reaches besides its own.
+// remote returns a note that says how many hosts a token reaches besides its own.
 func (o *balanceOptions) remote(r *workloads.BalanceResult) string {
 	if o.plan.Hosts < 2 || r.Judged == 0 {
 		return ""
@@ -173,38 +173,38 @@ func (o *balanceOptions) policy() string {
 	case o.plan.Hosts < 2 || o.plan.Groups < 2:
 		return "global policy"
 	case o.plan.Groups%o.plan.Hosts != 0:
-		return fmt.Sprintf("global policy, because %d groups do not divide among %d hosts", o.plan.Groups, o.plan.Hosts)
+		return fmt.Sprintf("global policy, because %d groups cannot be divided evenly among %d hosts", o.plan.Groups, o.plan.Hosts)
 	}
 	return fmt.Sprintf("hierarchical policy: %d groups on %d hosts", o.plan.Groups, o.plan.Hosts)
 }
 
-// basis returns a note that names the tokens for which the plan was made and the tokens by
+// basis returns a note that names the tokens from which the plan was made and the tokens with
 // which it was judged.
 func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
-		return "EPLB: deepseek-ai/EPLB, " + o.policy() + "; counts have no order, so the plan is judged on the counts it was made for, the best case"
+		return "EPLB: deepseek-ai/EPLB, " + o.policy() + "; counts have no order, so the plan is judged with the counts from which it was made, the best case"
 	}
-	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, %s, planned on the first %d tokens, judged on the %d after them; replicas take turns, and tokens of a window belong to the ranks in equal blocks", o.policy(), r.Planned, r.Judged)
+	return fmt.Sprintf("EPLB: deepseek-ai/EPLB, %s, planned from the first %d tokens, judged with the next %d tokens; replicas take turns, and tokens of a window belong to the ranks in equal blocks", o.policy(), r.Planned, r.Judged)
 }
 
 func (o *balanceOptions) memory(size int64) string {
 	slots := (o.plan.Redundant + o.plan.Ranks - 1) / o.plan.Ranks
-	return fmt.Sprintf("memory: %d more experts a rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
+	return fmt.Sprintf("memory: %d more experts on each rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth returns a note that says for how many tokens the plan must hold to save more bytes than it costs. From then on,
-// the bytes that the busiest rank no longer receives exceed the bytes of the experts that a rank must fetch.
+// worth returns a note that says for how many tokens the plan must hold to save more bytes than it costs. After that
+// many tokens, the bytes that the busiest rank no longer receives exceed the bytes of the experts that a rank must fetch.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {
-		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s; counts do not say how many tokens they are of", r.Copies, mebibytes(copies))
+		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s; a recording of counts does not say how many tokens it has", r.Copies, mebibytes(copies))
 	}
 	message := workloads.MessageBytes(ep.FP8, o.hidden, r.TopK) + workloads.CombineBytes(o.hidden)
 	saved := r.Before.Busiest() - r.After.Busiest()
 	if saved <= 0 {
-		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s, and the busiest rank receives no less: never worth it", r.Copies, mebibytes(copies))
+		return fmt.Sprintf("copies: a rank fetches up to %d experts, %s, and the busiest rank receives as much as before: never worth it", r.Copies, mebibytes(copies))
 	}
 	perToken := float64(saved) * float64(message) / float64(r.Judged)
-	return fmt.Sprintf("copies: a rank fetches up to %d experts, %s for each layer; worth it if the plan holds for %.0f tokens or more, counting wire bytes alone (%d for a selection: FP8 dispatch and BF16 combine of hidden %d)",
+	return fmt.Sprintf("copies: a rank fetches up to %d experts, %s for each layer; worth it if the plan holds for %.0f tokens or more, counting only wire bytes (%d for a selection: FP8 dispatch and BF16 combine with hidden size %d)",
 		r.Copies, mebibytes(copies), math.Ceil(float64(copies)/perToken), message, o.hidden)
 }

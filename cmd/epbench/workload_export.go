@@ -48,7 +48,7 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if n := len(draw.Problems) * len(draw.Distributions); n != 1 {
-		return usagef("--tokens, --dtype, --routing: a file holds one routing, but these give %d", n)
+		return usagef("--tokens, --dtype, --routing: a file holds one routing, but these flags give %d", n)
 	}
 	w, err := workloads.New(draw.Distributions[0], draw.Problems[0], draw.Seed)
 	if err != nil {

@@ -31,7 +31,7 @@ func newWorkloadFit() *cobra.Command {
 	}
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
 		o.trace.bind(s)
-		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; required for counts, which do not hold it")
+		s.IntVar(&o.topK, "topk", 0, "`N` experts per token; required for counts, which do not contain it")
 		s.IntVar(&o.experts, "experts", 0, "`N` routed experts; default: the highest id + 1")
 	})
 	o.tables.bind(cmd)
@@ -78,8 +78,8 @@ func fitTable(fits []workloads.Fit, noise float64) reports.Table {
 		Name: "fit", Title: "Distributions, nearest first",
 		Columns: []reports.Column{reports.Words("routing"), reports.Numbers("distance", "%")},
 		Notes: []string{
-			"distance: the share of selections that must move to another expert to make the sorted loads equal",
-			fmt.Sprintf("noise: a recording of this size, drawn from the distribution itself, is about %.2f %% away from it; nearer fits cannot be told apart", 100*noise),
+			"distance: the share of selections that must move to another expert so that the sorted loads are equal to the recorded ones",
+			fmt.Sprintf("noise: a recording of this size, drawn from the distribution itself, is about %.2f %% away from it; fits nearer than that cannot be told apart", 100*noise),
 		},
 	}
 	for _, f := range fits {

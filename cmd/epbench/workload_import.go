@@ -26,7 +26,7 @@ type traceFlags struct {
 
 func (f *traceFlags) bind(s *pflag.FlagSet) {
 	s.IntVar(&f.opts.Layer, "layer", -1, "`N` layer to read, if a file has several")
-	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds, ids, counts or logits; default: by its name, else by its shape")
+	s.StringVar(&f.kind, "kind", "", "`KIND` what the array holds: ids, counts or logits; default: known from its name, else from its shape")
 	s.StringVar(&f.opts.Array, "array", "", "`NAME` array to read, if a .npz, .pt, .safetensors or .json file has several")
 	s.StringVar(&f.axes, "axes", "", "`LIST` names of the array's axes in order, such as layers,ranks,experts; possible names: steps, layers, ranks, experts, tokens, topk; default: known from the array's name")
 }
@@ -149,8 +149,8 @@ func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summ
 }
 
 // writeTrace calls write with the path of a temporary file and then copies that file to out.
-// The temporary file is needed because some formats are not written from front to back, and
-// because a failure must not destroy an older file. If out is "-", it prints CSV.
+// The temporary file is needed because some formats are not written from start to end, and
+// because a failure must not destroy an older file. If out is "-", writeTrace prints CSV.
 func writeTrace(cmd *cobra.Command, out string, write func(path string) error) error {
 	ext, dir := filepath.Ext(out), filepath.Dir(out)
 	if info, err := os.Stat(out); out == "-" || err == nil && !info.Mode().IsRegular() {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// routingTables collects the tables of workload.
+// routingTables collects the tables that workload prints.
 type routingTables struct {
 	link     float64 // speed of a rank's link in each direction, in GB/s; 0 means that no wire limits are shown
 	skew     reports.Table
@@ -30,7 +30,7 @@ func newRoutingTables(link float64) routingTables {
 		Notes: []string{
 			"tokens: number of tokens of the fullest rank; expert, rank, pair: the largest load divided by the mean load, of experts, of ranks, and of pairs of an expert and a source rank",
 			"ranks: distinct ranks that a token visits; effective: 2^entropy experts; top20: share of the most popular fifth of the experts",
-			"class: the routing class, a part of the key of a table's rows; it is computed from many tokens, whatever --tokens says",
+			"class: the routing class, a part of the key of a table's rows; it is computed from many tokens, whatever the value of --tokens",
 		},
 	}
 	t.wire = reports.Table{
@@ -40,7 +40,7 @@ func newRoutingTables(link float64) routingTables {
 			n("dispatch", "MB"), n("dispatch dedup", "MB"), n("combine", "MB"), n("combine dedup", "MB"),
 		},
 		Notes: []string{
-			"bytes: the larger of sent and received ones, without those that stay on the rank",
+			"bytes: sent or received, whichever is larger, without bytes that stay on the rank",
 			"dispatch, combine: a token goes once to each selected expert; dedup: once to each rank of a selected expert",
 		},
 	}

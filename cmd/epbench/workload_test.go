@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestWorkloadAndSweepSayOneClass: workload prints the routing class that a sweep with the same
-// flags gives to its rows. bench and table lookup use this class to find the rows.
+// TestWorkloadAndSweepSayOneClass: workload prints the routing class that the rows of a sweep with
+// the same flags have. bench and table lookup use this class to find the rows.
 func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	b, _, err := openBackend(t.Context(), "cpu")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 		seen[w.Class] = true
 	})
 	if len(seen) < 2 { // the random draws differ in each run of the test
-		t.Errorf("only the classes %v were drawn", seen)
+		t.Errorf("the draws have only the classes %v", seen)
 	}
 }
 

@@ -74,7 +74,7 @@ func (b *backend) Machine() ep.Machine { return b.machine }
 // ABI implements kernels.Versioned.
 func (b *backend) ABI() ep.ABI {
 	if b.pack != nil {
-		return ep.ABI(b.pack.Digest) // the pack decides what its one kernel launches
+		return ep.ABI(b.pack.Digest) // the pack decides which configs are launched
 	}
 	return declare.ABIOver(b.nodes)
 }
@@ -101,14 +101,14 @@ func precisionOf(p *pack.Pack) []kernels.Param {
 		return nil
 	}
 	return []kernels.Param{{
-		Name: "precision", Doc: "take the pack's rows of full or of reduced precision", Values: []ep.Value{"full", "reduced"},
+		Name: "precision", Doc: "use the pack's rows of full or of reduced precision", Values: []ep.Value{"full", "reduced"},
 		Default: "full", Binding: kernels.Setup, Class: kernels.Precision,
 	}}
 }
 
-// Conditions implements kernels.Conditioned: the number of nodes that this worker serves.
+// Conditions implements kernels.Conditioned. Its only condition is on the number of nodes.
 func (b *backend) Conditions(string) []kernels.Condition {
-	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: epcomm-worker --nodes, or its pack, has another number of nodes"}}
+	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: differs from --nodes of epcomm-worker or from the nodes of its pack"}}
 }
 
 // fits returns an error if the pack was not made for problem p.
@@ -161,20 +161,20 @@ func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 // Open implements kernels.Backend.
 func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if w.Problem.Ranks > b.machine.GPUs {
-		return nil, fmt.Errorf("ranks: %d need as many GPUs, here are %d", w.Problem.Ranks, b.machine.GPUs)
+		return nil, fmt.Errorf("ranks: %d ranks need %d GPUs, this machine has %d", w.Problem.Ranks, w.Problem.Ranks, b.machine.GPUs)
 	}
 	if w.Problem.Nodes != b.nodes {
-		return nil, fmt.Errorf("nodes: %d, and this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
+		return nil, fmt.Errorf("nodes: %d, but this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // the oracle's workload has the pack's largest token count, because that sets where rows lie
+	judged := *w // the oracle's workload has the pack's largest token count, which decides where rows lie
 	judged.Problem = s.capable()
 	s.oracle = ref.New(&judged, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 
-// startRanks returns processes for n ranks. It keeps the present ones if there are n of them.
+// startRanks returns processes for n ranks. If n processes run already, it returns them.
 func (b *backend) startRanks(n int) (*ranks, error) {
 	if b.ranks != nil && len(b.ranks.all) == n {
 		return b.ranks, nil

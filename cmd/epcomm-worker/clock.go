@@ -16,8 +16,8 @@ const warmups = 2
 // calls, and after a chain of barriers without calls.
 const stamps = 3
 
-// run measures times by the chain clock, as kernels/cuda/drive/schedule.go does. A CUDA graph
-// runs a chain of calls. The time of a call is the time of the chain, less the time of its
+// run measures times with the chain clock, as kernels/cuda/drive/schedule.go does. A CUDA graph
+// runs a chain of calls. The time of a call is the time of the chain minus the time of its
 // barriers, divided by the number of calls. A barrier over all ranks follows each call. In a
 // chain of pairs there is only one barrier, at the end.
 func (r *rank) run(q run) ([]float64, error) {
@@ -49,7 +49,7 @@ func (r *rank) seconds(at gpu.Pointer) float64 {
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added returns the time of calls with barriers, less the time of the same barriers without
+// added returns the time of calls with barriers minus the time of the same barriers without
 // calls, in seconds. It subtracts integers, because stamps count nanoseconds since 1970, and
 // float64 would round these to multiples of 256.
 func added(before, after, alone uint64) float64 {

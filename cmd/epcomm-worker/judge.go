@@ -38,9 +38,9 @@ func (s *session) reduced(c ep.Config) bool {
 	return c.Str("precision") == ep.Reduced.String()
 }
 
-// judgedAs returns how the oracle compares the dispatch and the combine of a candidate. If a
-// pack chooses the configs, the order of rows is not known, and a combine of reduced precision
-// may send partial sums as BF16.
+// judgedAs returns the rules by which the oracle compares the dispatch and the combine of a
+// candidate. If a pack chooses the configs, the order of rows is not known, and a combine of
+// reduced precision may send partial sums as BF16.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}

@@ -1,8 +1,8 @@
 //go:build cuda
 
 // Command epcomm-worker serves the worker protocol and runs all calls through the library
-// epcomm, with one process for each rank. So the oracle of epbench can check epcomm as it
-// checks any backend:
+// epcomm, with one process for each rank. So epbench can check epcomm with its oracle, like any
+// other backend:
 //
 //	EPBENCH_CUDA=bin/epcomm-worker epbench verify --backend cuda
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.Flags().StringVar(&path, "pack", "", "pack to run; without it, a pack is made for every candidate")
-	root.Flags().IntVar(&nodes, "nodes", 1, "number of hosts: the GPUs of this host are split among them, and kernels cross them over NVSHMEM; a pack has its own number")
+	root.Flags().IntVar(&nodes, "nodes", 1, "number of hosts to imitate: the GPUs of this host are split among them, and kernels send between them over NVSHMEM; a pack states its own number")
 	root.Flags().DurationVar(&deadline, "deadline", 2*time.Second, "longest time that a kernel waits for another rank")
 	root.AddCommand(&cobra.Command{
 		Use:   "rank",

@@ -89,7 +89,7 @@ func (r *rank) gather(mine []byte) ([]byte, error) {
 	var q request
 	err := r.in.Decode(&q)
 	if err == nil && len(q.Gather) != r.place.Ranks*len(mine) {
-		err = errors.New("a rank is gone")
+		err = errors.New("another rank has ended")
 	}
 	return q.Gather, err
 }
@@ -200,7 +200,7 @@ func (r *rank) prove(p prove) error {
 		err = r.comm.Barrier(r.onStream())
 	}
 	gpu.Wait(r.stream)
-	return cmp.Or(r.comm.Fault(), err) // a kernel's record of a fault explains more
+	return cmp.Or(r.comm.Fault(), err) // the fault that a kernel recorded explains more
 }
 
 // experts queues the kernel that stands in for the experts.

@@ -82,12 +82,12 @@ const patience = 10 * time.Second
 func (r *ranks) end() {
 	r.once.Do(func() {
 		for _, p := range r.all {
-			_ = p.enc.Encode(request{End: true}) // a process that is gone needs no request
+			_ = p.enc.Encode(request{End: true}) // a process that has ended needs no request
 			p.in.Close()
 		}
 		for _, p := range r.all {
 			timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
-			_ = p.cmd.Wait() // the error of a killed process says nothing new
+			_ = p.cmd.Wait() // the error of a killed process has no further information
 			timer.Stop()
 		}
 	})
@@ -118,9 +118,9 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered returns the request with the bytes of all ranks, for ranks that asked for them. It
-// is empty if some rank did not ask because its request has ended; then the library fails on
-// the other ranks.
+// gathered returns the request with the bytes of all ranks, for ranks that asked for them. If
+// some rank did not ask because its request has ended, it returns an empty request, and the
+// library fails on the other ranks.
 func gathered(all []reply) (q request) {
 	for _, a := range all {
 		if !a.Asks {
@@ -131,8 +131,8 @@ func gathered(all []reply) (q request) {
 	return q
 }
 
-// worst returns the failure that explains most. This is a fault if there is one, because a
-// fault names the ranks that waited. Otherwise it is the first error.
+// worst returns a fault if there is one, because a fault names the ranks that waited. Otherwise
+// it returns the first error.
 func (r *ranks) worst(all []reply) error {
 	var first error
 	for i, a := range all {

@@ -61,7 +61,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	return nil
 }
 
-// halves returns the dispatch config and the combine config with which a candidate runs.
+// halves returns the dispatch config and the combine config of a candidate's calls.
 func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	m, p := s.backend.machine, s.problem()
 	switch p.Op {
@@ -79,7 +79,7 @@ func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 			}
 		}
 	}
-	return c, k, fmt.Errorf("no combine can follow %s", c.Key())
+	return c, k, fmt.Errorf("no combine config can follow %s", c.Key())
 }
 
 // hold loads a candidate on all ranks, unless they already have it.
@@ -144,8 +144,8 @@ func (s *session) capable() ep.Problem {
 	return p
 }
 
-// capacity returns the largest number of tokens of a rank for which memory has room. The pack
-// decides it if there is one.
+// capacity returns the largest number of tokens of a rank for which memory has room. It comes from
+// the pack if there is one.
 func (s *session) capacity() int {
 	if p := s.backend.pack; p != nil {
 		return p.Shape().MaxTokens

@@ -16,10 +16,10 @@ import (
 // on the first tokens of the trace; the figure shows the tokens after these.
 func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
 	f := Figure{
-		Name: slug("balance", name), Title: "Busiest rank over the mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,
-		Alt: fmt.Sprintf("Over the %d tokens after the %d tokens of the plan: %.2f with experts in equal blocks, %.2f with EPLB's placement.",
+		Name: slug("balance", name), Title: "Busiest rank's load / mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,
+		Alt: fmt.Sprintf("Load of the busiest rank divided by the mean, in the %d tokens after the %d tokens of the plan: %.2f with experts in equal blocks, %.2f with EPLB's placement.",
 			r.Judged, r.Planned, r.Before.MaxMeanRank(), r.After.MaxMeanRank()),
-		Source: fmt.Sprintf("%s; planned on %d tokens, judged on the %d after them", name, r.Planned, r.Judged),
+		Source: fmt.Sprintf("%s; planned from the first %d tokens, judged with the next %d", name, r.Planned, r.Judged),
 	}
 	f.draw = func(c draw.Canvas) { drawBalance(c, r) }
 	return f

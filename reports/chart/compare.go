@@ -38,7 +38,7 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 		page := c.Cases[from:min(from+perFigure, len(c.Cases))]
 		f := forest{c, page, fail}
 		out = append(out, Figure{
-			Name: "compare", Title: fmt.Sprintf("Time of %s over time of %s", c.B.Name(), c.A.Name()), Alt: f.alt(),
+			Name: "compare", Title: fmt.Sprintf("Time of %s divided by time of %s", c.B.Name(), c.A.Name()), Alt: f.alt(),
 			Width: 6.8 * vg.Inch, Height: vg.Length(1.5+0.22*float64(len(page))) * vg.Inch, draw: f.draw,
 		})
 	}
@@ -167,7 +167,7 @@ func (f forest) drawCase(c draw.Canvas, x reports.Compared, y vg.Length, tx func
 }
 
 func (f forest) alt() string {
-	s := fmt.Sprintf("Ratios of %s over %s. ", f.c.B.Name(), f.c.A.Name())
+	s := fmt.Sprintf("Time of %s divided by time of %s. ", f.c.B.Name(), f.c.A.Name())
 	for _, x := range f.page {
 		s += fmt.Sprintf("%s: %.3f, %s. ", x.Case.Title(), x.Ratio.Mid, x.Verdict)
 	}

@@ -171,8 +171,8 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf returns a text with the machine, date and name of each run. If successive runs have the same machine and
-// date, it gives these once.
+// sourceOf returns a text with the machine, date and name of each run. It gives machine and date once for successive
+// runs that share both.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
 	last := ""
@@ -207,9 +207,9 @@ type Options struct {
 
 // Kinds lists every kind, in the order in which the help lists them.
 var Kinds = []Kind{
-	{"gain", "the default's time over the winner's, with its interval, a line for each routing", gain.figures},
+	{"gain", "the default's time divided by the winner's, with its interval, a line for each routing", gain.figures},
 	{"latency", "time against tokens, a line for each routing or peer, with the wire or memory limit", latency.figures},
-	{"heatmap", "time over two parameters, the winner framed, failures crossed", perCase("heatmap", "Time over the fastest (%)", heatmap)},
+	{"heatmap", "time against two parameters, the winner framed, failures crossed", perCase("heatmap", "Slower than the fastest by (%)", heatmap)},
 	{"pareto", "time against SMs: front, knee and winner", perCase("pareto", "Time against SMs", pareto)},
 	{"regret", "what one routing's winner loses under another", regret},
 	{"bandwidth", "GB/s of the busiest rank, with the wire or memory limit as the ceiling", bandwidth.figures},

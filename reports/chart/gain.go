@@ -33,12 +33,12 @@ var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, fu
 	case len(open) == len(s.points):
 		return "no case is decided" + undecided
 	case best.lo == 1 && best.hi == 1:
-		return "the default everywhere" + undecided
+		return "the default won everywhere" + undecided
 	}
-	return fmt.Sprintf("at most %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens) + undecided
+	return fmt.Sprintf("largest gain %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens) + undecided
 }}
 
-// addGain adds the decision of a case: the default's time over the winner's,
+// addGain adds the decision of a case: the default's time divided by the winner's,
 // under the same routing and in the same rounds.
 func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	if c.Search == nil || !c.Search.OK() {
@@ -104,10 +104,10 @@ func gainAxis(a *plot.Axis, values []float64) {
 }
 
 // bandwidth draws how many bytes per second the busiest rank moves.
-var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("at most %.1f GB/s", s.highest().mid) }}
+var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("largest %.1f GB/s", s.highest().mid) }}
 
-// addBandwidth adds winner and default of a case. It counts the same bytes as the wire limit
-// (each token once to each rank that needs it) or, for an activation, the memory limit.
+// addBandwidth adds winner and default of a case. It counts the bytes of the wire limit (each
+// token once to each rank that needs it) or, for op activation, the bytes of the memory limit.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
 	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {
@@ -132,7 +132,7 @@ func drawBandwidth(c draw.Canvas, all []series) {
 	addAll(p, all)
 	st := textStyle(tickSize, muted)
 	st.YAlign = draw.YBottom
-	note := broken("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, over the slowest rank's time", st, c.Max.X-c.Min.X)
+	note := broken("GB/s (10^9): bytes of the busiest rank, each token once to each rank that needs it, divided by the slowest rank's time", st, c.Max.X-c.Min.X)
 	for _, line := range slices.Backward(note) {
 		c.FillText(st, c.Min, line)
 		c = draw.Crop(c, 0, 0, labelRow, 0)
@@ -141,7 +141,7 @@ func drawBandwidth(c draw.Canvas, all []series) {
 }
 
 // wire draws how close each winner comes to the wire limit.
-var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("at most %.1f %%", s.highest().mid) }}
+var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("largest %.1f %%", s.highest().mid) }}
 
 // memory draws how close each winner of op activation comes to the memory limit.
 var memory = groupKind{"memory", "Per cent of the memory limit", 3.6, (*seriesBuilder).addMemoryShare, drawMemory, wire.words}

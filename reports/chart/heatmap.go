@@ -111,11 +111,11 @@ func (h grid) draw(c draw.Canvas) {
 }
 
 // key draws an explanation of colours, frame, crosses and blanks at the bottom. It returns the
-// canvas above it.
+// canvas above the explanation.
 func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := textStyle(tickSize, muted)
 	note.YAlign = draw.YBottom
-	c.FillText(note, c.Min, elide("crossed: every config there failed, with its status; blank: none was measured, being illegal or not tried", note, c.Max.X-c.Min.X))
+	c.FillText(note, c.Min, elide("crossed: every config failed, with the first status; blank: none was measured (illegal or not tried)", note, c.Max.X-c.Min.X))
 	c = draw.Crop(c, 0, 0, 1.5*tickSize, 0)
 	note.YAlign = draw.YCenter
 	y := c.Min.Y + tickSize/2
@@ -124,7 +124,7 @@ func (h grid) key(c draw.Canvas) draw.Canvas {
 		c.FillText(note, vg.Point{X: x, Y: y}, text)
 		x += note.Width(text) + 6
 	}
-	say(fmt.Sprintf("%% over the fastest, %s us, others at their best:", reports.Micros(h.best).Text))
+	say(fmt.Sprintf("%% slower than the fastest, %s us, other parameters at their best:", reports.Micros(h.best).Text))
 	const steps, width = 24, 4 * vg.Length(1)
 	say("0")
 	for i := range steps {
@@ -160,8 +160,8 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks the two parameters of a heatmap. It takes the requested ones first, then SMs and
-// threads, then the parameters with the most values.
+// axesOf picks the two parameters of a heatmap: requested parameters first, then SMs and threads,
+// then the parameters with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {

@@ -112,7 +112,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// drawTraffic draws a matrix of how many tokens each rank sends to each rank.
+// drawTraffic draws a matrix of the tokens that each rank sends to each rank.
 func (l Load) drawTraffic(c draw.Canvas) {
 	n := len(l.Traffic)
 	m := matrix{cols: n, rows: n}
@@ -135,14 +135,14 @@ func (l Load) drawTraffic(c draw.Canvas) {
 	slices.Reverse(reversed)
 	note := textStyle(tickSize, ink)
 	note.YAlign = draw.YTop
-	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, each once to a rank")
+	c.FillText(note, vg.Point{X: c.Min.X, Y: c.Max.Y}, "tokens sent, each token once to a rank")
 	drawMatrix(draw.Crop(c, 0, 0, 0, -1.6*tickSize), m, axisNames{"to rank", names}, axisNames{"from rank", reversed})
 }
 
 func (l Load) alt() string {
 	most, expert := topAndMean(l.Experts)
 	top, rank := topAndMean(l.Ranks)
-	return fmt.Sprintf("%s. The busiest of %d experts receives %.0f tokens, %.2f times the mean; the busiest of %d ranks %.2f times the mean.",
+	return fmt.Sprintf("%s. The busiest of %d experts receives %.0f tokens, %.2f times the mean; the busiest of %d ranks receives %.2f times the mean.",
 		l.Title, len(l.Experts), most, ratio(most, expert), len(l.Ranks), ratio(top, rank))
 }
 
@@ -181,7 +181,7 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	for _, l := range ownRuns(runs) {
 		for _, c := range l.Cases {
 			g := groupOf(c.Problem, "")
-			g.Op, g.Dispatch = "", "" // the routing is the same for all
+			g.Op, g.Dispatch = "", "" // all ops and dtypes of a shape have the same routing
 			k := id{g, c.Routing}
 			old := largest[k]
 			if old == nil {

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// endLabel is the label of a line, which stands to the right of the plot where the line ends.
+// endLabel is the label of a line. It stands to the right of the plot, where the line ends.
 type endLabel struct {
 	legendItem
 	lines  []string  // the label, broken into lines
@@ -26,8 +26,8 @@ const (
 
 func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelRow }
 
-// drawLabelled draws a plot with its series labelled where they end, and the further items of a legend
-// below it. If there is no room for the labels, the legend lists the series too.
+// drawLabelled draws a plot with the label of each series at the end of its line, and below the plot a legend with
+// the items in further. If there is no room for the labels, the legend lists the series too.
 func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	labels, width := endLabels(all)
 	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
@@ -78,8 +78,8 @@ func heightOf(labels []endLabel) (h vg.Length) {
 	return h
 }
 
-// spreadLabels sets the heights of labels that fit between low and high: as near to the ends of their
-// lines as possible, so that none covers another. It moves groups of touching labels together.
+// spreadLabels sets the heights of labels between low and high. No label covers another, and each is as near to the end
+// of its line as possible. Labels that touch are moved together as a group. All labels must fit between low and high.
 func spreadLabels(labels []endLabel, low, high vg.Length) {
 	order := make([]*endLabel, len(labels))
 	for i := range labels {
@@ -91,8 +91,8 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// middle sums the lower edges of the group at which each label would be at the end of its line. below is
-		// the height of the labels so far.
+		// For each label there is one lower edge of the group that puts this label at the end of its line. middle is
+		// the sum of these lower edges. below is the height of the labels so far.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2
@@ -121,7 +121,7 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 	}
 }
 
-// draw draws a thin line from the series' end to its label, a piece of the series and the label, whose left edge is at x.
+// draw draws a thin line from the series' end to x, and from x on a piece of the series and the label.
 func (l endLabel) draw(c draw.Canvas, x vg.Length) {
 	thin := draw.LineStyle{Color: rule, Width: vg.Points(0.6)}
 	c.StrokeLine2(thin, l.end.X, l.end.Y, x, l.center)

@@ -25,12 +25,12 @@ func TestSpreadLabels(t *testing.T) {
 		}
 		for j, b := range labels[:i] {
 			if gap := (a.center - b.center) * sign(a.end.Y-b.end.Y); gap < (a.height()+b.height())/2-0.01 {
-				t.Errorf("labels %d and %d of lines that end at %.0f and %.0f lie at %.1f and %.1f", i, j, a.end.Y, b.end.Y, a.center, b.center)
+				t.Errorf("labels %d and %d cover each other or changed their order: their lines end at %.0f and %.0f, the labels lie at %.1f and %.1f", i, j, a.end.Y, b.end.Y, a.center, b.center)
 			}
 		}
 	}
 	if got := labels[2].center; got != 30 {
-		t.Errorf("the label of a line that ends alone at 30 lies at %.1f", got)
+		t.Errorf("the label of a line that ends at 30, far from all others, lies at %.1f", got)
 	}
 }
 
@@ -41,8 +41,7 @@ func sign(x vg.Length) vg.Length {
 	return 1
 }
 
-// TestManyLinesHaveALegend: if the labels of all lines do not fit to the right of the plot, the legend below it lists
-// the lines.
+// TestManyLinesHaveALegend: if there is no room for all labels to the right of the plot, the legend below lists the lines.
 func TestManyLinesHaveALegend(t *testing.T) {
 	for _, c := range []struct {
 		lines   int

@@ -24,7 +24,7 @@ type work struct {
 }
 
 // libraryPicture is a picture with a column of panels for each op. A column has a panel for
-// each kind of work, so that all lines in a panel may be compared.
+// each kind of work, because only libraries that do the same work may be compared.
 type libraryPicture struct {
 	shape   ep.Problem
 	routing string
@@ -137,7 +137,7 @@ func (p *libraryPicture) draw(c draw.Canvas, rows int) {
 		mark := st.mark()
 		key.add(name, &draw.LineStyle{Color: st.color, Width: vg.Points(1.6)}, &mark)
 	}
-	key.add("its default, where tuning changed it", &draw.LineStyle{Color: muted, Width: vg.Points(1), Dashes: []vg.Length{4, 3}}, nil)
+	key.add("the library's default, where tuning changed it", &draw.LineStyle{Color: muted, Width: vg.Points(1), Dashes: []vg.Length{4, 3}}, nil)
 	c = key.below(c)
 	width, height := (c.Max.X-c.Min.X)/vg.Length(len(p.columns)), (c.Max.Y-c.Min.Y)/vg.Length(rows)
 	for i, column := range p.columns {

@@ -9,9 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// library is a run of one library at three token counts. The dispatch of the best config takes
-// us, 10 × us and 100 × us microseconds. The default takes 25 % longer. Each combine takes half
-// as long as the dispatch.
+// library returns a run of one library at three token counts. The best config's dispatch takes
+// `us` microseconds at the first token count, 10 times as long at the second and 100 times as long
+// at the third. The default takes 25 % longer. Each combine takes half as long as the dispatch.
 func library(name, layout string, us float64) *reports.Loaded {
 	run := &record.Run{Machine: ep.Machine{PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 2, Name: "H200"}}
 	var results []record.Result
@@ -49,7 +49,7 @@ func TestLibraries(t *testing.T) {
 	if len(figures) != 1 {
 		t.Fatalf("%d pictures, want 1", len(figures))
 	}
-	checkFigure(t, figures[0], []string{"dispatch: rank, chain", "dispatch: expert, chain", "combine: rank, chain", "tokens per rank", "time of one call (us)", "deepep", "its default"})
+	checkFigure(t, figures[0], []string{"dispatch: rank, chain", "dispatch: expert, chain", "combine: rank, chain", "tokens per rank", "time of one call (us)", "deepep", "the library's default"})
 	for _, want := range []string{"dispatch: rank, chain, deepep: 9.07 us at 1, ", "dispatch: rank, chain, flashinfer: 7.05 us at 1", "combine: expert, chain, epbench: 2.01 us at 1"} {
 		if !strings.Contains(figures[0].Alt, want) {
 			t.Errorf("%q is not in %s", want, figures[0].Alt)

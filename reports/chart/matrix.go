@@ -97,7 +97,7 @@ func shade(v float64) color.RGBA {
 }
 
 // darkText and lightText are the colours of text and frames on squares. They differ by one step from
-// ink and paper: a dark page replaces ink and paper, but not the colours of the squares.
+// ink and paper, because the HTML page replaces ink and paper on dark screens and must not replace these.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
 // inkOn returns the text colour that contrasts more with a fill.

@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs. If Options.Beside is set, it draws two fronts in one figure:
-// the time of a call alone, and its cost beside a matrix product (one that runs at the same
-// time).
+// pareto draws time against SMs. If Options.Beside is set, it draws two fronts in one figure: the
+// time of a call that runs alone, and the cost of a call that runs at the same time as a matrix product.
 func pareto(c *reports.Case, o Options) *Figure {
 	if o.Beside {
 		return paretoBeside(c)
@@ -93,7 +92,7 @@ func pointsOf(entries []*reports.Entry) plotter.XYs {
 
 func paretoAlt(f reports.Pareto) string {
 	first, last := f.Front[0], f.Front[len(f.Front)-1]
-	s := fmt.Sprintf("%s: from %s us on %d SMs to %s us on %d, %d points on the front of %d configs.", f.Case.Title(),
+	s := fmt.Sprintf("%s: from %s us on %d SMs to %s us on %d SMs; %d of %d configs are on the front.", f.Case.Title(),
 		reports.Micros(first.Level).Text, first.Cost.SMs, reports.Micros(last.Level).Text, last.Cost.SMs, len(f.Front), len(f.All))
 	if w := f.Case.Winner(); w != nil {
 		s += fmt.Sprintf(" The winner is %s, %d SMs.", f.Case.Label(w), w.Cost.SMs)

@@ -13,10 +13,10 @@ import (
 // Forecast is a predicted time at one rank count.
 type Forecast struct {
 	Panel  string // the op; there is one panel for each op
-	Line   string // model and routing; there is one line for each pair of these
+	Line   string // model and routing; there is one line for each such pair
 	Ranks  int
 	Micros float64
-	Limit  string // the largest part of the time; each of these parts has its own marker
+	Limit  string // the largest part of the time, for example network bytes; each limit has its own marker
 }
 
 // Predicted draws predicted times against ranks.

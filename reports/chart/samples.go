@@ -14,9 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws the time of each round of the winner, the default and its twin. The twin is the
-// default under a second label. A second plot shows the ratio of twin to default, which is
-// noise.
+// samples draws the time of each round of the winner, the default and the twin. The twin is the
+// default under a second label, so the ratio of twin to default, which a second plot shows, is noise.
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -25,7 +24,7 @@ func samples(c *reports.Case, _ Options) *Figure {
 	return &Figure{Alt: samplesAlt(c, shown), Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) }}
 }
 
-// shownEntries returns those of winner, default and twin that have times.
+// shownEntries returns winner, default and twin, without the entries that have no times.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
 	if winner := c.Winner(); winner != nil {
@@ -58,7 +57,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		p.Add(across{e.Median.Mid * 1e6, line})
 		name := sampleLabel(cs, e)
 		if e == cs.Winner() {
-			name = "winner " + e.Config.ID() // the full spelling is too long here; Alt has it
+			name = "winner " + e.Config.ID() // the full spelling is too long for a legend; Figure.Alt has it
 		}
 		key.add(elide(name, textStyle(tickSize, ink), 300), &line, &mark)
 	}
@@ -117,8 +116,7 @@ func twinRatios(c *reports.Case) []float64 {
 	return nil
 }
 
-// drawTwin draws the ratios of the twin to the default. They are noise, because both are the
-// same config.
+// drawTwin draws the ratios of the twin to the default.
 func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	p := newPlot("A/A", "twin / default")
 	points := plotter.XYs{}
@@ -146,7 +144,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 func samplesAlt(c *reports.Case, shown []*reports.Entry) string {
 	s := c.Title() + ". "
 	for _, e := range shown {
-		s += fmt.Sprintf("%s: median %s us over %d rounds. ", sampleLabel(c, e), reports.Micros(e.Median.Mid).Text, len(e.Times))
+		s += fmt.Sprintf("%s: median %s us of %d rounds. ", sampleLabel(c, e), reports.Micros(e.Median.Mid).Text, len(e.Times))
 	}
 	if c.AA != nil {
 		s += fmt.Sprintf("The default against itself varies by %.2g%%.", 100*c.AA.Spread)

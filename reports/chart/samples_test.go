@@ -25,7 +25,7 @@ func TestSamplesKeepTheirStyle(t *testing.T) {
 			for _, e := range shownEntries(c) {
 				st := sampleStyle(e)
 				if want := map[record.Role]int{record.Default: 1, record.Twin: 2}[e.Role]; st != want || st <= last {
-					t.Errorf("%s, %s: %s has style %d, want %d, behind %d", name, c.Title(), e.Role, st, want, last)
+					t.Errorf("%s, %s: %s has style %d, want %d; the entry before has style %d, want a smaller one", name, c.Title(), e.Role, st, want, last)
 				}
 				last = st
 			}

@@ -29,7 +29,7 @@ type series struct {
 	points []point
 	line   draw.LineStyle
 	mark   *draw.GlyphStyle // nil: a line without markers, and without intervals
-	shift  float64          // factor on the X axis that keeps series of one token count apart, 0 for none
+	shift  float64          // the position on the X axis is multiplied by shift; 0 means that it is not
 }
 
 // x returns the position of a point.
@@ -45,7 +45,7 @@ func (s series) decided() (out []point) {
 	return out
 }
 
-// dodge moves series apart if all have one and the same token count, so that none hides another.
+// dodge moves series apart if all their points have the same token count. Otherwise they would hide each other.
 func dodge(all []series) {
 	if tokens := tokensOf(all); len(all) < 2 || slices.Min(tokens) != slices.Max(tokens) {
 		return
@@ -107,7 +107,7 @@ func (diamond) DrawGlyph(c *draw.Canvas, st draw.GlyphStyle, at vg.Point) {
 }
 
 // bands returns the outlines of the intervals of neighbouring points. A point without an interval
-// ends a band: nothing is known between it and the next.
+// ends a band.
 func (s series) bands(y *plot.Axis) (out []plotter.XYs) {
 	var run []point
 	end := func() {
@@ -171,11 +171,9 @@ type group struct {
 	work string // the work that the times include; "" if all libraries do the same work
 }
 
-// groupOf returns the group of a problem. It leaves out token counts. It leaves out precision
-// and mode, because the labels of the lines name them: other libraries are often measured
-// eagerly, and epbench's kernels from a graph. It leaves out the dtype of a combine, because a
-// combine always sends BF16. It leaves out the layout if work is known, because work names the
-// layout.
+// groupOf returns the group of a problem, with these fields left out: token counts; precision and
+// mode, because the labels of the lines name both; the dtype of a combine, because a combine always
+// sends BF16; and, if work is known, the layout, because work names it.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -237,7 +235,7 @@ func groups(runs []*reports.Loaded) []group {
 	return split
 }
 
-// highest returns the first point with the largest value, of the decided ones if there are any.
+// highest returns the first point with the largest value. It considers undecided points only if all points are undecided.
 func (s series) highest() point {
 	points := s.decided()
 	if points == nil {

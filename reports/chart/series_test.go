@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// TestBands: a band joins neighbours that have an interval, and ends at a point without one and
-// at an undecided one.
+// TestBands: a band joins neighbouring points that have an interval. A point without an interval
+// ends a band. An undecided point is in no band.
 func TestBands(t *testing.T) {
 	at := func(tokens int, lo, hi float64) point {
 		return point{tokens: tokens, mid: (lo + hi) / 2, lo: lo, hi: hi}
@@ -20,17 +20,17 @@ func TestBands(t *testing.T) {
 		t.Errorf("bands %v, want one from 2 to 8 tokens", bands)
 	}
 	if got := s.highest(); got.undecided {
-		t.Errorf("the highest is %v, which is undecided", got)
+		t.Errorf("the highest point %v is undecided", got)
 	}
 }
 
-// TestDodge: series of one token count stand side by side, others stay where they are.
+// TestDodge: series with a single token count stand side by side. Series with several token counts are not moved.
 func TestDodge(t *testing.T) {
 	one := []series{{points: []point{{tokens: 8}}}, {points: []point{{tokens: 8}}}, {points: []point{{tokens: 8}}}}
 	dodge(one)
 	left, middle, right := one[0].x(one[0].points[0]), one[1].x(one[1].points[0]), one[2].x(one[2].points[0])
 	if !(left < 7.5 && middle == 8 && right > 8.5 && left > 4 && right < 16) {
-		t.Errorf("at %.2f, %.2f, %.2f", left, middle, right)
+		t.Errorf("the series stand at %.2f, %.2f and %.2f tokens, want left of 7.5, 8 and right of 8.5", left, middle, right)
 	}
 	two := []series{{points: []point{{tokens: 8}, {tokens: 16}}}, {points: []point{{tokens: 8}}}}
 	dodge(two)

@@ -22,13 +22,12 @@ var (
 	shaded = color.RGBA{0xee, 0xf1, 0xf4, 0xff}
 )
 
-// Ink holds the colours above by name, in the spelling of SVG. The HTML page replaces them on
-// dark screens.
+// Ink holds the colours ink, muted, rule, paper and shaded in the spelling of SVG. The HTML page
+// replaces them on dark screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is the palette of Okabe and Ito (2008), whose colours people with common kinds of
-// colour blindness can tell apart. Dark and light colours alternate, so that neighbours differ
-// in grey too.
+// palette is the palette of Okabe and Ito (2008). People with common kinds of colour blindness can
+// tell its colours apart. Dark and light colours alternate, so that neighbours differ in grey too.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xe6, 0x9f, 0x00, 0xff}, // orange
@@ -52,8 +51,8 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style holds the colour, dash and marker of one series. There are 4 dashes and 7 markers;
-// these numbers have no common factor, so that 28 series differ even in grey.
+// style holds the colour, dash and marker of one series. There are 4 dashes and 7 markers. 4 and 7
+// have no common factor, so 4 x 7 = 28 series differ even in grey.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -185,8 +184,7 @@ func broken(s string, st text.Style, width vg.Length) []string {
 	return lines
 }
 
-// sourced draws source, the text that says where the numbers come from, and returns the canvas
-// above it.
+// sourced draws Figure.Source and returns the canvas above it.
 func sourced(c draw.Canvas, source string) draw.Canvas {
 	if source == "" {
 		return c
@@ -243,7 +241,7 @@ func (l legend) below(c draw.Canvas) draw.Canvas {
 	return l.above(c)
 }
 
-// above returns the canvas above the legend, which it does not draw.
+// above returns the canvas above the legend. It does not draw the legend.
 func (l legend) above(c draw.Canvas) draw.Canvas {
 	height := vg.Length(len(l.rows(c.Max.X-c.Min.X))) * legendRow
 	if height > 0 {

@@ -14,13 +14,13 @@ var colourBlind = map[string][3][3]float64{
 	"deuteranopia": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
 }
 
-// leastDistance is the least distance of two colours of neighbouring series in CIE L*a*b*. A
-// distance of 2.3 is just noticeable side by side (Mahy and others, 1994); thin lines apart need
-// several times as much.
+// leastDistance is the least distance between two colours of the palette in CIE L*a*b*. Side by
+// side, a distance of 2.3 is just noticeable (Mahy and others, 1994). Thin lines that do not touch
+// need several times as much.
 const leastDistance = 15
 
-// TestPaletteForColourBlind: people with protanopia and deuteranopia can tell any two colours of
-// the palette apart, and each from the paper.
+// TestPaletteForColourBlind: people with protanopia or deuteranopia can tell any two colours of
+// the palette apart, and each colour from the paper.
 func TestPaletteForColourBlind(t *testing.T) {
 	for name, sight := range colourBlind {
 		for i, a := range palette {
@@ -35,7 +35,7 @@ func TestPaletteForColourBlind(t *testing.T) {
 		}
 	}
 	if d := distance(seen(color.RGBA{0xff, 0, 0, 0xff}, colourBlind["deuteranopia"]), seen(color.RGBA{0x8f, 0x80, 0, 0xff}, colourBlind["deuteranopia"])); d > leastDistance {
-		t.Errorf("red and olive differ by %.1f: the simulation takes no hues away", d)
+		t.Errorf("red and olive differ by %.1f for deuteranopia, want almost nothing: the simulation does not work", d)
 	}
 }
 

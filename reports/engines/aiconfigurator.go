@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// a2aRow is a row of aiconfigurator's moe_a2a_perf, in the order of its columns. The times are
-// microseconds; latency is the sum of the others.
+// a2aRow is a row of aiconfigurator's table moe_a2a_perf, with the columns in their order. Transmit,
+// Notify and Latency are microseconds. Latency is the sum of the other two.
 type a2aRow struct {
 	Framework    string  `parquet:"framework"`
 	Version      string  `parquet:"version"`
@@ -34,10 +34,9 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends maps the kernels of our workers to aiconfigurator's names. dtypes maps the dtype
-// of the dispatch to the word that aiconfigurator looks up in the column comm_dtype. Dispatch
-// and combine have the same word. DeepEP has one word only, because engines use it with an FP8
-// dispatch and a BF16 combine.
+// commBackends maps the kernels of epbench's workers to aiconfigurator's names. dtypes maps the
+// dtype of the dispatch to a word in the column comm_dtype. The rows of a dispatch and of its combine
+// have the same word. DeepEP has only one word: engines use it with an FP8 dispatch and a BF16 combine.
 var commBackends = map[string]struct {
 	name   string
 	dtypes map[ep.DType]string
@@ -47,13 +46,13 @@ var commBackends = map[string]struct {
 	oneSided:    {"nvlink_one_sided", map[ep.DType]string{ep.FP8: "fp8", ep.BF16: "bfloat16"}},
 }
 
-// a2aTable collects rows. aiconfigurator keeps one latency for each key, which is a row without
-// its times.
+// a2aTable collects rows. A row without its times is a key: aiconfigurator keeps one latency for
+// each key.
 type a2aTable struct {
 	rows  []a2aRow
 	keys  map[a2aRow]bool
-	cases int // cases left out
-	bf16  int // configs left out because their dtype has no word in commBackends
+	cases int // number of cases left out
+	bf16  int // number of configs left out because their dtype has no word in commBackends
 }
 
 // writeAIConfigurator writes the fastest config for each kernel, token count and number of SMs
@@ -77,7 +76,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 	}
 	notes := []string{fmt.Sprintf("%d rows", len(t.rows))}
 	if t.cases > 0 {
-		notes = append(notes, fmt.Sprintf("%d cases left out: the table has no column for pairs or for routings", t.cases))
+		notes = append(notes, fmt.Sprintf("%d cases left out: the table has no column for op pair or for routings other than uniform", t.cases))
 	}
 	if t.bf16 > 0 {
 		notes = append(notes, fmt.Sprintf("%d configs left out%s", t.bf16, t.whyLeftOut()))
@@ -85,7 +84,7 @@ func writeAIConfigurator(in Input) (Output, error) {
 	return Output{b.Bytes(), notes}, nil
 }
 
-// whyLeftOut returns text that says why configs were left out; "" if none was.
+// whyLeftOut returns the reason why configs were left out, "" if no config was left out.
 func (t *a2aTable) whyLeftOut() string {
 	if t.bf16 == 0 {
 		return ""

@@ -74,7 +74,7 @@ func TestAIConfigurator(t *testing.T) {
 			}
 		}
 		if got := strings.Join(words, ", "); got != c.words || len(rows) != c.rows || !strings.Contains(strings.Join(out.Notes, "; "), c.note) {
-			t.Errorf("%s, %s: %d rows, %s, notes %q; want %d, %s", c.kernel, c.dtype, len(rows), got, out.Notes, c.rows, c.words)
+			t.Errorf("%s, %s: %d rows, words %s, notes %q; want %d rows, words %s", c.kernel, c.dtype, len(rows), got, out.Notes, c.rows, c.words)
 		}
 	}
 }
@@ -95,9 +95,9 @@ func TestSkewedRowsStayOut(t *testing.T) {
 	}
 	rows, err := parquet.Read[a2aRow](bytes.NewReader(out.Data), int64(len(out.Data)))
 	if err != nil || len(rows) != 4 || slices.ContainsFunc(rows, func(r a2aRow) bool { return r.Tokens != 128 }) {
-		t.Errorf("%d rows %+v, %v; want the 4 of 128 tokens", len(rows), rows, err)
+		t.Errorf("%d rows %+v, %v; want the 4 rows with 128 tokens", len(rows), rows, err)
 	}
-	if notes := strings.Join(out.Notes, "; "); !strings.Contains(notes, "2 cases left out: the table has no column for pairs or for routings") {
+	if notes := strings.Join(out.Notes, "; "); !strings.Contains(notes, "2 cases left out: the table has no column for op pair or for routings other than uniform") {
 		t.Errorf("notes %q", notes)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-var errNoPair = errors.New("no dispatch and combine that fit each other were measured at one token count and routing; sweep with --strategy grid, or with fewer --param values")
+var errNoPair = errors.New("the run has no dispatch config and combine config that fit each other and were measured at the same token count and routing; sweep with --strategy grid, or with fewer --param values")
 
-// configPair holds a config for dispatch, a config for combine, and how much time the two
-// together lose at each measured point.
+// configPair holds a config for dispatch, a config for combine, and the regret of this pair at each
+// measured point.
 type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // for each point, the pair's time over the best pair's, minus one; NaN if not measured
+	regret            []float64 // for each point: (the pair's time / the best pair's time) - 1; NaN if not measured
 }
 
 // extremes holds the times of the fastest and the slowest pair at a measured point.
@@ -25,12 +25,12 @@ type extremes struct{ fastest, slowest float64 } // seconds of dispatch and comb
 // choose returns the pair of fitting configs with the least weighted mean regret. If several
 // pairs are equal, it takes the first by key.
 //
-// If a pair was not measured at some point, it is taken to be as slow there as the slowest measured pair. For example,
-// a run of winners has the default at all points, but other configs only at the points at which they won. Another rule
-// was tried, that a pair must be measured at all points. With that rule only the default of such a run remained.
+// At a point where a pair was not measured, choose counts it as slow as the slowest pair measured at this point. The
+// stricter rule, that a pair must be measured at all points, was tried. It fails for a run of winners, in which only
+// the default was measured at all points: the default would always be chosen.
 //
-// The library's default stays unless the pair is faster by more than band, because among many
-// equally fast configs one reads fastest by chance.
+// The library's default stays unless the pair is faster by more than band, because one of many
+// equally fast configs seems fastest by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -118,8 +118,8 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists, in the order of their keys, the configs that were measured at any point. half
-// selects the times of dispatch or of combine.
+// configs lists the configs of dispatch or of combine that were measured at any point, sorted by
+// key. The function half selects the times of dispatch or of combine.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}
@@ -146,7 +146,7 @@ func (p configPair) losses(all []measuredPoint) []string {
 		out = append(out, fmt.Sprintf("%s: %.1f %% slower than the best config there", s, 100*p.regret[i]))
 	}
 	if len(unknown) > 0 {
-		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; there it counts as slow as the slowest config that was measured. sweep --strategy grid measures every config everywhere",
+		out = append(out, fmt.Sprintf("warning: dispatch %s with combine %s was not measured with %s; it counts there as slow as the slowest measured config; sweep --strategy grid measures every config",
 			short(p.dispatch), short(p.combine), strings.Join(unknown, "; ")))
 	}
 	return out

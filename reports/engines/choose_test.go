@@ -26,8 +26,9 @@ func parsed(t *testing.T, key string) ep.Config {
 	return c
 }
 
-// twoPoints has three configs. At 128 tokens a takes 20 s and b 10 s, c was not measured. At 4,096
-// tokens a takes 40 s and c 60 s, b was not measured.
+// twoPoints returns points with weights w1 and w2 and three configs. At 128 tokens, dispatch and combine together take
+// 12 + 8 = 20 s with a and 4 + 6 = 10 s with b; c was not measured. At 4,096 tokens they take 30 + 10 = 40 s with a and
+// 35 + 25 = 60 s with c; b was not measured.
 func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	a, b, c = of("20", "8", "256"), of("24", "8", "256"), of("28", "8", "256")
 	return []measuredPoint{
@@ -37,7 +38,8 @@ func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 }
 
 // TestChooseByHand compares choose with regrets that were worked out by hand. a loses 20/10 - 1 = 1 at 128 tokens and
-// nothing at 4,096. b loses nothing at 128. At 4,096 it is taken to be as slow as c, 60/40 - 1 = 0.5.
+// nothing at 4,096 tokens. b loses nothing at 128 tokens. b was not measured at 4,096 tokens, so it counts there as slow
+// as c, the slowest: it loses 60/40 - 1 = 0.5. c loses 1 at 128 tokens, where it counts as slow as a, and 0.5 at 4,096.
 func TestChooseByHand(t *testing.T) {
 	for _, x := range []struct {
 		w1, w2 float64
@@ -61,7 +63,7 @@ func TestChooseByHand(t *testing.T) {
 		t.Errorf("extremes %v", at)
 	}
 	if sum, _ := judge(all, at, parsed(t, c), parsed(t, c)); sum != 2*1+1*0.5 {
-		t.Errorf("c loses %g, want 2.5", sum)
+		t.Errorf("c loses %g, want 2 x 1 + 1 x 0.5 = 2.5", sum)
 	}
 	never := parsed(t, of("99", "8", "256"))
 	if sum, regret := judge(all, at, never, never); !math.IsInf(sum, 1) || !math.IsNaN(regret[0]) {
@@ -72,8 +74,8 @@ func TestChooseByHand(t *testing.T) {
 	}
 }
 
-// TestDefaultStaysWithinTheBand: with equal weights a loses 1 and the best pair 0.5 over two points, so the two differ
-// by 0.25 for each point.
+// TestDefaultStaysWithinTheBand makes a the default. With equal weights, a loses 1 + 0 = 1 in the two points, and the
+// best pair b loses 0 + 0.5 = 0.5. They differ by (1 - 0.5) / 2 = 0.25 for each point, so a stays if the band is 0.25.
 func TestDefaultStaysWithinTheBand(t *testing.T) {
 	for _, x := range []struct {
 		band float64
@@ -96,7 +98,7 @@ func TestDefaultStaysWithinTheBand(t *testing.T) {
 		t.Errorf("a default that was not measured everywhere stayed: %s", got.dispatch.Key())
 	}
 	if _, sum := defaults(all, []extremes{{10, 20}, {40, 60}}); !math.IsInf(sum, 1) {
-		t.Errorf("its loss is %g", sum)
+		t.Errorf("the loss of a default that was not measured everywhere is %g, want infinity", sum)
 	}
 }
 
@@ -105,14 +107,14 @@ func TestLosses(t *testing.T) {
 	all, a, _, _ := twoPoints(1, 1)
 	p := configPair{parsed(t, a), parsed(t, a), []float64{0.125, math.NaN()}}
 	want := []string{"128 tokens, uniform: 12.5 % slower than the best config there",
-		"warning: dispatch recv=256,send=8,sms=20 with combine recv=256,send=8,sms=20 was not measured with 4096 tokens, uniform; there it counts as slow as the slowest config that was measured. sweep --strategy grid measures every config everywhere"}
+		"warning: dispatch recv=256,send=8,sms=20 with combine recv=256,send=8,sms=20 was not measured with 4096 tokens, uniform; it counts there as slow as the slowest measured config; sweep --strategy grid measures every config"}
 	if got := p.losses(all); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }
 
-// threeCounts has pairs of two shapes at 8, 64 and 512 tokens. Shape (24, 256, 128) was not measured at
-// 64 tokens.
+// threeCounts returns points at 8, 64 and 512 tokens with pairs of two shapes, wide and narrow. Shape wide was not
+// measured at 64 tokens.
 func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	wd, wc := of("24", "6", "256"), of("24", "4", "128")
 	nd, nc := of("20", "8", "512"), of("20", "2", "64")
@@ -130,10 +132,10 @@ func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	return all, shape{24, 256, 128}, shape{20, 512, 64}
 }
 
-// TestRowsOfAShape works out the rows and the cost by hand. The narrow shape loses 0.1 at 8 and 512
-// tokens, whose weights are 1 and 3, and nothing at 64. The wide shape loses nothing at 8 and 512
-// tokens. It was not measured at 64 tokens, whose weight is 2, so there it counts as slow as the
-// slowest pair: 46/40 - 1.
+// TestRowsOfAShape works out the rows and the cost by hand. 8, 64 and 512 tokens have the weights 1, 2 and 3. The narrow
+// shape loses 0.1 at 8 and 512 tokens and nothing at 64: its cost is 0.1 x 1 + 0.1 x 3 = 0.4. The wide shape loses nothing
+// at 8 and 512 tokens. At 64 tokens it was not measured, so it counts as slow as the slowest pair and loses
+// (26 + 20) / (20 + 20) - 1 = 0.15: its cost is 0.15 x 2 = 0.3.
 func TestRowsOfAShape(t *testing.T) {
 	all, wide, narrow := threeCounts()
 	got := rowsOf(all, narrow, 0)
@@ -161,12 +163,12 @@ func TestRowsOfAShape(t *testing.T) {
 		all[i].own.dispatch, all[i].own.combine = of("24", "6", "256"), of("24", "4", "128")
 	}
 	if first := shapes(all)[0]; first != wide {
-		t.Errorf("the default's shape is %v, the first is %v", wide, first)
+		t.Errorf("the first shape is %v, want the default's shape %v", first, wide)
 	}
 }
 
-// distinct returns a run in which every parameter differs between dispatch and combine, so that a
-// swapped one shows.
+// distinct returns a run in which send, recv and threads differ between dispatch and combine, so
+// that a test notices a swapped value.
 func distinct(kernel string) *reports.Loaded {
 	run := &record.Run{Tool: "v9", Machine: ep.Machine{Backend: "deepep", Name: "NVIDIA  H100", SMs: 132},
 		Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: "lib"}}, {Name: kernel, Op: ep.Combine, Work: ep.Work{Library: "lib"}}}}
@@ -209,8 +211,8 @@ func TestNothingIsSwapped(t *testing.T) {
 	}
 }
 
-// TestAIConfiguratorRows compares whole rows. The slower dispatch with other chunks has the key of the
-// faster one and is left out; rows of other routings and pairs are counted.
+// TestAIConfiguratorRows compares whole rows. Two dispatch configs differ only in chunk sizes, for which the table has no
+// column, so the slower one is left out. Cases of other routings are left out and counted.
 func TestAIConfiguratorRows(t *testing.T) {
 	in := distinct("deepep-ll")
 	table := a2aTable{keys: map[a2aRow]bool{}}
@@ -230,7 +232,7 @@ func TestAIConfiguratorRows(t *testing.T) {
 		}
 		got := table.rows[i]
 		if math.Abs(got.Transmit-want.us) > 1e-6 || got.Latency != got.Transmit || got.Notify != 0 {
-			t.Errorf("times %g + %g = %g, want %g", got.Transmit, got.Notify, got.Latency, want.us)
+			t.Errorf("times: transmit %g, notify %g, latency %g us, want %g, 0 and the same", got.Transmit, got.Notify, got.Latency, want.us)
 		}
 		if got.Transmit, got.Latency = 0, 0; got != want.row {
 			t.Errorf("%+v, want %+v", got, want.row)
@@ -245,7 +247,7 @@ func TestAIConfiguratorRows(t *testing.T) {
 		skewed.Results[i].Routing = "zipf:1"
 	}
 	skewed.Cases = append(reports.Cases(skewed.Run, skewed.Results), distinct("deepep-ll").Cases...)
-	if out, err = writeAIConfigurator(Input{Run: skewed}); err != nil || !slices.Equal(out.Notes, []string{"2 rows", "2 cases left out: the table has no column for pairs or for routings"}) {
+	if out, err = writeAIConfigurator(Input{Run: skewed}); err != nil || !slices.Equal(out.Notes, []string{"2 rows", "2 cases left out: the table has no column for op pair or for routings other than uniform"}) {
 		t.Errorf("notes %q, %v", out.Notes, err)
 	}
 	plain := distinct("deepep-ll")
@@ -254,6 +256,6 @@ func TestAIConfiguratorRows(t *testing.T) {
 	}
 	plain.Cases = reports.Cases(plain.Run, plain.Results)
 	if out, err = writeAIConfigurator(Input{Run: plain}); err != nil || len(out.Notes) != 2 || out.Notes[0] != "1 rows" || !strings.HasPrefix(out.Notes[1], "2 configs left out: aiconfigurator's rows of DeepEP have one dtype") {
-		t.Errorf("a BF16 dispatch: notes %q, %v; its combine has a word, its dispatch none", out.Notes, err)
+		t.Errorf("a BF16 dispatch: notes %q, %v; want one row, of the combine, and a note on the dispatch", out.Notes, err)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// normal is the kernel of the DeepEP worker whose configs the exports in this file hold.
+// normal is the kernel of the DeepEP worker. The exports in this file hold its configs.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs have the same number of SMs. A dispatch and its combine
-// must have the same number: it sets the layout of the handle that DeepEP's dispatch writes and
-// its combine reads.
+// sameSMs reports whether two configs have the same number of SMs. This must hold for a dispatch
+// and its combine: the combine reads a handle that DeepEP's dispatch writes, and the layout of this
+// handle depends on the number of SMs.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
 // deepEPConfig holds the arguments of DeepEP's class Config. The JSON names are the names of
@@ -35,8 +35,8 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// bestForAllCounts returns the configs of kernel normal that lose least time over all token
-// counts, and notes on how much they lose.
+// bestForAllCounts returns the pair of configs of kernel normal that loses the least time in all
+// token counts together, and notes with the loss at each token count.
 func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	all, leftOut, err := measuredPoints(in, normal)
 	if err != nil {
@@ -66,7 +66,7 @@ func writeMegatron(in Input) (Output, error) {
 		return Output{}, err
 	}
 	return Output{fmt.Appendf(nil, "--moe-deepep-num-sms %d\n", best.dispatch.Int("sms")),
-		append(notes, "Megatron-LM takes only the number of SMs; the losses above were computed with the chunk sizes that were best with it",
+		append(notes, "Megatron-LM takes only the number of SMs; the losses above hold for the chunk sizes that are best with this number",
 			"sources newer than megatron-core 0.16 call this flag --moe-flex-dispatcher-num-sms")}, nil
 }
 
@@ -98,8 +98,8 @@ type shimRows struct {
 }
 
 // writeShim writes a Python module that looks up the config by token count. A row ends midway
-// between its measured token count and the next one, as in a tuned table. All rows have the
-// same shape: the one that loses least time.
+// between its measured token count and the next one, as in a tuned table. All rows have the same
+// shape. writeShim takes the shape that loses the least time.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
@@ -124,7 +124,7 @@ func writeShim(in Input) (Output, error) {
 }
 
 // shapes lists the shapes of all fitting pairs of configs. The shape of the library's default
-// comes first, so that it stays if others are equally good.
+// comes first, because writeShim takes the first of equally good shapes.
 func shapes(all []measuredPoint) (out []shape) {
 	own, _ := defaults(all, make([]extremes, len(all)))
 	if own.dispatch.Kernel != "" && sameSMs(own.dispatch, own.combine) {
@@ -140,9 +140,9 @@ func shapes(all []measuredPoint) (out []shape) {
 	return out
 }
 
-// rowsOf chooses a row for each token count among the configs of one shape. If no config of the
-// shape was measured at a token count, a neighbour's row covers that count, and the cost there
-// is that of the slowest measured pair.
+// rowsOf chooses a row for each token count from the configs of one shape. If no config of the
+// shape was measured at a token count, the row of a neighbouring count applies, and the cost at this
+// count is the cost of the slowest measured pair.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s

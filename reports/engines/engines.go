@@ -1,7 +1,7 @@
 // Package engines exports a library's best configs in the formats of the inference and training
 // engines that use the library: SGLang's JSON, a shim for DeepEP, environment variables, flags,
 // rows of a planner's table. An export uses only times that were measured with that library,
-// because the parameters of other kernels mean nothing to it.
+// because other libraries' kernels have other parameters.
 package engines
 
 import (
@@ -42,7 +42,7 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
-// Input holds a run, and how often the engine calls with each token count.
+// Input holds a run, and the share of the engine's calls that have each token count.
 type Input struct {
 	Run *reports.Loaded
 	Mix map[int]float64 // weight by token count; empty: all counts of the run have the same weight
@@ -67,9 +67,9 @@ type measuredPoint struct {
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
 // measuredPoints returns the token counts and routings at which a run timed both dispatch and
-// combine with a kernel. leftOut has a note on each point that lacks one of them. It returns an
-// error if the run's problems differ in more than op and token count, because an engine's
-// config is for one problem.
+// combine with a kernel. leftOut has a note on each point at which one op was not timed.
+// measuredPoints returns an error if the run's problems differ in more than op and token count,
+// because an engine has one config for all its calls.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -106,16 +106,16 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []str
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves returns the points that have times of both dispatch and combine, in the order
-// of token counts. leftOut has a note on each other point. It returns an error if the mix has a
-// token count without such a point.
+// withBothHalves returns the points that have times of both dispatch and combine, sorted by token
+// count. leftOut has a note on each other point. withBothHalves returns an error if a token count of
+// the mix has no point with both.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
 		switch {
 		case len(s.dispatch) == 0:
-			leftOut = append(leftOut, fmt.Sprintf("warning: %s: left out, no dispatch ran there", s))
+			leftOut = append(leftOut, fmt.Sprintf("warning: %s: left out, because no dispatch was measured", s))
 		case len(s.combine) == 0:
-			leftOut = append(leftOut, fmt.Sprintf("warning: %s: left out, no combine ran there", s))
+			leftOut = append(leftOut, fmt.Sprintf("warning: %s: left out, because no combine was measured", s))
 		default:
 			out = append(out, s)
 		}
@@ -140,8 +140,8 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns the seconds of a kernel's configs in a case, without the drift between rounds. If the search kept the
-// default, each config is taken to be at least as slow as the default.
+// timesOf returns the times of a kernel's configs in a case in seconds, without the drift between rounds. If the search
+// kept the default, a config that seems faster than the default gets the default's time.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

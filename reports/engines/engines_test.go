@@ -12,12 +12,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// deepEPRun returns a run in which 20 SMs win at 128 tokens and 24 SMs at 4,096. At 128
-// tokens the fastest dispatch and the fastest combine use different numbers of SMs.
+// deepEPRun returns a run in which the fastest pair has 20 SMs at 128 tokens and 24 SMs at 4,096
+// tokens. At 128 tokens the fastest dispatch has 24 SMs and the fastest combine 20, so they do not fit.
 func deepEPRun() *reports.Loaded {
 	run := &record.Run{Tool: "test", Machine: ep.Machine{Backend: "deepep", Name: "GPU", SMs: 132},
 		Kernels: []record.Kernel{{Name: normal, Op: ep.Dispatch, Work: ep.Work{Library: "deepep"}}, {Name: normal, Op: ep.Combine, Work: ep.Work{Library: "deepep"}}}}
-	us := map[string]float64{ // op, tokens, sms, send
+	us := map[string]float64{ // times in us by op, tokens, sms and send
 		"dispatch 128 20 8": 20, "dispatch 128 20 24": 25, "dispatch 128 24 8": 30, "dispatch 128 24 24": 19,
 		"combine 128 20 8": 20, "combine 128 20 24": 26, "combine 128 24 8": 30, "combine 128 24 24": 31,
 		"dispatch 4096 20 8": 400, "dispatch 4096 20 24": 390, "dispatch 4096 24 8": 300, "dispatch 4096 24 24": 350,
@@ -55,7 +55,7 @@ func deepEPRunAs(kernel, library string, dtype ep.DType) *reports.Loaded {
 	return l
 }
 
-// write exports deepEPRun in a format. mix has the weight of each token count.
+// write exports deepEPRun in a format. mix maps token counts to weights.
 func write(t *testing.T, format string, mix map[int]float64) Output {
 	t.Helper()
 	e, ok := Find(format)
@@ -77,8 +77,8 @@ func TestSGLang(t *testing.T) {
 		sms  int
 		note string
 	}{
-		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 24 SMs take 19+30 us at 128 tokens, the best config 20+20
-		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 20 SMs take 400+400 us at 4,096 tokens, the best config 300+300
+		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 24 SMs take 19+30 us at 128 tokens, the best pair 20+20: 49/40 = 1.225
+		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 20 SMs take 400+400 us at 4,096 tokens, the best pair 300+300: 800/600 = 1.333
 		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
 	} {
 		out := write(t, "sglang", c.mix)
@@ -117,15 +117,15 @@ func TestWinnersOnly(t *testing.T) {
 	if !strings.Contains(string(out.Data), `"num_sms": 24`) {
 		t.Errorf("%s", out.Data)
 	}
-	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; there it counts as slow as the slowest config that was measured") {
+	if notes := strings.Join(out.Notes, "\n"); !strings.Contains(notes, "was not measured with 128 tokens, uniform; it counts there as slow as the slowest measured config") {
 		t.Error(notes)
 	}
 }
 
 // TestDefaultStays: if a search kept the default, the export keeps it too, although another
-// config was faster in a few rounds. The default's twin (the default measured a second time,
-// for the A/A test) is not taken for the default. If a search found another config, the
-// export takes that config.
+// config was faster in a few rounds. The times of the twin (the default under a second label in the
+// A/A test) are not used as the default's times. If the search did not keep the default, the export
+// takes the fastest configs.
 func TestDefaultStays(t *testing.T) {
 	l := deepEPRun()
 	for i, r := range l.Results {
@@ -170,7 +170,7 @@ func TestLeftOut(t *testing.T) {
 	for _, name := range []string{"sglang", "deepep-shim", "megatron"} {
 		e, _ := Find(name)
 		out, err := e.Write(Input{Run: l})
-		if want := "warning: 4096 tokens, uniform: left out, no combine ran there"; err != nil || !slices.Contains(out.Notes, want) {
+		if want := "warning: 4096 tokens, uniform: left out, because no combine was measured"; err != nil || !slices.Contains(out.Notes, want) {
 			t.Errorf("%s: %v, notes %q", name, err, out.Notes)
 		}
 	}
@@ -194,8 +194,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFlashInferBlocks: the dispatch and the combine each get their own block size. FlashInfer
-// would read swapped sizes without an error.
+// TestFlashInferBlocks expects the block size of the best dispatch in the dispatch's variable, and that
+// of the best combine in the combine's. FlashInfer would accept swapped sizes without an error.
 func TestFlashInferBlocks(t *testing.T) {
 	l := deepEPRunAs(oneSided, "flashinfer", ep.BF16)
 	for i, r := range l.Results {

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestShim loads the exported module in Python. The program shimTry replaces the library
-// deep_ep.
+// TestShim loads the exported module in Python with the program shimTry.
 func TestShim(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -32,8 +31,8 @@ func TestShim(t *testing.T) {
 	}
 }
 
-// shimTry is a Python program with classes that replace deep_ep's. It checks the configs that
-// the shim gives them.
+// shimTry is a Python program with classes that replace deep_ep's classes. It checks the configs
+// that the shim returns.
 const shimTry = `
 import shim
 
@@ -77,8 +76,8 @@ Buffer.set_num_sms(32)
 assert Buffer.get_dispatch_config(2)[0] == 24 and Buffer.num_sms == 32
 `
 
-// TestShimHasOneShape: all rows of a shim have the same SMs and receive buffers: the ones that lose least over the mix.
-// A warning names a token count at which no such config was measured.
+// TestShimHasOneShape: all rows of a shim have the number of SMs and the receive buffers that lose the least time for the
+// mix. A warning names a token count at which no config with these values was measured.
 func TestShimHasOneShape(t *testing.T) {
 	e, _ := Find("deepep-shim")
 	for _, c := range []struct {

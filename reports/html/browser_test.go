@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/reports/html"
 )
 
-// The page of a run of 5,000 trials has at most maxPage bytes. The browser needs at most
-// maxLoad of processor time to draw it.
+// Limits for the page of a run of 5,000 trials: maxPage bytes, and maxLoad of processor time to draw it in a browser.
 const (
 	maxPage = 5 << 20
 	maxLoad = 2 * time.Second
@@ -35,7 +34,7 @@ func TestBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, _ := f.Stat(); info.Size() > maxPage {
-		t.Errorf("the page of %d trials has %d bytes, at most %d", len(l.Results), info.Size(), maxPage)
+		t.Errorf("the page of %d trials has %d bytes, %d are allowed", len(l.Results), info.Size(), maxPage)
 	}
 	f.Close()
 	cmd := exec.Command(node, "check.mjs", path, chromium)
@@ -59,10 +58,10 @@ func TestBrowser(t *testing.T) {
 		t.Error(p)
 	}
 	if d := time.Duration(got.LoadMs) * time.Millisecond; d > maxLoad {
-		t.Errorf("opened in %v, at most %v", d, maxLoad)
+		t.Errorf("the page opened in %v, %v is allowed", d, maxLoad)
 	}
 	if got.Rows < 4000 || len(got.Axe) != 3 {
-		t.Errorf("%d rows and %d audits, want at least 4,000 and 3", got.Rows, len(got.Axe))
+		t.Errorf("%d rows and %d audits by axe, want at least 4,000 rows and 3 audits", got.Rows, len(got.Axe))
 	}
 }
 
@@ -71,7 +70,7 @@ func TestBrowser(t *testing.T) {
 func browser(t *testing.T) (node, chromium string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("short")
+		t.Skip("starts a browser")
 	}
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package html_test
 
-// raced says whether the race detector is on.
+// raced is true if the race detector is on.
 const raced = true

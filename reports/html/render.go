@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render returns a table as HTML. It leaves out the closing tags that HTML does not need, and
-// uses no template: tags and template took most bytes and most time of a large page.
+// render returns a table as HTML. It leaves out the closing tags that HTML does not need, because
+// they took most bytes of a large page. It uses no template, because the template took most time.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
@@ -39,8 +39,8 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
-// cards returns the style that names the columns in front of their cells on phones, where
-// style.css makes each row a card.
+// cards returns a style for phones, on which style.css shows each row as a card. The style puts the
+// name of the column in front of each cell.
 func cards(t reports.Table) string {
 	var b strings.Builder
 	b.WriteString("<style>@media screen and (max-width:31rem){")
@@ -89,8 +89,7 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks marks the places between the parameters of a config at which a browser may break the
-// line.
+// breaks marks the places in a config at which a browser may break the line: between parameters.
 var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {

@@ -27,7 +27,7 @@ var assets embed.FS
 // Options holds the settings of a page.
 type Options struct {
 	Speeds   reports.Speeds // speeds of links and memory, from which limits are computed
-	Progress string         // how far the sweep is; if it is "", the page of an unfinished run says how to continue the run
+	Progress string         // the state of the sweep in words; if it is "", the page of an unfinished run says how to continue the run
 }
 
 // page holds the data of the template.
@@ -125,7 +125,7 @@ func facts(l *reports.Loaded) []fact {
 		out = append(out, fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {
-		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "largest A/A spread: smaller differences mean nothing"})
+		out = append(out, fact{fmt.Sprintf("%.1f%%", 100*h.AA), "largest A/A spread (the default against itself): smaller differences are noise"})
 	}
 	tried, failed := 0, 0
 	for _, c := range l.Cases {
@@ -136,7 +136,7 @@ func facts(l *reports.Loaded) []fact {
 			}
 		}
 	}
-	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried over all cases, %d of them failed", failed)})
+	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried in all cases together; %d failed", failed)})
 }
 
 // drawer fills the sections of a page, one after the other.
@@ -152,8 +152,8 @@ type drawer struct {
 // perKind is the largest number of pictures of one kind on a page.
 const perKind = 6
 
-// draw adds figures of a kind to the section. If there are more than perKind, it adds perKind
-// of them, evenly spread over all.
+// draw adds the figures of a kind to the section. If there are more than perKind, it adds only
+// perKind of them, evenly spread.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
 // drawFirst adds figures as draw does, with the figures of one op first.
@@ -197,7 +197,7 @@ func spread(figures []chart.Figure, n int) []chart.Figure {
 	return out
 }
 
-// inline returns an SVG as a part of the page: the picture scales with the page and has the
+// inline returns an SVG as an element of the page. The picture scales with the page and has the
 // page's colours.
 func inline(svg string, f chart.Figure) template.HTML {
 	_, svg, _ = strings.Cut(svg, "<svg ")

@@ -28,8 +28,8 @@ func load(t *testing.T, dir string) *reports.Loaded {
 	return l
 }
 
-// enlarged returns a synthetic run with at least the given number of trials. The added trials
-// are copies of its candidates with other values of a parameter "chunk".
+// enlarged returns a synthetic run that was enlarged to at least the given number of trials. The
+// added trials are copies of the run's candidates with other values of a parameter "chunk".
 func enlarged(t *testing.T, trials int) *reports.Loaded {
 	t.Helper()
 	l := load(t, "../testdata/runs/failures")
@@ -172,16 +172,16 @@ func TestPageOfPoorRuns(t *testing.T) {
 		run.Searches[i].Decision.Cause = record.NoDefault
 	}
 	got := page(t, &reports.Loaded{Path: "dead", Run: run, Results: results, Cases: reports.Cases(run, results)})
-	for _, want := range []string{"The default ran in none of 16 cases", "the worker died", "interrupted or still runs"} {
+	for _, want := range []string{"The default failed in all of 16 cases", "the worker died", "interrupted or still runs"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
 }
 
-// TestHundredThousandTrials makes the tables, the page and the pictures of a run of 100,000
-// trials. The page may take 10 s of CPU time and so may the pictures; both together may take 1
-// GB of memory. CPU time, unlike wall time, does not depend on other programs.
+// TestHundredThousandTrials makes the tables, the page and the pictures of a run of 100,000 trials.
+// Tables and page may take 10 s of CPU time, and tables and pictures 10 s; all together may take 1 GiB
+// of memory. The limits are in CPU time because wall time depends on other programs.
 func TestHundredThousandTrials(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("too slow for short mode and for the race detector")
@@ -207,10 +207,10 @@ func TestHundredThousandTrials(t *testing.T) {
 	after, peak := usage(t)
 	t.Logf("CPU time: %v to read the run and make its tables, %v for a page of %d bytes, %v for all pictures; peak memory %d MB", read-before, shown-read, size, after-shown, peak>>20)
 	if shown-before > 10*time.Second || after-shown+read-before > 10*time.Second {
-		t.Errorf("report takes %v, plot %v of CPU, at most 10 s each", shown-before, after-shown+read-before)
+		t.Errorf("tables and page take %v of CPU time, tables and pictures %v; 10 s are allowed for each", shown-before, after-shown+read-before)
 	}
 	if peak > 1<<30 {
-		t.Errorf("peak of %d MB, at most 1024", peak>>20)
+		t.Errorf("the peak of memory is %d MiB, 1024 are allowed", peak>>20)
 	}
 }
 
@@ -224,8 +224,8 @@ func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss << 10
 }
 
-// TestRehearsal: a run on the CPU is a rehearsal. Its page begins with a line that says so, and
-// each picture has this line.
+// TestRehearsal: a run on the CPU is a rehearsal, and its page begins with the warning that says
+// so. Each picture has the same warning.
 func TestRehearsal(t *testing.T) {
 	l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", "cpu-sweep"))
 	if err != nil {
@@ -248,6 +248,6 @@ func TestRehearsal(t *testing.T) {
 		}
 	}
 	if len(pictures) < 5 {
-		t.Errorf("%d pictures", len(pictures))
+		t.Errorf("the page has %d pictures, want at least 5", len(pictures))
 	}
 }

@@ -60,8 +60,8 @@ func (d *drawer) tableOfRows(t reports.Table) {
 	}
 }
 
-// gain shows the gains of all cases, starting with the op that has the largest one, and then a
-// table of the largest gains.
+// gain shows the gains of all cases, first those of the op with the largest gain, and then a table of
+// the largest gains.
 func gain(d *drawer) {
 	if best := reports.Summarise(d.main.Run).Best; best != nil {
 		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
@@ -90,7 +90,7 @@ func launch(d *drawer) {
 		d.Text = append(d.Text, "The run wrote no table. Its winners are below.")
 		return
 	}
-	d.Text = append(d.Text, "The tuned table of this run. A look-up takes the row of its op, routing class and token count; a caller that does not know its class takes the row for all.")
+	d.Text = append(d.Text, "The tuned table of this run. A look-up takes the row of its op, routing class and token count. A caller that does not know its routing class takes the row for all classes.")
 	d.table(rowTable(d.main))
 }
 
@@ -115,7 +115,7 @@ func rowTable(l *reports.Loaded) reports.Table {
 			reports.Int(r.Lo), reports.Int(r.Hi), gain[0], gain[1], gain[2], reports.Micros(e.Median)}
 		out.Add(append(append(cells, reports.ConfigCells(config, defaultConfig)...), reports.Percent(e.Regret), reports.Float(100*e.MaxErr, 3))...)
 	}
-	out.Note("gain: the default's time over the config's, at the row's token count with the least gain; low, high: its 95 % interval; regret: what the config loses at most under the routings of the row; error: the largest error against the oracle, relative to the row's largest value")
+	out.Note("gain: the default's time divided by the config's, at the token count of the row where the gain is least; low, high: its 95 % interval; regret: the largest loss of the config under the routings of the row; error: the largest error against the oracle, divided by the largest magnitude in the same output vector")
 	return out
 }
 
@@ -190,7 +190,7 @@ func workloadTable(l *reports.Loaded) reports.Table {
 	return t
 }
 
-// spaceTable lists, for each search space, how many of its points each rule refused.
+// spaceTable lists, for each search space, the number of points that each rule refused.
 func spaceTable(run *record.Run) reports.Table {
 	t := reports.Table{Name: "space", Title: "Points of the space, and the rules that refused some", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("problem"), reports.Numbers("points", ""), reports.Numbers("legal", ""), reports.Words("refused by"),
@@ -215,8 +215,8 @@ func failures(d *drawer) {
 	}
 }
 
-// maxTrials is the largest number of rows in the table of all configs, the largest part of the
-// page.
+// maxTrials is the largest number of rows in the table of all configs. This table is the largest
+// part of the page.
 const maxTrials = 5000
 
 func trials(d *drawer) {
@@ -239,7 +239,7 @@ func trials(d *drawer) {
 	t.Note(p.Shared)
 	t.Note(reports.DefaultNotes(d.main.Cases)...)
 	if left > 0 {
-		t.Note(fmt.Sprintf("The %d fastest of each case; %d more are in %s.", perCase, left, record.TrialsFile))
+		t.Note(fmt.Sprintf("The table has the %d fastest configs of each case; %d more are in %s.", perCase, left, record.TrialsFile))
 	}
 	d.table(t)
 }
@@ -248,8 +248,8 @@ func trials(d *drawer) {
 func method(d *drawer) {
 	r := d.main.Run
 	d.Text = []string{
-		"A sample is one collective round. All ranks start together and each is timed on its device; the slowest rank's time counts. A time is the median over rounds, with a distribution-free 95 % interval.",
-		"Candidates are measured side by side in random order, the default in every round, and compared by ratios within rounds, so that drift cancels. Every answer is compared with the oracle before and after timing. The best candidate is measured against the default once more on fresh rounds: times and gains come from those.",
+		"A sample is one collective round. All ranks start together, and each rank is timed on its device. The sample is the slowest rank's time. A time in this report is the median of samples, with a distribution-free 95 % interval.",
+		"Every round measures several candidates and the default, in random order. Candidates are compared by ratios within rounds, so that drift cancels. Every answer is compared with the oracle before and after timing. The best candidate is measured against the default once more in fresh rounds; times and gains come from the fresh rounds.",
 	}
 	list := []pair{{"command", strings.Join(r.Command, " ")}, {"version", r.Tool}, {"strategy", r.Strategy}, {"policy", r.Policy}, {"seed", fmt.Sprint(r.Seed)},
 		{"space", r.Space}, {"kernels", string(r.ABI)}, {"machine key", r.Machine.Key()}, {"started", r.Started.UTC().Format("2006-01-02 15:04:05 MST")}}

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// A Follower holds what a run directory has shown so far.
+// A Follower holds the state of a run, as far as it has read the run directory.
 type Follower struct {
 	Run      *record.Run
 	Searches []*Search            // in the order in which they began
@@ -25,7 +25,7 @@ type Follower struct {
 	offset   int64           // bytes of the log that were read
 	block    []record.Result // lines of a block whose last line is not written yet
 	last     time.Time       // when the last block ended, by the clock of the measuring host
-	seen     time.Time       // when Update saw this block, by the clock of this host
+	seen     time.Time       // when Update read the last block, by the clock of this host
 	saved    time.Time       // when run.json was written
 }
 
@@ -38,8 +38,8 @@ type searchID struct {
 // Follow begins to follow a run directory.
 func Follow(path string) *Follower { return &Follower{path: path, byCase: map[searchID]*Search{}} }
 
-// Update reads run.json and the new whole lines of the log. If the directory has a run.json but no log
-// yet, that is no error.
+// Update reads run.json and the new whole lines of the log. A missing log is not an error, because a
+// new run has only run.json.
 func (f *Follower) Update(now time.Time) error {
 	run, err := record.ReadRun(f.path)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *Follower) readLog(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() < f.offset { // sweep --resume cut the last block, or began anew
+	if info.Size() < f.offset { // sweep --resume removed the last block, or the log began anew
 		run, saved := f.Run, f.saved
 		*f = *Follow(f.path)
 		f.Run, f.saved = run, saved
@@ -108,9 +108,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a line. A search that is measured again, for example in a further
-// session, keeps its place. Crossings also measure and compare at token counts without a search; for
-// these it returns nil.
+// search returns the search of a line, and adds it if it is new. Lines of crossings do not add a search,
+// because crossings also measure at token counts that have no search; search then returns nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {
@@ -146,8 +145,8 @@ func (f *Follower) Current() *Search {
 	return out
 }
 
-// Elapsed returns how long the run has taken: the time that run.json holds, and the time since it was
-// written. Clocks of two hosts are not compared.
+// Elapsed returns how long the run has taken: the wall time in run.json, plus the time from then to the
+// last block, plus the time since this host read that block. Each difference is taken on one host's clock.
 func (f *Follower) Elapsed(now time.Time) time.Duration {
 	out := time.Duration(f.Run.Wall.Total * float64(time.Second))
 	if !f.Run.Finished.IsZero() || f.last.IsZero() {
@@ -164,9 +163,9 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left estimates the time that is left. With a budget it is the rest of the budget. Without a
-// budget it is the mean time of a finished search times the number of unfinished ones, less the
-// time for which the current search has run. Then ok is false if no search is finished, or all are.
+// Left estimates the time that is left. With a budget, it returns the rest of the budget. Without a
+// budget, it returns the mean time of a finished search times the number of unfinished searches, minus
+// the time that the current search has taken; ok is false if no search is finished or all are finished.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

@@ -15,8 +15,8 @@ import (
 
 const recorded = "../../testdata/runs/cpu-sweep"
 
-// growing returns a run directory with the run.json of a recorded run, and a function that lets its
-// log grow to n bytes. begun is run.json as it is before the first search is decided.
+// growing returns a run directory whose run.json has no finished search, the whole log of a recorded run,
+// and a function that writes the first n bytes of this log to the directory.
 func growing(t *testing.T) (dir string, log []byte, grow func(n int)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -54,8 +54,8 @@ func page(t *testing.T, f *Follower, now time.Time) string {
 	return b.String()
 }
 
-// TestGrowingLog: a log that grows by pieces, which end within lines and blocks, leads to the same page
-// as a log that is read at once. On the way the number of rounds never falls.
+// TestGrowingLog: a log that is read in pieces gives the same page as a log that is read at once. Pieces
+// may end within a line or a block. The number of rounds never falls.
 func TestGrowingLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -66,7 +66,7 @@ func TestGrowingLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Rounds < rounds {
-			t.Fatalf("%d rounds after %d", f.Rounds, rounds)
+			t.Fatalf("the number of rounds fell from %d to %d", rounds, f.Rounds)
 		}
 		rounds = f.Rounds
 		page(t, f, now)
@@ -79,12 +79,12 @@ func TestGrowingLog(t *testing.T) {
 		}
 	}
 	if got, want := page(t, f, now), page(t, whole, now); got != want || f.Rounds != whole.Rounds {
-		t.Errorf("grown:\n%s\nat once:\n%s", got, want)
+		t.Errorf("read in pieces:\n%s\nread at once:\n%s", got, want)
 	}
 }
 
-// TestBestSoFar: after the whole log the best config of a search is the winner in run.json, and its gain is nearly the
-// same. Searches that kept the default are not compared.
+// TestBestSoFar reads a whole log. The best gain of each search must be at least 95 % of the gain in run.json. Searches
+// that kept the default are not checked.
 func TestBestSoFar(t *testing.T) {
 	dir, log, grow := growing(t)
 	grow(len(log))
@@ -116,8 +116,7 @@ func TestBestSoFar(t *testing.T) {
 	}
 }
 
-// TestCrossingsAreNoSearches: rounds and comparisons of a crossing at a token count that has no search
-// of its own add no row.
+// TestCrossingsAreNoSearches: lines of crossings at a token count without a search do not add a search.
 func TestCrossingsAreNoSearches(t *testing.T) {
 	f := Follow("")
 	for _, stage := range []record.Stage{record.StageRecheck, record.StageCross} {
@@ -128,8 +127,7 @@ func TestCrossingsAreNoSearches(t *testing.T) {
 	}
 }
 
-// TestResumedLog: a log that became shorter, because a resumed sweep cut its last block, is read again from its
-// beginning.
+// TestResumedLog: a resumed sweep may shorten its log. Update then reads the log again from its beginning.
 func TestResumedLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	f := Follow(dir)
@@ -145,8 +143,8 @@ func TestResumedLog(t *testing.T) {
 	}
 }
 
-// TestKernelsAndFailures: a page counts the kernels of the last stage, names failures, and warns if no
-// line came for long.
+// TestKernelsAndFailures: a page counts the kernels of the last stage, names failures, and warns if the
+// log has had no new line for a minute.
 func TestKernelsAndFailures(t *testing.T) {
 	dir, log, _ := growing(t)
 	var first record.Result
@@ -182,7 +180,7 @@ func TestKernelsAndFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(page(t, f, now.Add(time.Minute))), " ")
-	for _, want := range []string{"2 of 3 kernels in stage model: plain, quick", "1 failure, the last:", "no answer", "no new line for 1m0s", "2.828"} {
+	for _, want := range []string{"2 of 3 kernels in stage model: plain, quick", "1 failure, the last:", "no answer", "no new line in the log for 1m0s", "2.828"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}
@@ -195,14 +193,14 @@ func TestTimeLeft(t *testing.T) {
 	now := time.Now()
 	f := &Follower{Run: &record.Run{Planned: 4, Budget: 60, Wall: record.Wall{Total: 20}, Searches: make([]record.Search, 2)}, last: now, saved: now, seen: now}
 	if left, ok := f.Left(now.Add(5 * time.Second)); !ok || left != 35*time.Second {
-		t.Errorf("with a budget %v %v", left, ok)
+		t.Errorf("with a budget: %v left, %v; want 60 - 20 - 5 = 35 s", left, ok)
 	}
 	f.Run.Budget = 0
 	if left, ok := f.Left(now.Add(5 * time.Second)); !ok || left != 15*time.Second {
-		t.Errorf("without a budget %v %v", left, ok)
+		t.Errorf("without a budget: %v left, %v; want 2 x 20/2 - 5 = 15 s", left, ok)
 	}
 	f.Run.Searches = nil
 	if _, ok := f.Left(now); ok {
-		t.Error("nothing is done yet")
+		t.Error("no search is finished and there is no budget, but a time left was estimated")
 	}
 }

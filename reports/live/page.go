@@ -12,10 +12,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// mostFailures bounds the failures of a page.
+// mostFailures is the largest number of failures on a page.
 const mostFailures = 3
 
-// silence is the time without a new line of the log after which the page warns of it.
+// silence is the time without a new line in the log after which the page has a warning.
 const silence = 30 * time.Second
 
 // Page returns the state of a run as a table with a row for each search, but at most the latest
@@ -37,16 +37,16 @@ func (f *Follower) Page(now time.Time, most int) reports.Table {
 		t.Note(fmt.Sprintf("now: %s; %d of %d kernels in stage %s: %s", reports.Title(c.Problem, c.Routing), len(alive), all, c.Stage, strings.Join(alive, ", ")))
 	}
 	if slices.ContainsFunc(f.Searches, func(s *Search) bool { return s.Decided == nil && s.rank < rankOf(record.StageConfirm) }) {
-		t.Note("gains of searches that are not decided come from the rounds that choose the config, and are mostly too high")
+		t.Note("gains of undecided searches come from the same rounds as the choice of the config, so most of them are too high")
 	}
 	f.addFailures(&t)
 	if quiet := f.Silent(now); f.Run.Finished.IsZero() && quiet >= silence {
-		t.Warn("no new line for %v: a large problem is checked, or the sweep has ended", quiet.Round(time.Second))
+		t.Warn("no new line in the log for %v: the sweep is checking a large problem, or it has ended", quiet.Round(time.Second))
 	}
 	return t
 }
 
-// Progress returns a line that says how far the run is, and the time left.
+// Progress returns a line with the number of finished searches, the time taken and the time left.
 func (f *Follower) Progress(now time.Time) string {
 	var b strings.Builder
 	done := len(f.Run.Searches)

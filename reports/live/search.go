@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Search holds what the log shows of one search.
+// A Search holds the state of one search, as far as the log shows it.
 type Search struct {
 	Problem ep.Problem
 	Routing string
@@ -35,7 +35,7 @@ type Failure struct {
 	Reason string
 }
 
-// gain holds logarithms of the default's time divided by a config's, of the same rounds.
+// gain holds, for each round, the logarithm of the default's time divided by the config's time.
 type gain struct {
 	config ep.Config
 	logs   []float64
@@ -45,8 +45,9 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, failed: map[string]bool{}, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf returns the rank of a stage. A Search takes gains only from rounds of the highest rank. Stages whose rounds
-// chose a config have a low rank, because these rounds show the config faster than it is.
+// rankOf returns the rank of a stage. A Search takes gains only from rounds of the stages with the highest rank so far.
+// The stages that choose a config have a low rank: the config was chosen because it was fast in these rounds, so they
+// show it faster than it is.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:
@@ -59,7 +60,7 @@ func rankOf(s record.Stage) int {
 	return 0
 }
 
-// add adds the lines of one block, whose configs ran in the same rounds.
+// add adds the lines of one block. All configs of a block ran in the same rounds.
 func (s *Search) add(block []record.Result) {
 	stage := block[0].Stage
 	if s.ended = block[0].Time; stage == record.StageRecheck || stage == record.StageCross {
@@ -117,7 +118,7 @@ func (s *Search) addGain(r, dflt *record.Result) {
 // Tried returns the number of configs that were measured or failed.
 func (s *Search) Tried() int { return len(s.tried) }
 
-// Kernels returns how many kernels were measured, and the names of those of the last stage, sorted.
+// Kernels returns the number of kernels that were measured, and the sorted names of the kernels in the last stage.
 func (s *Search) Kernels() (all int, alive []string) {
 	for k := range s.alive {
 		alive = append(alive, k)
@@ -126,8 +127,8 @@ func (s *Search) Kernels() (all int, alive []string) {
 	return len(s.kernels), alive
 }
 
-// Best returns the config with the largest gain over the default in the rounds of the highest rank, and this gain. ok
-// is false if no other config than the default has rounds.
+// Best returns the config with the largest gain over the default, and this gain. ok is false if only the default has
+// rounds.
 func (s *Search) Best() (best ep.Config, ratio float64, ok bool) {
 	top := math.Inf(-1)
 	for _, g := range s.gains {

@@ -7,20 +7,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition states which bytes a project divides by the time of a call when it computes a
-// bandwidth. Times of two projects can be compared; bandwidths by two definitions cannot.
+// Definition is a project's definition of bandwidth: the bytes that it divides by the time of a call.
+// Bandwidths by two definitions cannot be compared, so the importer turns them back into times.
 type Definition struct {
 	Name  string
 	Doc   string
 	Bytes func(p ep.Problem) float64 // bytes per rank and call
 }
 
-// Definitions lists the definitions of other projects, as read in the sources of their
+// Definitions lists the definitions of other projects. They come from the sources of the projects'
 // benchmarks.
 var Definitions = []Definition{
-	{"deepep-normal", "tokens received after removing repeats per rank, own rank included, times the payload", received},
+	{"deepep-normal", "received tokens times the payload; each token once per rank, own rank included", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
-	{"deepep-v2", "logical bytes, own rank included, over the transfer kernel alone", received},
+	{"deepep-v2", "as deepep-normal, with the time of the transfer kernel alone", received},
 	{"hybrid-ep", "algorithm bandwidth, as deepep-normal", received},
 	{"nccl-ep-ll", "one BF16 copy per token and expert", func(p ep.Problem) float64 { return perSelection(p) * 2 * float64(p.Hidden) }},
 	{"trtllm", "tokens times the smaller of ranks and top-k, times the payload", func(p ep.Problem) float64 {
@@ -31,9 +31,9 @@ var Definitions = []Definition{
 		return elements(p) * float64(p.Ranks-1) / float64(p.Ranks)
 	}},
 	{"mori-ll", "tokens times top-k times the payload without scales", func(p ep.Problem) float64 { return perSelection(p) * unscaled(p) }},
-	{"pplx", "tokens times top-k times the payload, over send and receive", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
-	{"collectivex", "logical payload after removing repeats per rank", received},
-	{"aws", "logical payload per token and expert", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
+	{"pplx", "tokens times top-k times the payload, divided by the time of send and receive", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
+	{"collectivex", "as deepep-normal", received},
+	{"aws", "tokens times top-k times the payload", func(p ep.Problem) float64 { return perSelection(p) * payload(p) }},
 }
 
 // FindDefinition returns the definition called name.

@@ -9,9 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDefinitionsByHand compares the bytes of every definition with figures that were worked out by
-// hand for 100 tokens of hidden 256, top-2 of 16 experts, on 4 ranks. A token of FP8 has 256 bytes
-// and two scales of 4; a token of BF16 has 512. A token reaches 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks.
+// TestDefinitionsByHand compares the bytes of every definition with figures that were worked out by hand for 100 tokens
+// of hidden 256, top-2 of 16 experts, on 4 ranks. A token of FP8 has 256 + 2 x 4 = 264 bytes (two scales of 4 bytes). A
+// token of BF16 has 512 bytes. A token reaches 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. For example, a dispatch of
+// deepep-normal has 100 x 1.8 x 264 = 47,520 bytes.
 func TestDefinitionsByHand(t *testing.T) {
 	want := map[string][2]float64{ // dispatch, combine
 		"deepep-normal": {47520, 92160}, "deepep-ll": {56000, 102400}, "deepep-v2": {47520, 92160}, "hybrid-ep": {47520, 92160},
@@ -41,7 +42,7 @@ func TestDefinitionsByHand(t *testing.T) {
 }
 
 // TestFewContradictions: a rank whose bytes do not fit the problem is left out with a warning, if more than half of the
-// ranks fit it.
+// ranks fit. Otherwise the log is refused.
 func TestFewContradictions(t *testing.T) {
 	log := func(wrong int) string {
 		var b strings.Builder
@@ -57,17 +58,18 @@ func TestFewContradictions(t *testing.T) {
 	g := Given{Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}
 	results, _, warnings, err := Read(strings.NewReader(log(1)), "auto", g)
 	if err != nil || len(results) != 2 || !strings.Contains(summary(results)[0], " 38.00 us") || !strings.Contains(strings.Join(warnings, "; "), "rank 0, dispatch: ") {
-		t.Errorf("one of four: %v, %q", err, warnings)
+		t.Errorf("one of four ranks does not fit: %v, %q", err, warnings)
 	}
 	if note := strings.Join(results[0].Warnings, ""); !strings.Contains(note, "slowest of 3 ranks") {
 		t.Errorf("%q", note)
 	}
 	if _, _, _, err := Read(strings.NewReader(log(2)), "auto", g); err == nil || !strings.Contains(err.Error(), "check --tokens, --hidden and --topk of the low-latency test") {
-		t.Errorf("two of four: %v", err)
+		t.Errorf("two of four ranks do not fit: %v", err)
 	}
 }
 
-// TestMaskedSelections: the test masks at most 10 selections. 11 missing ones are another problem.
+// TestMaskedSelections reads logs of DeepEP's low-latency test, which masks at most 10 selections. A log of 128 tokens x
+// 8 experts = 1,024 selections may lack 10, but not 12.
 func TestMaskedSelections(t *testing.T) {
 	for _, c := range []struct {
 		selections float64
@@ -82,8 +84,8 @@ func TestMaskedSelections(t *testing.T) {
 	}
 }
 
-// TestLatencyIsItsParts: moe_a2a rows of aiconfigurator have a latency that is the sum of transmit_us and
-// notify_us; a row without transmit_us has no parts to compare.
+// TestLatencyIsItsParts: in aiconfigurator's rows of moe_a2a, latency must be transmit_us + notify_us. A row whose
+// transmit_us is 0 is not checked.
 func TestLatencyIsItsParts(t *testing.T) {
 	row := func(transmit, notify, latency string) string {
 		return "framework,version,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n" +
@@ -98,13 +100,13 @@ func TestLatencyIsItsParts(t *testing.T) {
 			t.Errorf("%s + %s = %s: %v", c.transmit, c.notify, c.latency, err)
 		}
 		if err == nil && fmt.Sprintf("%.2f", results[0].Seconds[0][0]*1e6) != c.latency {
-			t.Errorf("%s: read as %g s", c.latency, results[0].Seconds[0][0])
+			t.Errorf("a latency of %s us was read as %g s", c.latency, results[0].Seconds[0][0])
 		}
 	}
 }
 
-// TestReceivedTokensFit: of 4,096 tokens that reach 8 ranks, a rank receives 21,686 by expectation, with
-// a standard deviation of 85.6. Six of them and 2 in 1,000 for rounding are 557 tokens.
+// TestReceivedTokensFit: if 8 ranks send 4,096 tokens each, a rank receives 21,686 tokens on average, with a standard
+// deviation of 85.6. The allowed difference is 6 standard deviations plus 2 in 1,000 for rounding: 6 x 85.6 + 43.4 = 557.
 func TestReceivedTokensFit(t *testing.T) {
 	g := Given{Ranks: 8, Experts: 256, TopK: 8, Tokens: 4096}
 	want := 4096 * DistinctRanks(8, 256, 8)

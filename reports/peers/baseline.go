@@ -13,14 +13,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a JSON file with the times of several libraries on one machine and workload.
-// For each library it has an object of microseconds by token count, or one such object for each
-// operation. The keys of these objects end in _us. In a key, a word such as 24sm is the number
-// of SMs, and fp8 or bf16 is the dtype.
+// baseline reads a JSON file with the times of several libraries on one machine and workload. The
+// file has a key that ends in _us for each library. Its value is an object of microseconds by token
+// count, or one such object for each operation. In a key, a word such as 24sm is the number of SMs,
+// and fp8 or bf16 is the dtype.
 var baseline = Format{
 	Name:   "baseline",
 	Doc:    "JSON with machine, workload and NAME_us objects of microseconds by token count",
-	Checks: "none: times alone",
+	Checks: "none, because the file has only times",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"workload"`)) && bytes.Contains(head, []byte(`_us"`))
 	},
@@ -123,7 +123,7 @@ func baselineSeries(name string, op ep.Op, dtype ep.DType, times map[string]floa
 		g.Tokens = tokens
 		f := Figure{
 			Kernel: kernel, Problem: g.problem(op, dtype), Seconds: us * 1e-6, Clock: "event",
-			Note: "as published with its collection: " + name + ", us",
+			Note: "as published, microseconds under the key " + name + "_us",
 		}
 		if strings.Contains(name, "low_latency") {
 			f.Clock = "span"

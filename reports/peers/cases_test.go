@@ -18,18 +18,18 @@ func TestCases(t *testing.T) {
 	for _, c := range []struct {
 		file string
 		g    Given
-		want []string // figures that must be there
-		says string   // in the error or a warning
+		want []string // figures that the importer must return
+		says string   // text that the error or a warning must contain
 	}{
-		// On rank 0, 208.70 GB/s x 36.35 us are the bytes of 128 tokens x 8 experts x 7,408
-		// bytes. The slowest rank has 36.70 us. The [config] line before these lines belongs to
-		// another test.
+		// Rank 0 has 208.70 GB/s x 36.35 us = 7.586 MB = 128 tokens x 8 experts x 7,408 bytes. The
+		// slowest rank takes 36.70 us. The [config] line before the ranks' lines belongs to another
+		// test.
 		{"02-deepep-normal-then-ll/mixed.txt", with(func(g *Given) { g.Tokens = 128 }), []string{"dispatch fp8 deepep-ll: t128 r8 n1 36.70 us, uniform"}, ""},
-		{"02-deepep-normal-then-ll/mixed.txt", model, nil, "low-latency lines: the file does not say everything about its problem; give --tokens"},
+		{"02-deepep-normal-then-ll/mixed.txt", model, nil, "low-latency lines: the file does not give all values of its problem; give --tokens"},
 		{"04-deepep-best-lines-only/best2.txt", with(func(g *Given) { g.Ranks, g.Tokens = 8, 4096 }), []string{"dispatch fp8 deepep-normal:chunk=8,sms=24 t4096 r8 n1 490.10 us, uniform", "combine bf16 deepep-normal:chunk=3,sms=24 t4096 r8 n1 936.71 us, uniform"}, ""},
 		{"05-two-hosts-as-one/two.txt", model, []string{"dispatch bf16 nccl-alltoall: t32 r16 n2 553.30 us, uniform"}, ""},
 		{"06-nccl-json-devices/g8.json", model, []string{"dispatch bf16 nccl-alltoall: t1 r8 n1 36.01 us, uniform"}, ""},
-		{"07-nccl-alltoallv/alltoallv.txt", model, nil, "this is alltoallv_perf; only alltoall_perf, with equal splits, moves what a dispatch moves"},
+		{"07-nccl-alltoallv/alltoallv.txt", model, nil, "this is alltoallv_perf; only alltoall_perf (an all-to-all with equal splits) can be imported"},
 		{"09-nccl-mpirun-prefix/mpi.txt", model, []string{"dispatch bf16 nccl-alltoall: t32 r2 n2 553.30 us, uniform"}, ""},
 	} {
 		data, err := os.ReadFile("../../testdata/cases/" + c.file)
@@ -53,8 +53,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestHostsAreAsked reads a low-latency log of 16 ranks, which does not name its hosts. The
-// importer must ask for --nodes, and use it if it is given.
+// TestHostsAreAsked reads a low-latency log of 16 ranks that does not give the number of hosts. The
+// importer must ask for --nodes, and use its value.
 func TestHostsAreAsked(t *testing.T) {
 	data, err := os.ReadFile("../../testdata/cases/05-two-hosts-as-one/ll2node.txt")
 	if err != nil {

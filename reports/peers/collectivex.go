@@ -11,17 +11,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// collectiveX reads two files of SemiAnalysisAI/InferenceX 843c625, experimental/CollectiveX: the
-// result of one case, which bench/ep_harness.py run_sweep writes ("record_type":"case-attempt"), and
-// the data set that its web application assembles from many results ("series"). A data set does not
-// name the hidden size, the experts and the top-k of a workload.
+// collectiveX reads two kinds of files of SemiAnalysisAI/InferenceX 843c625, experimental/CollectiveX. One is the
+// result of one case ("record_type":"case-attempt"), written by run_sweep in bench/ep_harness.py. The other is the
+// data set ("series") that the project's web application assembles from many results. A data set does not give the
+// hidden size, the number of experts and the top-k.
 //
-// A time lies between events around one call that begins on an idle GPU. Each iteration has the time of its
-// slowest rank, and a figure is the median over iterations. pair_period is another statistic: the period of pairs that run back to back.
+// A time is measured with events around one call that begins on an idle GPU. The time of an iteration is the time of
+// its slowest rank, and a figure is the median of the iterations. The component pair_period is not imported: it is the
+// period of pairs that run back to back.
 var collectiveX = Format{
 	Name:   "collectivex",
 	Doc:    "result or assembled data set of SemiAnalysis' CollectiveX",
-	Checks: "tokens x ranks = global tokens; token rate x round trip = global tokens; copies x payload = bytes, or bytes = rate x time x ranks; isolated sum = its parts; p50 <= p99; nodes x GPUs of a node hold the ranks",
+	Checks: "tokens x ranks = global tokens; token rate x round trip = global tokens; copies x payload = bytes, or rate x time x ranks = bytes; isolated sum = sum of its parts; p50 <= p90 <= p99; nodes x GPUs per node >= ranks",
 	Detect: func(head []byte) bool {
 		return looksLikeJSON(head) && (bytes.Contains(head, []byte(`"case-attempt"`)) || bytes.Contains(head, []byte(`"coverage"`)) && bytes.Contains(head, []byte(`"terminal_cases"`)) ||
 			bytes.Contains(head, []byte(`"series_id"`)) && bytes.Contains(head, []byte(`"ep_size"`)))
@@ -29,7 +30,7 @@ var collectiveX = Format{
 	Read: readCollectiveX,
 }
 
-// cxCase describes one line of the benchmark: all that does not change with the number of tokens.
+// cxCase holds the fields of a case that are the same for all token counts.
 type cxCase struct {
 	Name        string
 	Backend     string `json:"backend"`
@@ -51,7 +52,8 @@ type cxPercentiles struct {
 	P99 float64 `json:"p99"`
 }
 
-// cxComponent is one component of a row. A result sets only Micros; a data set sets the other fields.
+// cxComponent is one component of a row, for example "dispatch". A result has only the field Micros; a data set has the
+// other fields.
 type cxComponent struct {
 	Micros  *cxPercentiles `json:"percentiles_us"`
 	Latency *cxPercentiles `json:"latency_us"`
@@ -67,7 +69,7 @@ type cxBytes struct {
 	Total  float64 `json:"total_logical_bytes"`
 }
 
-// cxRow is one token count.
+// cxRow holds the times of one token count.
 type cxRow struct {
 	Tokens      int                    `json:"tokens_per_rank"`
 	Global      int                    `json:"global_tokens"`
@@ -138,8 +140,8 @@ func readCollectiveX(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// seriesRouting returns the routing that a series' name holds: uniform is the only one that the
-// benchmark accepts.
+// seriesRouting returns the routing in a series' name, "" if the name has none. The benchmark accepts
+// only uniform routing.
 func seriesRouting(id string) string {
 	if strings.Contains(id, "-uniform-") {
 		return "uniform"
@@ -151,7 +153,7 @@ func seriesRouting(id string) string {
 func (c cxCase) figures(f *facts, rows []cxRow) ([]Figure, []string, error) {
 	dtype, known := map[string]ep.DType{"bf16": ep.BF16, "fp8": ep.FP8}[c.Precision]
 	if !known {
-		return nil, nil, fmt.Errorf("%.80s: precision %.20q is no dtype of ours", c.Name, c.Precision)
+		return nil, nil, fmt.Errorf("%.80s: precision %.20q is not a dtype of epbench", c.Name, c.Precision)
 	}
 	if c.Routing != "uniform" && f.given.Routing == "" {
 		return nil, nil, fmt.Errorf("%.80s: routing %.20q is unknown; give --routing", c.Name, c.Routing)
@@ -190,10 +192,10 @@ func (c cxCase) figures(f *facts, rows []cxRow) ([]Figure, []string, error) {
 				continue
 			}
 			out = append(out, Figure{Kernel: kernel, Problem: g.problem(part.op, dtype), Routing: "uniform", Seconds: t.P50 * 1e-6, Clock: "event",
-				Note: fmt.Sprintf("%s: median over iterations of the slowest rank, on an idle GPU; p99 %.1f us; the input of dispatch already has the dtype that is sent", part.name, t.P99)})
+				Note: fmt.Sprintf("%s: median of the slowest rank's times, each call on an idle GPU; p99 %.1f us; the input of dispatch already has the dtype that is sent", part.name, t.P99)})
 		}
 	}
-	f.warn("pair_period, stage and isolated_sum left out: a period of pairs that run back to back, a stand-in for the experts, and a sum")
+	f.warn("pair_period, stage and isolated_sum left out: pair_period is the period of pairs that run back to back, stage stands for the experts, isolated_sum is a sum")
 	return out, f.warnings, nil
 }
 
@@ -209,7 +211,7 @@ func (r cxRow) check(c cxCase, g Given) error {
 	}
 	if speed, t := cmp.Or(r.Speed, r.SeriesSpeed), r.Components["roundtrip"].times(); speed != nil && t != nil {
 		if got := speed.P50 * t.P50 * 1e-6; !cxEqual(got, float64(r.Global)) {
-			return fmt.Errorf("%g tokens a second for %g us are %.1f tokens, global_tokens is %d", speed.P50, t.P50, got, r.Global)
+			return fmt.Errorf("%g tokens a second x %g us = %.1f tokens, but global_tokens is %d", speed.P50, t.P50, got, r.Global)
 		}
 	}
 	if err := r.checkSum(); err != nil {
@@ -239,8 +241,8 @@ func (r cxRow) checkSum() error {
 	return nil
 }
 
-// checkCopies compares the bytes of a result with its copies of tokens. A dispatch sends 2 or 1 bytes
-// for each value, a combine 2.
+// checkCopies compares the bytes of a result with its copies of tokens. A dispatch sends 1 byte (FP8) or
+// 2 bytes (BF16) for each value, a combine 2 bytes.
 func (r cxRow) checkCopies(g Given) error {
 	if r.Copies == nil {
 		return nil
@@ -263,8 +265,8 @@ func (r cxRow) checkCopies(g Given) error {
 	return nil
 }
 
-// checkRates compares the bytes of a data set, which are those of all ranks, with its rates, which are
-// of one GPU.
+// checkRates compares the bytes of a data set with its rates. The bytes are the sum of all ranks, a rate is
+// that of one GPU.
 func (r cxRow) checkRates(c cxCase) error {
 	for _, name := range []string{"dispatch", "combine", "roundtrip"} {
 		x := r.Components[name]
@@ -273,7 +275,7 @@ func (r cxRow) checkRates(c cxCase) error {
 			continue
 		}
 		if got := x.Rate.P50 * t.P50 * 1e3 * float64(c.Ranks); !cxEqual(got, x.Bytes) {
-			return fmt.Errorf("%s: %g GB/s for %g us on %d ranks are %.0f bytes, payload_bytes says %.0f", name, x.Rate.P50, t.P50, c.Ranks, got, x.Bytes)
+			return fmt.Errorf("%s: %g GB/s x %g us x %d ranks = %.0f bytes, but payload_bytes is %.0f", name, x.Rate.P50, t.P50, c.Ranks, got, x.Bytes)
 		}
 	}
 	d, b, both := r.Components["dispatch"].Bytes, r.Components["combine"].Bytes, r.Components["roundtrip"].Bytes
@@ -283,5 +285,6 @@ func (r cxRow) checkRates(c cxCase) error {
 	return nil
 }
 
-// cxEqual compares figures that the writer computed in double precision from the same samples.
+// cxEqual reports whether two figures are equal. The writer computed both in double precision from the same samples, so
+// that they differ only by rounding.
 func cxEqual(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(math.Abs(a), math.Abs(b)) }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// collectiveXResult is a result as run_sweep writes it, with random times.
+// collectiveXResult returns a result in the form that CollectiveX's run_sweep writes, with random times.
 func collectiveXResult(r *rand.Rand) string {
 	var rows []string
 	ranks, hidden, topK := 8, 7168, 8
@@ -34,8 +34,7 @@ func collectiveXResult(r *rand.Rand) string {
 		ranks, hidden, topK, strings.Join(rows, ","))
 }
 
-// TestCollectiveX reads a result that the writer's own functions made. 58.65 us is the median of its
-// 512 samples.
+// TestCollectiveX reads a result that CollectiveX's own functions wrote, and changed copies of it that must be refused.
 func TestCollectiveX(t *testing.T) {
 	data, err := os.ReadFile("testdata/collectivex.json")
 	if err != nil {
@@ -57,7 +56,7 @@ func TestCollectiveX(t *testing.T) {
 	for _, c := range []struct{ from, to, says string }{
 		{`"status":"success"`, `"status":"invalid"`, `the case ended as "invalid"`},
 		{`"nodes":1,"phase"`, `"nodes":2,"phase"`, "8 ranks with 8 GPUs a node need 1 nodes, the file says 2"},
-		{`"precision":"bf16"`, `"precision":"mxfp8"`, `precision "mxfp8" is no dtype of ours`},
+		{`"precision":"bf16"`, `"precision":"mxfp8"`, `precision "mxfp8" is not a dtype of epbench`},
 		{`"routing":"uniform"`, `"routing":"hot"`, `routing "hot" is unknown`},
 		{`"assignments":512`, `"assignments":510`, "64 tokens with top-8 are 512 assignments, logical_copies says 510"},
 		{`"global_tokens":64`, `"global_tokens":65`, "8 tokens on 8 ranks are not global_tokens 65"},
@@ -80,7 +79,8 @@ func TestCollectiveX(t *testing.T) {
 	}
 }
 
-// TestCollectiveXDataSet reads two points of a published data set. It does not name the shape.
+// TestCollectiveXDataSet reads two points of a published data set, which does not name the shape. A copy in which a time
+// or a number of bytes was changed must be refused.
 func TestCollectiveXDataSet(t *testing.T) {
 	data, err := os.ReadFile("../../testdata/cases/20-collectivex-data-set/series.json")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 var csvFormat = Format{
 	Name:   "csv",
 	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
-	Checks: "us and gbps of one row by its definition, if it has both",
+	Checks: "us and gbps of a row agree by its definition, if the row has all three",
 	Detect: func(head []byte) bool {
 		line, _, _ := bytes.Cut(head, []byte("\n"))
 		has := func(name string) bool { return bytes.Contains(line, []byte(name)) }
@@ -34,7 +34,7 @@ func readCSV(data []byte, g Given) ([]Figure, []string, error) {
 		return nil, nil, err
 	}
 	if len(rows) == 0 {
-		return nil, nil, fmt.Errorf("a header and no rows")
+		return nil, nil, fmt.Errorf("the file has a header and no rows")
 	}
 	for column, field := range g.Columns {
 		if !slices.Contains(csvFields, field) {
@@ -108,20 +108,20 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	}
 	name := cmp.Or(row["definition"], g.Definition)
 	if name == "" {
-		return fmt.Errorf("gbps: say how it was computed, with --definition or a column definition")
+		return fmt.Errorf("gbps: the definition of this bandwidth is unknown; give --definition or a column definition")
 	}
 	d, err := FindDefinition(name)
 	if err != nil {
 		return err
 	}
 	f.Seconds = d.Seconds(f.Problem, gbps)
-	f.Note = fmt.Sprintf("%g GB/s turned into a time by the %s definition: %s", gbps, d.Name, d.Doc)
+	f.Note = fmt.Sprintf("%g GB/s converted to a time by the %s definition: %s", gbps, d.Name, d.Doc)
 	return nil
 }
 
 // csvSlack is the largest relative difference between the time us of a row and the time
-// computed from its gbps. Both are often rounded to three figures, and some definitions count
-// expected bytes, not actual ones.
+// computed from its gbps. Both are often rounded to three digits, and for some definitions the number
+// of bytes is an expected value.
 const csvSlack = 0.03
 
 // checkSpeed compares the time of a row with its bandwidth. It does nothing if the row has no
@@ -140,7 +140,7 @@ func (f *Figure) checkSpeed(row map[string]string, g Given) error {
 		return fmt.Errorf("gbps: %w", err)
 	}
 	if other := d.Seconds(f.Problem, gbps); !agrees(other, f.Seconds, csvSlack) {
-		return fmt.Errorf("us is %g, and %g GB/s by the %s definition are %.4g us", f.Seconds*1e6, gbps, d.Name, other*1e6)
+		return fmt.Errorf("us is %g, but %g GB/s by the %s definition give %.4g us", f.Seconds*1e6, gbps, d.Name, other*1e6)
 	}
 	return nil
 }

@@ -12,12 +12,12 @@ import (
 // deepEP reads the output of the tests of DeepEP V1 (deepseek-ai/DeepEP, commit dd758ca, folder
 // tests/legacy): test_intranode.py and test_internode.py for the normal kernels, and
 // test_low_latency.py. It also reads the output of forks whose low-latency test prints its
-// problem. A log may hold several tests. Values that one test prints about itself are not used
-// for another test.
+// problem. A log may hold several tests. Values that one test prints, such as the number of tokens,
+// are not used for another test.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
-	Checks: "GB/s x us = bytes of tokens x payload, for every line and both ops; the best line repeats a tuned one; min_t <= avg_t <= max_t",
+	Checks: "GB/s x us = tokens x payload in every line; the Best line repeats a tuned line; min_t <= avg_t <= max_t",
 	Detect: func(head []byte) bool {
 		return bytes.Contains(head, []byte("[tuning]")) || llLine.Match(head) || pairLine.Match(head)
 	},
@@ -54,20 +54,21 @@ func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
 	case len(d.figures) == 0 && len(d.refused) > 0:
 		return nil, nil, errors.New(strings.Join(d.refused, "; "))
 	case len(d.figures) == 0:
-		return nil, nil, errors.New("no [tuning] line and no [rank N] line with a figure in it")
+		return nil, nil, errors.New("no [tuning] line and no [rank N] line with a time")
 	}
 	return d.figures, slices.Concat(d.facts.warnings, d.refused), nil
 }
 
-// refuse notes why a test in the log gave no figures. The figures of the other tests are kept.
+// refuse stores the reason why a test in the log gave no figures, if err is not nil. The figures of
+// the other tests are kept.
 func (d *deepEPReader) refuse(err error) {
 	if err != nil {
 		d.refused = append(d.refused, err.Error())
 	}
 }
 
-// ranksIn returns the ranks that a log names in "[rank N]". Every rank prints in the
-// low-latency test.
+// ranksIn returns the ranks that a log names as "[rank N]". In the low-latency test every rank
+// prints its number.
 func ranksIn(data []byte) map[int]bool {
 	out := map[int]bool{}
 	for _, m := range rankWord.FindAllSubmatch(data, -1) {

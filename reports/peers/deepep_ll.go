@@ -62,8 +62,8 @@ func (d *deepEPReader) lowLatency(line string) error {
 	return nil
 }
 
-// sumOf returns the sum of the times of sending and receiving. Some forks print only the sum;
-// then times has one text that is not empty.
+// sumOf returns the sum of the printed times. Empty texts count as 0, because some forks print one
+// time for sending and receiving together.
 func sumOf(times []string) (sum printed, err error) {
 	for _, text := range times {
 		if text == "" {
@@ -95,8 +95,8 @@ func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minM
 	return nil
 }
 
-// run returns the run of the test to which a rank's next figures belong. A rank that prints the
-// same line again begins a new run.
+// run returns the run to which a rank's next figures belong. It begins a new run if this rank already
+// has figures in the last run.
 func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	for i := len(d.runs) - 1; i >= 0; i-- {
 		if r := d.runs[i]; r.kernel == kernel && r.op == op {
@@ -150,9 +150,9 @@ func llBytes(op ep.Op, hidden int) float64 {
 	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
 }
 
-// slowest returns the figure of a run. If a rank's GB/s times us are not the bytes of the
-// problem, the rank is left out with a warning. If most ranks are left out, the problem must be
-// wrong, and slowest returns an error.
+// slowest returns the figure of a run: the time of the slowest rank. A rank whose GB/s times us
+// differs from the bytes of the problem is left out with a warning. If half of the ranks or more are
+// left out, the problem must be wrong, and slowest returns an error.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string
@@ -180,8 +180,7 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check returns text that says how a rank's figures contradict each other or the problem; "" if
-// they do not.
+// check returns a text if a rank's figures contradict each other or the problem, "" if they do not.
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""
@@ -195,11 +194,11 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	if got <= all+slack && got >= all-maskedInTest-slack {
 		return ""
 	}
-	return fmt.Sprintf("%g GB/s x %g us make %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
+	return fmt.Sprintf("%g GB/s x %g us = %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
-// warnOfOutliers warns of ranks whose time is far from the other ranks' times. It looks only at
-// lines without bandwidths: check can judge lines only by their bandwidths.
+// warnOfOutliers warns of ranks whose time is far from the median. It looks only at lines without a
+// bandwidth, because check needs a bandwidth.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return
@@ -212,7 +211,7 @@ func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	middle := times[len(times)/2]
 	for _, rank := range r.order {
 		if t := r.ranks[rank].us.v; t > 2*middle || t < middle/2 {
-			d.facts.warn("rank %s, %s: %g us of sending and receiving, the other ranks about %.4g us", rank, r.op, t, middle)
+			d.facts.warn("rank %s, %s: sending and receiving take %g us, on the median rank %.4g us", rank, r.op, t, middle)
 		}
 	}
 }
@@ -220,9 +219,9 @@ func (d *deepEPReader) warnOfOutliers(r *llRun) {
 func llNote(r *llRun, ranks int, gbps float64) string {
 	switch {
 	case r.kernel == "deepep-ll-hook":
-		return fmt.Sprintf("kernel times of sending and of receiving together, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", ranks)
+		return fmt.Sprintf("sum of the kernel times of sending and receiving, mean of calls, slowest of %d ranks; the dispatch includes the cast from BF16 to FP8", ranks)
 	case r.op == ep.Pair:
-		return fmt.Sprintf("%.2f GB/s over both halves; mean time between events, slowest of %d ranks", gbps, ranks)
+		return fmt.Sprintf("%.2f GB/s of dispatch and combine together; mean time between events, slowest of %d ranks", gbps, ranks)
 	}
-	return fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean over calls, slowest of %d ranks; dispatch casts BF16 to FP8 inside", gbps, ranks)
+	return fmt.Sprintf("%.2f GB/s by the deepep-ll definition; kernel time, mean of calls, slowest of %d ranks; the dispatch includes the cast from BF16 to FP8", gbps, ranks)
 }

@@ -18,8 +18,8 @@ import (
 //	[tuning] SMs 24, NVL chunk 8, RDMA chunk 16: 40 + 814 us, 57.19 GB/s (RDMA), 186.80 GB/s (NVL)
 //	[tuning] Best dispatch (FP8): SMs 24, NVL chunk 6, 320.68 GB/s (NVL), t: 499.58 us
 //
-// Older versions print "avg_t: 499.58 us", or no time. The line with Best names the operation
-// of the lines before it.
+// Older versions print "avg_t: 499.58 us", or no time. Only a Best line names the operation; it holds
+// for all lines since the last Best line.
 var (
 	tuneLine  = regexp.MustCompile(`\[tuning\] (?:Best (dispatch|combine)(?: \((FP8|BF16)\))?: )?SMs (\d+), NVL chunk (\d+|default)(?:, RDMA chunk (\d+))?`)
 	nvlSpeed  = regexp.MustCompile(`([\d.]+) GB/s \(NVL\)`)
@@ -49,8 +49,8 @@ type normalRow struct {
 	expectedPayload float64 // bytes of one token of the problem
 }
 
-// line reads one [tuning] line. A Best line names the operation of the rows before it. It
-// becomes a row of its own if no row before it has its config.
+// line reads one [tuning] line. A Best line names the operation of the rows before it. The Best line
+// becomes a row itself if none of these rows has its config.
 func (n *normalTest) line(line string) error {
 	m := tuneLine.FindStringSubmatch(line)
 	if m == nil {
@@ -107,15 +107,14 @@ func (r *normalRow) figures(line string) (err error) {
 	return err
 }
 
-// repeated returns an error if the Best line has other values than r, the row of the same
-// config.
+// repeated returns an error if the values of the Best line differ from r, the row of the same config.
 func (r normalRow) repeated(best normalRow) error {
 	for _, x := range []struct {
 		what string
 		a, b printed
 	}{{"us", r.us, best.us}, {"GB/s", r.nvlGB, best.nvlGB}} {
 		if x.a.v > 0 && x.b.v > 0 && math.Abs(x.a.v-x.b.v) > (x.a.half+x.b.half)*1.02 {
-			return fmt.Errorf("best %s with SMs %s, NVL chunk %s: %g %s, the tuned line of this config says %g", best.op, best.sms, best.nvl, x.b.v, x.what, x.a.v)
+			return fmt.Errorf("best %s with SMs %s, NVL chunk %s: the Best line says %g %s, the other line of this config %g", best.op, best.sms, best.nvl, x.b.v, x.what, x.a.v)
 		}
 	}
 	return nil
@@ -129,11 +128,11 @@ func (d *deepEPReader) endNormal() error {
 		return nil
 	}
 	if n.named < len(n.rows) {
-		d.facts.warn("%d [tuning] lines left out: no Best line says what they are of", len(n.rows)-n.named)
+		d.facts.warn("%d [tuning] lines left out: no Best line after them names their operation", len(n.rows)-n.named)
 		n.rows = n.rows[:n.named]
 	}
 	if len(n.rows) == 0 {
-		return fmt.Errorf("no [tuning] Best line: nothing says which lines are of dispatch and which of combine")
+		return fmt.Errorf("no [tuning] Best line, so the lines may be of dispatch or of combine")
 	}
 	fromFile, err := d.normalProblem(n)
 	if err != nil {
@@ -155,9 +154,9 @@ func (d *deepEPReader) endNormal() error {
 	return nil
 }
 
-// normalProblem returns the problem that the test prints, completed by flags. For tokens,
-// hidden size and top-k the printed value comes first; if a flag differs from it, check decides
-// which of the two is right.
+// normalProblem returns the problem that the test prints, completed by flags. For tokens, hidden size
+// and top-k it returns the printed value even if a flag differs, because check decides later which of
+// the two is right.
 func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	own := *d.facts
 	own.given.Tokens, own.given.Hidden, own.given.TopK = 0, 0, 0
@@ -174,15 +173,15 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 		return g, err
 	}
 	if n.rows[0].rdma != "" && g.Nodes == 0 {
-		return g, fmt.Errorf("the lines have RDMA chunks, so that the ranks are on several hosts; give --nodes")
+		return g, fmt.Errorf("the lines have RDMA chunks, so the ranks are on several hosts; give --nodes")
 	}
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check computes the number of tokens received from each row's GB/s times us. All rows of a
-// test must have the same number; it leaves out rows that differ from the median. The number
-// must also fit the problem. If a flag differs from the value that the test printed, check uses
-// the flag if the number fits the problem with the flag.
+// check computes the number of received tokens from GB/s times us of each row. All rows of a test must
+// have the same number: check leaves out rows that differ from the median. The median must also fit
+// the problem. Where a flag differs from a printed value, check uses the flag if the median fits the
+// problem with the flag, and otherwise the printed value.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))
@@ -197,13 +196,13 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 		same := func(x normalRow) bool { return x.op == r.op && x.dtype == r.dtype }
 		u, own := r.tokens(), middleTokens(rows, same)
 		if u > 0 && !(agrees(u, middle, rel(r.us, r.nvlGB)+testSlack) && agrees(u, own, rel(r.us, r.nvlGB)+rowSlack)) {
-			d.facts.warn("%s %s with SMs %s, NVL chunk %s left out: %g GB/s x %g us are %.0f tokens of %.0f bytes, other lines %.0f", r.op, r.dtype, r.sms, r.nvl, r.nvlGB.v, r.us.v, u, r.expectedPayload, middle)
+			d.facts.warn("%s %s with SMs %s, NVL chunk %s left out: %g GB/s x %g us = %.0f tokens of %.0f bytes, but other lines have %.0f tokens", r.op, r.dtype, r.sms, r.nvl, r.nvlGB.v, r.us.v, u, r.expectedPayload, middle)
 			continue
 		}
 		kept = append(kept, r)
 	}
 	if 2*len(kept) < len(rows) {
-		return nil, g, fmt.Errorf("GB/s x us of the [tuning] lines are no common number of tokens: %.0f and others; is --hidden %d right?", middle, g.Hidden)
+		return nil, g, fmt.Errorf("GB/s x us of the [tuning] lines give different numbers of tokens, %.0f and others; check --hidden %d", middle, g.Hidden)
 	}
 	flags := d.flagsOver(g)
 	if d.facts.given.Routing != "" && d.facts.given.Routing != "uniform" || rows[0].rdma != "" {
@@ -215,17 +214,18 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	if err := fits(g, middle); err != nil {
 		return nil, g, err
 	}
-	d.facts.warn("--tokens %d, --hidden %d, --topk %d are not used for [tuning] lines: their bytes are of %d tokens of hidden %d, as [config] says", flags.Tokens, flags.Hidden, flags.TopK, g.Tokens, g.Hidden)
+	d.facts.warn("--tokens %d, --hidden %d, --topk %d are not used for the [tuning] lines: the bytes of these lines fit %d tokens of hidden %d, which [config] prints", flags.Tokens, flags.Hidden, flags.TopK, g.Tokens, g.Hidden)
 	return kept, g, nil
 }
 
-// rowSlack and testSlack bound the relative difference of a row from the median, besides
-// rounding. rowSlack is for rows of one operation, whose bytes are the same. testSlack is for
-// all rows of a test; a row beyond it comes from another log that was joined to this one.
+// rowSlack and testSlack are the largest relative differences of a row from a median, in addition to
+// rounding. rowSlack is for the median of the rows of the same operation and dtype, which have the same
+// bytes. testSlack is for the median of all rows of a test; a row that differs by more belongs to
+// another test.
 const rowSlack, testSlack = 1e-3, 0.01
 
-// middleTokens returns the median over the wanted rows of the tokens received, 0 if no row has
-// a time.
+// middleTokens returns the median number of received tokens of the wanted rows, 0 if no row has a
+// time.
 func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	var units []float64
 	for _, r := range rows {
@@ -240,8 +240,7 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g with the values of the flags that were given in place of the printed
-// values.
+// flagsOver returns g after printed values were replaced by flags, where flags are given.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {
@@ -255,8 +254,8 @@ func (d *deepEPReader) flagsOver(g Given) Given {
 // the row has no time.
 func (r normalRow) tokens() float64 { return r.us.v * r.nvlGB.v * 1e3 / r.expectedPayload }
 
-// fits returns an error if the number of tokens that rank 0 received differs from its
-// expectation under uniform routing by more than six standard deviations.
+// fits returns an error if the number of tokens that rank 0 received differs from the expected number
+// under uniform routing by more than six standard deviations and 2 in 1,000.
 func fits(g Given, received float64) error {
 	want := float64(g.Tokens) * DistinctRanks(g.Ranks, g.Experts, g.TopK)
 	p := want / float64(g.Tokens*g.Ranks)
@@ -264,19 +263,19 @@ func fits(g Given, received float64) error {
 	if math.Abs(received-want) <= slack {
 		return nil
 	}
-	return fmt.Errorf("GB/s x us of the [tuning] lines are %.0f tokens received, %d tokens a rank with top-%d of %d experts on %d ranks give %.0f; check --tokens, --topk, --experts and --ranks",
+	return fmt.Errorf("GB/s x us of the [tuning] lines = %.0f received tokens, but %d tokens a rank with top-%d of %d experts on %d ranks give %.0f; check --tokens, --topk, --experts and --ranks",
 		received, g.Tokens, g.TopK, g.Experts, g.Ranks, want)
 }
 
 func (r normalRow) figure(g Given) Figure {
 	p := g.problem(r.op, r.dtype)
 	f := Figure{Kernel: "deepep-normal", Problem: p, Clock: "event", Values: map[string]ep.Value{"sms": ep.Value(r.sms), "chunk": ep.Value(r.nvl)},
-		Seconds: r.us.v * 1e-6, Note: fmt.Sprintf("%.2f GB/s by the deepep-normal definition; mean time over calls with a cached handle, rank 0", r.nvlGB.v)}
+		Seconds: r.us.v * 1e-6, Note: fmt.Sprintf("%.2f GB/s by the deepep-normal definition; mean time of calls with a cached handle, rank 0", r.nvlGB.v)}
 	switch {
 	case r.rdma != "":
 		f.Values["rdma_chunk"], f.Clock = ep.Value(r.rdma), "span"
 		f.Seconds = (r.us.v + r.notify.v) * 1e-6
-		f.Note = fmt.Sprintf("%g us of the notify kernel and %g us of the transfer, %.2f GB/s (RDMA), %.2f GB/s (NVL); mean over calls, rank 0", r.notify.v, r.us.v, r.rdmaGB.v, r.nvlGB.v)
+		f.Note = fmt.Sprintf("%g us of the notify kernel and %g us of the transfer, %.2f GB/s (RDMA), %.2f GB/s (NVL); mean of calls, rank 0", r.notify.v, r.us.v, r.rdmaGB.v, r.nvlGB.v)
 	case r.us.v == 0:
 		d, _ := FindDefinition("deepep-normal")
 		f.Seconds = d.Seconds(p, r.nvlGB.v)

@@ -22,8 +22,8 @@ func summary(results []record.Result) []string {
 	return out
 }
 
-// TestSlowestRank reads a log with two runs of the test. The importer takes the time of the
-// slowest rank in each run, which is neither the first nor the last rank.
+// TestSlowestRank reads a log with two runs of the test. In each run the slowest rank is rank 1 of 3,
+// and the importer must take its time.
 func TestSlowestRank(t *testing.T) {
 	lines := func(a, b, c float64) string {
 		var out strings.Builder
@@ -63,8 +63,8 @@ func TestBestLinesOnly(t *testing.T) {
 	}
 }
 
-// TestInternode reads the output of test_internode.py. A time is the sum of notify and
-// transfer. Only the flag --nodes gives the number of hosts.
+// TestInternode reads the output of test_internode.py. A time is the sum of the notify kernel and the
+// transfer. The output does not give the number of hosts, so the importer must ask for --nodes.
 func TestInternode(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "deepep-internode.txt"))
 	if err != nil {
@@ -85,11 +85,11 @@ func TestInternode(t *testing.T) {
 		}
 	}
 	if op := results[0].Problem.Op; op != ep.Dispatch {
-		t.Errorf("op %s", op)
+		t.Errorf("the first op is %s, want dispatch", op)
 	}
 }
 
-// TestOldVersions reads lines of an older version of the test, which have no time.
+// TestOldVersions reads lines that older versions of the test print. They have no time, only GB/s.
 func TestOldVersions(t *testing.T) {
 	results, _, warnings, err := Read(strings.NewReader("[config] num_tokens=4096, hidden=7168, num_topk=8\n[tuning] SMs 24, NVL chunk 4: 331.77 GB/s (NVL)\n[tuning] Best dispatch (BF16): SMs 24, NVL chunk 4, 331.77 GB/s (NVL)\n"), "auto", Given{Experts: 256, Ranks: 8})
 	if got := summary(results); err != nil || len(warnings) > 0 || len(got) != 1 || got[0] != "dispatch bf16 deepep-normal:chunk=4,sms=24 t4096 r8 n1 937.10 us, uniform" {
@@ -97,7 +97,7 @@ func TestOldVersions(t *testing.T) {
 	}
 }
 
-// TestLineWithoutSpeed: a [tuning] line needs its GB/s, which say what moved.
+// TestLineWithoutSpeed: a [tuning] line without GB/s is refused, because its bytes cannot be checked.
 func TestLineWithoutSpeed(t *testing.T) {
 	_, _, _, err := Read(strings.NewReader("[tuning] Best dispatch (BF16): SMs 24, NVL chunk 6, t: 499.58 us\n"), "auto", Given{Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 4096})
 	if err == nil || !strings.Contains(err.Error(), "no GB/s (NVL)") {

@@ -12,14 +12,14 @@ import (
 )
 
 // deepEPV2 reads the output of test_dispatch_combine in tests/elastic/test_ep.py of DeepEP V2
-// (deepseek-ai/DeepEP, commit dd758ca). Its GB/s are logical bytes divided by the time of the
-// transfer kernel; they include tokens that stay on their rank, unless the test ran with
-// --ignore-local-traffic. The test prints the time of the copy or reduce kernel after the
-// transfer separately. A call needs both kernels, so a figure is the sum of their times.
+// (deepseek-ai/DeepEP, commit dd758ca). The printed GB/s are logical bytes divided by the time of the
+// transfer kernel. Logical bytes include tokens that stay on their rank, unless the test ran with
+// --ignore-local-traffic. The test also prints the time of the copy or reduce kernel that follows the
+// transfer. A call needs both kernels, so a figure is the sum of their times.
 var deepEPV2 = Format{
 	Name:   "deepep-v2",
 	Doc:    "output of DeepEP's tests/elastic/test_ep.py (ElasticBuffer)",
-	Checks: "bytes / us = GB/s (SU); EP: rank/ranks = Ranks of the Config block; every rank printed",
+	Checks: "bytes / us = GB/s (SU); the ranks in \"EP: rank/ranks\" = Ranks in the Config block; every rank printed",
 	Detect: func(head []byte) bool { return v2Line.Match(head) },
 	Read:   readDeepEPV2,
 }
@@ -33,7 +33,7 @@ var (
 	v2Line   = regexp.MustCompile(`EP: +(\d+)/(\d+) \| (dispatch|expanded dispatch|cached dispatch|combine|reduced combine): (\d+) GB/s \(SO\), (\d+) GB/s \(SU\), ([\d.]+) us, (\d+) bytes \| (?:copy|reduce): \d+ GB/s, ([\d.]+) us`)
 )
 
-// v2Kernels maps the name in each line to our name of the kernel and its op.
+// v2Kernels maps the name in each line to epbench's name of the kernel and its op.
 var v2Kernels = map[string]struct {
 	kernel string
 	op     ep.Op
@@ -51,7 +51,7 @@ type v2Run struct {
 	ranks   int                  // number of ranks that the lines name
 	mode    string               // the options of the current case
 	fp8     bool                 // the current case dispatches FP8
-	others  int                  // lines of cases after the first of each dtype
+	others  int                  // number of lines left out: cases after the first case of each dtype
 	kept    map[string]*v2Figure // by name of the line and dtype
 	order   []*v2Figure          // the values of kept, in the order of their lines
 }
@@ -63,8 +63,8 @@ type v2Figure struct {
 	mode  string
 	ranks map[string]bool
 	us    float64 // time of the transfer kernel on the slowest rank, the rank with the largest sum of us and copy
-	copy  float64 // time of its copy or reduce kernel
-	gbps  float64 // its GB/s
+	copy  float64 // time of the copy or reduce kernel on the slowest rank
+	gbps  float64 // GB/s of the slowest rank
 }
 
 func readDeepEPV2(data []byte, g Given) ([]Figure, []string, error) {
@@ -117,7 +117,7 @@ func (r *v2Run) figure(m []string) error {
 	}
 	speed := lenient(m[5])
 	if speed.v > 0 && !agrees(count/us.v/1e3, speed.v, rel(us, speed)) {
-		return fmt.Errorf("rank %s, %s: %.0f bytes in %g us are %.1f GB/s, the line says %g", m[1], m[3], count, us.v, count/us.v/1e3, speed.v)
+		return fmt.Errorf("rank %s, %s: %.0f bytes in %g us are %.1f GB/s, but the line says %g GB/s", m[1], m[3], count, us.v, count/us.v/1e3, speed.v)
 	}
 	after, err := number(m[8])
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *v2Run) figure(m []string) error {
 	}
 	ranks, _ := strconv.Atoi(m[2])
 	if r.ranks != 0 && ranks != r.ranks {
-		return fmt.Errorf("lines of %d and of %d ranks in one log; import them one by one", r.ranks, ranks)
+		return fmt.Errorf("the log has lines of runs with %d ranks and with %d ranks; import each run separately", r.ranks, ranks)
 	}
 	r.ranks = ranks
 	if r.mode == "" {
@@ -171,7 +171,7 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 		}
 		k := v2Kernels[f.name]
 		x := Figure{Kernel: k.kernel, Problem: g.problem(k.op, dtype), Clock: "span", Seconds: (f.us + f.copy) * 1e-6,
-			Note: fmt.Sprintf("%s: %g us of the transfer kernel (%g GB/s) and %g us of the copy or reduce kernel, slowest of %d ranks; tokens differ by one from rank to rank", f.name, f.us, f.gbps, f.copy, len(f.ranks))}
+			Note: fmt.Sprintf("%s: %g us of the transfer kernel (%g GB/s) and %g us of the copy or reduce kernel, slowest of %d ranks; the ranks' token counts differ by one", f.name, f.us, f.gbps, f.copy, len(f.ranks))}
 		if r.sms != "" {
 			x.Values = map[string]ep.Value{"sms": ep.Value(r.sms)}
 		}
@@ -181,15 +181,15 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 		return nil, nil, errors.New("no line with a figure")
 	}
 	if r.others > 0 {
-		r.facts.warn("%d lines of further cases left out: the first of each dtype counts; run the test with --test-first-only", r.others)
+		r.facts.warn("%d lines left out: only the first case of each dtype is imported; run the test with --test-first-only", r.others)
 	}
 	return out, r.facts.warnings, nil
 }
 
-// hybridEP reads the times that tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep,
-// commit 94a9f8f). Its functions _report_bw and _report_kineto print, on rank 0, the mean,
-// least and longest time over ranks. The log has the number of ranks but not the shape, which
-// the test reads from environment variables; so flags must give the shape.
+// hybridEP reads the times that tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit
+// 94a9f8f). Rank 0 prints the mean, shortest and longest time of the ranks (functions _report_bw and
+// _report_kineto). The log has the number of ranks. It does not have the shape, because the test reads
+// the shape from environment variables; so flags must give it.
 var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",
@@ -234,9 +234,9 @@ func readHybridEP(data []byte, g Given) ([]Figure, []string, error) {
 	switch {
 	case len(out) > 0:
 	case dtype == "" && hybridLine.Match(data):
-		return nil, nil, errors.New("the line \"=== Torch API Benchmark (FP8 or BF16, N ranks) ===\" is missing: nothing says the dtype of a combine, nor the ranks")
+		return nil, nil, errors.New("the line \"=== Torch API Benchmark (FP8 or BF16, N ranks) ===\" is missing, so the dtype and the number of ranks are unknown")
 	case bytes.Contains(data, []byte("=== Kernel Benchmark (")):
-		return nil, nil, errors.New("only kernel times (Kernel Benchmark): a call also scans the routing and copies; the Torch API Benchmark of the same test has whole calls")
+		return nil, nil, errors.New("the log has only kernel times (Kernel Benchmark), but a call also scans the routing and copies; import the Torch API Benchmark of the same test, which has times of whole calls")
 	default:
 		return nil, nil, errors.New("no line with a time")
 	}
@@ -254,7 +254,7 @@ func hybridFigure(m []string, g Given, dtype ep.DType) (Figure, error) {
 	}
 	speed, us, least, most, mb := p[0], p[1], p[2], p[3], p[4]
 	if got := speed.v * us.v / 1e3; !agrees(got, mb.v, rel(speed, us, mb)) {
-		return Figure{}, fmt.Errorf("%s: %g GB/s x %g us are %.2f MB, the line says %g MB", name, speed.v, us.v, got, mb.v)
+		return Figure{}, fmt.Errorf("%s: %g GB/s x %g us = %.2f MB, but the line says %g MB", name, speed.v, us.v, got, mb.v)
 	}
 	if us.v < least.v-us.half-least.half || us.v > most.v+us.half+most.half {
 		return Figure{}, fmt.Errorf("%s: t %g us is outside min=%g to max=%g", name, us.v, least.v, most.v)
@@ -267,5 +267,5 @@ func hybridFigure(m []string, g Given, dtype ep.DType) (Figure, error) {
 		kernel += "-fused"
 	}
 	return Figure{Kernel: kernel, Problem: g.problem(ep.Op(m[2]), dtype), Clock: "event", Seconds: most.v * 1e-6,
-		Note: fmt.Sprintf("%s: slowest rank; mean of ranks %g us, %g GB/s by the hybrid-ep definition; a call of the PyTorch API, device synchronisation included", name, us.v, speed.v)}, nil
+		Note: fmt.Sprintf("%s: slowest rank; the mean of the ranks is %g us, %g GB/s by the hybrid-ep definition; a call of the PyTorch API with device synchronisation", name, us.v, speed.v)}, nil
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Given holds the values that the user gives by flags about a file; 0 and "" mean not given. If
-// a flag and the file differ, the flag is used, with a warning that names both values.
+// Given holds the values about a file that the user gives by flags; 0 and "" mean that the flag was
+// not given. If a flag and the file differ, the flag is used, with a warning that names both values.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
 	Routing                                     string            // canonical spelling; if it is empty, the file's routing is used, or uniform if the file names none
-	Label                                       string            // the kernel name for all figures, instead of the format's own
-	Columns                                     map[string]string // CSV only: maps the file's name of a column to epbench's
+	Label                                       string            // the kernel name for all figures; "" means the name that the format gives
+	Columns                                     map[string]string // CSV only: maps names of columns in the file to epbench's names
 	Definition                                  string            // the definition by which bandwidths were computed, see Definitions
 }
 
@@ -24,8 +24,8 @@ func (g *Given) field(name string) *int {
 	return map[string]*int{"ranks": &g.Ranks, "nodes": &g.Nodes, "hidden": &g.Hidden, "experts": &g.Experts, "topk": &g.TopK, "tokens": &g.Tokens}[name]
 }
 
-// problem returns a problem with the known values. Its mode is eager; importers of other modes
-// change it.
+// problem returns a problem with the values of g and the mode eager. Formats with other modes change
+// the mode.
 func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: g.Nodes, Hidden: g.Hidden,
@@ -43,7 +43,7 @@ func (g Given) require(fields ...string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the file does not say everything about its problem; give %s", strings.Join(missing, ", "))
+		return fmt.Errorf("the file does not give all values of its problem; give %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -64,13 +64,13 @@ func (f *facts) warn(format string, args ...any) {
 	}
 }
 
-// said holds the text that a file states for a field of a problem, and the name of the file's
-// column. text is empty if the file states nothing.
+// said is the value that a file states for a field of a problem, as text. column is the file's name
+// for the field. text is "" if the file states nothing.
 type said struct{ field, column, text string }
 
-// with returns the flags, completed by the values that one row or section of a file states. If
-// a flag differs from the file, the flag is used, with a warning. If the file states several
-// values for that field, one flag cannot replace them, and with returns an error.
+// with returns the flags, completed by the values that one row or section of a file states. If a flag
+// differs from the file, the flag is used, with a warning. If a flag is given for a field that has
+// several values in the file, with returns an error, because one flag cannot replace several values.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -79,12 +79,12 @@ func (f *facts) with(fields ...said) (Given, error) {
 		}
 		v, err := strconv.Atoi(s.text)
 		if err != nil {
-			return g, fmt.Errorf("%s: %.20q is no count", s.column, s.text)
+			return g, fmt.Errorf("%s: %.20q is not a whole number", s.column, s.text)
 		}
 		to := g.field(s.field)
 		if *to != 0 && *to != v {
 			if first, again := f.seen[s.field]; again && first != v {
-				return g, fmt.Errorf("--%s %d: the file itself says %d and %d (%s); leave the flag out", s.field, *to, first, v, s.column)
+				return g, fmt.Errorf("--%s %d: the file has several values, %d and %d (%s); leave the flag out", s.field, *to, first, v, s.column)
 			}
 			f.warn("--%s %d is used; the file says %d (%s)", s.field, *to, v, s.column)
 		}
@@ -98,8 +98,8 @@ func (f *facts) with(fields ...said) (Given, error) {
 	return g, nil
 }
 
-// oneHost is the largest number of ranks that are assumed to run on one host if nothing says
-// how many hosts there are.
+// oneHost is the largest number of ranks that are assumed to run on one host if neither the file nor
+// a flag gives the number of hosts.
 const oneHost = 8
 
 // setNodes sets the number of hosts. It uses the flag first, then hosts, the number that the
@@ -116,7 +116,7 @@ func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	case printedRanks > 0 && printedRanks < g.Ranks:
 		return fmt.Errorf("the file holds figures of only %d of %d ranks, so it may be the output of one of several hosts; give --nodes", printedRanks, g.Ranks)
 	case g.Ranks > oneHost:
-		return fmt.Errorf("nothing says on how many hosts the %d ranks ran; give --nodes", g.Ranks)
+		return fmt.Errorf("the number of hosts of the %d ranks is unknown; give --nodes", g.Ranks)
 	default:
 		g.Nodes = 1
 	}

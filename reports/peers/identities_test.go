@@ -39,8 +39,8 @@ func TestFixturesFollowTheWriters(t *testing.T) {
 	}
 }
 
-// changeOne multiplies one of the figures that a pattern finds by a factor of at least 1.05 or
-// at most 1/1.05. The figure keeps its number of decimals.
+// changeOne changes one of the figures that a pattern finds. It multiplies or divides the figure by a
+// random factor of 1.05 or more. The figure keeps its number of decimals.
 func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	all := figures.FindAllStringSubmatchIndex(text, -1)
 	m := all[r.IntN(len(all))]
@@ -56,9 +56,9 @@ func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	return text[:from] + fmt.Sprintf("%.*f", len(decimals), v*factor) + text[to:]
 }
 
-// TestAChangedFigureIsNoticed changes one figure in random logs of each format whose
-// figures can be checked against each other. In at least 95 of 100 logs the importer
-// refuses the file or warns.
+// TestAChangedFigureIsNoticed changes one figure in each of 200 random logs of a format. For at least
+// 95 % of the logs the importer must refuse the log or warn. The test covers the formats whose figures
+// can be checked against each other.
 func TestAChangedFigureIsNoticed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	given := Given{Hidden: 7168, Experts: 256, TopK: 8}
@@ -105,19 +105,19 @@ func TestAChangedFigureIsNoticed(t *testing.T) {
 			}
 		}
 		if noticed*100 < 95*logs {
-			t.Errorf("%s, %s: %d of %d changed figures were noticed", c.format, c.figures[:20], noticed, logs)
+			t.Errorf("%s, %s: %d of %d changed figures were noticed, want 95 %%", c.format, c.figures[:20], noticed, logs)
 		}
 	}
 }
 
-// withoutReasons drops the warnings that say why a kind of figure is always left out.
+// withoutReasons drops the warnings about kinds of figures that are left out of every file.
 func withoutReasons(warnings []string) []string {
 	return slices.DeleteFunc(warnings, func(w string) bool {
 		return strings.HasPrefix(w, "pair_period, stage and isolated_sum") || strings.HasPrefix(w, "end_to_end_latency_ms left out")
 	})
 }
 
-// randomMooncake returns a file as assemble_json_output makes it, of another size and speed.
+// randomMooncake returns the file of mooncakeJSON with a random number of tokens and random times.
 func randomMooncake(r *rand.Rand) string {
 	tokens, ms := 1+r.IntN(4096), 0.2+r.Float64()
 	text := strings.Replace(mooncakeJSON, `"num_tokens": 128`, fmt.Sprintf(`"num_tokens": %d`, tokens), 1)
@@ -125,8 +125,8 @@ func randomMooncake(r *rand.Rand) string {
 	return strings.Replace(text, "1024000.0", fmt.Sprintf("%.9f", float64(4*tokens)/ms*1e3), 1)
 }
 
-// randomLowLatencyTable returns rows of wideep_deepep_ll with the bandwidths of their times, as
-// test_low_latency.py computes them.
+// randomLowLatencyTable returns rows of wideep_deepep_ll. Their bandwidths are computed from their
+// times by the formula of test_low_latency.py.
 func randomLowLatencyTable(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("framework,version,device,op_name,kernel_source,node_num,hidden_size,num_token,num_topk,num_experts,combine_avg_t_us,combine_bandwidth_gbps,dispatch_avg_t_us,dispatch_bandwidth_gbps\n")
@@ -137,7 +137,7 @@ func randomLowLatencyTable(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomA2ATable returns rows of moe_a2a_perf. A latency is the sum of its parts.
+// randomA2ATable returns rows of moe_a2a_perf, in which latency = transmit_us + notify_us.
 func randomA2ATable(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n")
@@ -148,7 +148,7 @@ func randomA2ATable(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomMori returns a table of one rule, with the bandwidth of its latency.
+// randomMori returns a table with one rule, whose bandwidth is computed from its latency.
 func randomMori(r *rand.Rand) string {
 	tokens, us := 64+r.IntN(4096), 30+500*r.Float64()
 	return fmt.Sprintf(`{"version": "1.0", "gpu_arch": "gfx942", "gpu_model": "mi300x", "kernel_type": "IntraNode", "ep_size": 8, "phase": "dispatch", "rules": [
@@ -173,8 +173,8 @@ func randomNCCL(r *rand.Rand) ncclRun {
 	return n
 }
 
-// TestHosts: the importer takes the number of hosts from --nodes, or else from host names. If
-// neither gives it, the error asks for --nodes.
+// TestHosts: the importer takes the number of hosts from --nodes, otherwise from host names in the
+// log. If the log has no host names and the ranks may be on several hosts, the error asks for --nodes.
 func TestHosts(t *testing.T) {
 	ll := func(first, ranks int) string {
 		l := standardLowLatency()
@@ -198,7 +198,7 @@ func TestHosts(t *testing.T) {
 		{"16 ranks without names", unnamed.text(), 0, 0, 0, 0, "give --nodes"},
 		{"16 ranks without names, flag", unnamed.text(), 2, 0, 2, 16, ""},
 		{"8 ranks that all printed", ll(0, 8), 0, 0, 1, 8, ""},
-		{"16 ranks", ll(0, 16), 0, 0, 0, 0, "on how many hosts the 16 ranks ran; give --nodes"},
+		{"16 ranks", ll(0, 16), 0, 0, 0, 0, "the number of hosts of the 16 ranks is unknown; give --nodes"},
 		{"16 ranks, flag", ll(0, 16), 2, 0, 2, 16, ""},
 		{"the second host's log", ll(8, 16), 0, 0, 0, 0, "8 of 16 ranks"},
 		{"the first host's log", ll(0, 8), 0, 16, 0, 0, "8 of 16 ranks"},
@@ -218,14 +218,14 @@ func TestHosts(t *testing.T) {
 			continue
 		}
 		if p := results[0].Problem; p.Nodes != c.want || p.Ranks != c.ranksWant || !strings.Contains(strings.Join(warnings, "; "), c.says) {
-			t.Errorf("%s: %d hosts, %d ranks, warnings %q", c.name, p.Nodes, p.Ranks, warnings)
+			t.Errorf("%s: %d hosts, %d ranks, want %d and %d; warnings %q", c.name, p.Nodes, p.Ranks, c.want, c.ranksWant, warnings)
 		}
 	}
 }
 
-// TestFlagsWin: a flag wins over one value of the file, with a warning that names both. A flag
-// is refused if the file has several values. It is not used for lines whose byte counts
-// contradict it.
+// TestFlagsWin: if a flag and the file differ, the flag is used, with a warning that names both
+// values. A flag is refused if the file has several values for it. A flag is not used for lines whose
+// byte counts contradict it.
 func TestFlagsWin(t *testing.T) {
 	rows := "kernel,tokens,us,ranks\na,1,10,4\nb,2,20,4\n"
 	shape := Given{Hidden: 512, Experts: 32, TopK: 4}
@@ -237,7 +237,7 @@ func TestFlagsWin(t *testing.T) {
 	}
 	g = shape
 	g.Tokens = 16
-	if _, _, _, err := Read(strings.NewReader(rows), "auto", g); err == nil || !strings.Contains(err.Error(), "--tokens 16: the file itself says 1 and 2 (tokens)") {
+	if _, _, _, err := Read(strings.NewReader(rows), "auto", g); err == nil || !strings.Contains(err.Error(), "--tokens 16: the file has several values, 1 and 2 (tokens)") {
 		t.Errorf("got %v", err)
 	}
 	mixed := standardNormalMode().text() + standardLowLatency().text()
@@ -257,7 +257,7 @@ func TestFlagsWin(t *testing.T) {
 	// Values that DeepEP's normal test printed are not used for the lines of its
 	// low-latency test.
 	_, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Experts: 256, Ranks: 8})
-	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "low-latency lines: the file does not say everything about its problem; give --topk, --tokens, --hidden") {
+	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "low-latency lines: the file does not give all values of its problem; give --topk, --tokens, --hidden") {
 		t.Errorf("%v, %q", err, warnings)
 	}
 }

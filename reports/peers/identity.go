@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// printed is a positive figure that a log prints with rounding. The true value lies within v
-// plus or minus half, which is half a unit of the last printed digit.
+// printed is a positive figure that a log prints with rounding. The true value lies between v - half
+// and v + half, where half is half a unit of the last printed digit.
 type printed struct{ v, half float64 }
 
 // parsePrinted reads a positive figure.
@@ -23,8 +23,8 @@ func parsePrinted(text string) (printed, error) {
 	return printed{v, 0.5 * math.Pow(10, float64(power-len(decimals)))}, nil
 }
 
-// rel returns the largest relative error that rounding gives a product or quotient of some
-// figures.
+// rel returns the largest relative error of a product or quotient of figures that comes from their
+// rounding.
 func rel(figures ...printed) float64 {
 	sum := 0.0
 	for _, p := range figures {
@@ -33,8 +33,8 @@ func rel(figures ...printed) float64 {
 	return sum
 }
 
-// agrees reports whether two values are equal within a relative error. It allows a little more,
-// for the arithmetic of the program that wrote the file.
+// agrees reports whether two values are equal within a relative error. It allows 2 % more than this
+// error, for the arithmetic of the program that wrote the file.
 func agrees(a, b, relative float64) bool {
 	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
 }
@@ -43,7 +43,7 @@ func agrees(a, b, relative float64) bool {
 func number(s string) (float64, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 1) {
-		return 0, fmt.Errorf("%.20q is no positive number", s)
+		return 0, fmt.Errorf("%.20q is not a positive number", s)
 	}
 	return v, nil
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mooncake reads the JSON that assemble_json_output writes in
-// mooncake-ep/benchmarks/ep_benchmark/metrics.py (kvcache-ai/Mooncake, commit 3b5a594). Its
-// times are percentiles over iterations. The time of an iteration is the slowest rank's,
-// between two CUDA events.
+// mooncake reads the JSON that the function assemble_json_output in
+// mooncake-ep/benchmarks/ep_benchmark/metrics.py writes (kvcache-ai/Mooncake, commit 3b5a594). The time
+// of an iteration is the slowest rank's time between two CUDA events. The JSON has percentiles of
+// the iterations.
 var mooncake = Format{
 	Name:   "mooncake",
 	Doc:    "JSON of Mooncake's mooncake-ep/benchmarks/ep_benchmark",
-	Checks: "tokens_per_second = num_tokens x world_size / mean; p50 <= p99; rank statistics of every rank",
+	Checks: "tokens_per_second = num_tokens x world_size / mean; p50 <= p99; every rank has statistics",
 	Detect: func(head []byte) bool { return looksLikeJSON(head) && bytes.Contains(head, []byte(`"mooncake_ep"`)) },
 	Read:   readMooncake,
 }
@@ -65,14 +65,14 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	}
 	m := doc.Metrics
 	if want := float64(doc.Tokens*doc.Ranks) / (m.Whole.Mean / 1e3); m.Whole.Mean > 0 && m.Speed > 0 && math.Abs(want/m.Speed-1) > 1e-6 {
-		return nil, nil, fmt.Errorf("%d tokens on %d ranks in %g ms are %.6g tokens a second, tokens_per_second says %.6g", doc.Tokens, doc.Ranks, m.Whole.Mean, want, m.Speed)
+		return nil, nil, fmt.Errorf("%d tokens on %d ranks in %g ms are %.6g tokens a second, but tokens_per_second is %.6g", doc.Tokens, doc.Ranks, m.Whole.Mean, want, m.Speed)
 	}
 	if n := len(m.PerRank["dispatch_latency_ms"]); n > 0 && n != doc.Ranks {
-		return nil, nil, fmt.Errorf("per_rank_stats has %d ranks, world_size is %d", n, doc.Ranks)
+		return nil, nil, fmt.Errorf("per_rank_stats has %d ranks, but world_size is %d", n, doc.Ranks)
 	}
 	dtype, known := map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8}[doc.DType]
 	if !known {
-		return nil, nil, fmt.Errorf("dtype: %.20q is no dtype of ours", doc.DType)
+		return nil, nil, fmt.Errorf("dtype: %.20q is not a dtype of epbench", doc.DType)
 	}
 	routing := map[string]string{"uniform": "uniform", "zipf": fmt.Sprintf("zipf:%g", doc.Zipf), "k_hot": fmt.Sprintf("khot:%d:%g", doc.Hot, doc.HotPart)}[doc.Routing]
 	if routing == "" && g.Routing == "" {
@@ -84,12 +84,12 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 		t  mooncakeTimes
 	}{{ep.Dispatch, m.Dispatch}, {ep.Combine, m.Combine}} {
 		if !(half.t.P50 > 0) || half.t.P50 > half.t.P99 {
-			return nil, nil, fmt.Errorf("%s_latency_ms: p50 %g, p99 %g", half.op, half.t.P50, half.t.P99)
+			return nil, nil, fmt.Errorf("%s_latency_ms: p50 is %g ms and p99 %g ms; p50 must be positive and no larger than p99", half.op, half.t.P50, half.t.P99)
 		}
 		out = append(out, Figure{Kernel: "mooncake-" + doc.Backend, Problem: g.problem(half.op, dtype), Routing: routing, Seconds: half.t.P50 * 1e-3, Clock: "event",
-			Note: "median over iterations of the slowest rank; the host launches each call (eager)"})
+			Note: "median of the slowest rank's times; the host launches each call (eager)"})
 	}
-	f.warn("end_to_end_latency_ms left out: it holds the benchmark's stand-in for the experts")
+	f.warn("end_to_end_latency_ms left out: it includes the time of the benchmark's stand-in for the experts")
 	return out, f.warnings, nil
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// moonEP reads the outputs of MoonEP's benchmarks, zhumakhan/MoonEP 753befe: the table that
-// benchmarks/bench_comm.py prints and its --out CSV (main, bench_one), and the lines of
-// benchmarks/bench_vs_deepep.py at 9214315 with their CSV. Times are means over ranks and iterations.
-// Bandwidths count tokens x top-k x hidden x 2 bytes, own rank included, although a token is sent
-// once to a rank. The routing is log-normal by expert with a sigma of the benchmark's own: its
-// bias_ratio is the sigma of logits, which is not the sigma of epbench's lognormal.
+// moonEP reads the outputs of two benchmarks of zhumakhan/MoonEP: the table and the --out CSV of
+// benchmarks/bench_comm.py (commit 753befe), and the lines and the CSV of
+// benchmarks/bench_vs_deepep.py (commit 9214315). Times are means of ranks and iterations. Bandwidths
+// count tokens x top-k x hidden x 2 bytes, own rank included, although a token is sent once to a rank.
+// The routing is log-normal by expert. Its bias_ratio is the sigma of logits, which differs from the
+// sigma of epbench's lognormal.
 var moonEP = Format{
 	Name:   "moonep",
 	Doc:    "table, lines or CSV of MoonEP's bench_comm.py or bench_vs_deepep.py",
@@ -35,7 +35,7 @@ var (
 	moonLine   = regexp.MustCompile(`(?m)^ *(moonep|v2) ep=(\d+) E=(\d+) H=(\d+) K=(\d+) .*?maxvio= *([\d.]+) .*?\bd_f +([\d.]+) us \( *(\d+) GB/s\).*?\bc_f +([\d.]+) us \( *(\d+) GB/s\)`)
 )
 
-// moonNames maps the columns of the printed table to those of the CSV.
+// moonNames maps the columns of the printed table to the columns of the CSV.
 var moonNames = map[string]string{"d_fwd": "dispatch_fwd_us", "c_fwd": "combine_fwd_us", "e_fwd": "epilogue_fwd_us", "cp_fwd": "combine_prologue_fwd_us",
 	"DfGB/s": "dispatch_fwd_GBps", "CfGB/s": "combine_fwd_GBps", "unb_r": "unbalance_ratio", "mx/mean": "load_max_mean", "plan_us": "planning_us"}
 
@@ -59,7 +59,7 @@ func readMoonEP(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// moonRows reads the CSVs, the printed table and the printed lines, as rows of the CSVs' columns.
+// moonRows reads a CSV, the printed table or the printed lines. The rows have the columns of the CSV.
 func moonRows(data []byte) ([]map[string]string, error) {
 	if head, _, _ := bytes.Cut(data, []byte("\n")); bytes.Contains(head, []byte(",")) && bytes.Contains(head, []byte("_us")) {
 		return tableRows(data)
@@ -99,7 +99,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	tokens := row["s"]
 	if tokens == "" {
-		tokens = row["S"] // older versions print no s, because a rank there has as many tokens as its capacity S
+		tokens = row["S"] // older versions print no s: in them a rank has as many tokens as its capacity S
 	}
 	g, err := f.with(said{"ranks", "ep", row["ep"]}, said{"hidden", "H", row["H"]}, said{"topk", "K", row["K"]}, said{"experts", "E", row["E"]}, said{"tokens", "s", tokens})
 	if err == nil {
@@ -112,10 +112,10 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 		return nil, err
 	}
 	if per, err := strconv.Atoi(row["epn"]); err == nil && per*g.Ranks != g.Experts {
-		return nil, fmt.Errorf("%d experts on each of %d ranks make %d, but the row says %d", per, g.Ranks, per*g.Ranks, g.Experts)
+		return nil, fmt.Errorf("%d experts on each of %d ranks are %d experts, but the row says %d", per, g.Ranks, per*g.Ranks, g.Experts)
 	}
 	if g.Routing == "" {
-		return nil, fmt.Errorf("the routing is log-normal with sigma %s, drawn by MoonEP itself (busiest expert over mean: %s); give --routing, for instance lognormal:maxmean=%s", row["unbalance_ratio"]+row["sigma"], moonImbalance(row), moonImbalance(row))
+		return nil, fmt.Errorf("the routing is log-normal with sigma %s, drawn by MoonEP (busiest expert's load / mean: %s); give --routing, for example lognormal:maxmean=%s", row["unbalance_ratio"]+row["sigma"], moonImbalance(row), moonImbalance(row))
 	}
 	var out []Figure
 	for _, part := range []struct {
@@ -137,7 +137,8 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	return out, nil
 }
 
-// moonImbalance returns the load of the busiest expert over the mean, as text. MaxVio is this ratio minus 1.
+// moonImbalance returns the load of the busiest expert divided by the mean load, as text. The column maxvio is this
+// ratio minus 1.
 func moonImbalance(row map[string]string) string {
 	if v, err := strconv.ParseFloat(row["maxvio"], 64); err == nil {
 		return strconv.FormatFloat(v+1, 'g', 4, 64)
@@ -153,9 +154,9 @@ func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure,
 	}
 	gbps, bytes := lenient(row[speed]), 2*float64(g.Tokens)*float64(g.TopK)*float64(g.Hidden)
 	if want := bytes / (t.v * 1e3); gbps.v > 0 && math.Abs(want-gbps.v) > (want*t.half/t.v+gbps.half)*1.02+1e-6*want {
-		return Figure{}, fmt.Errorf("%s: %.0f bytes in %g us make %.4g GB/s, but the row says %g", us, bytes, t.v, want, gbps.v)
+		return Figure{}, fmt.Errorf("%s: %.0f bytes in %g us are %.4g GB/s, but the row says %g GB/s", us, bytes, t.v, want, gbps.v)
 	}
-	x := Figure{Kernel: "moonep", Clock: "event", Seconds: t.v * 1e-6, Note: "mean over iterations and ranks; " + moonInside(us)}
+	x := Figure{Kernel: "moonep", Clock: "event", Seconds: t.v * 1e-6, Note: "mean of iterations and ranks; " + moonInside(us)}
 	if row["lib"] == "v2" || row["lib"] == "deepep_v2" {
 		x.Kernel = "deepep-v2-expand"
 	}
@@ -167,7 +168,7 @@ func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure,
 		return Figure{}, fmt.Errorf("%s: %w", also, err)
 	}
 	x.Seconds += more.v * 1e-6
-	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates, %g GB/s by tokens x top-k over the transfer; mean over iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
+	x.Note = fmt.Sprintf("%g us of the transfer kernel and %g us of the kernel that expands or adds up duplicates; %g GB/s (bytes of tokens x top-k / time of the transfer); mean of iterations and ranks, in a CUDA graph; planning is not included", t.v, more.v, gbps.v)
 	return x, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fmt4 follows fmt4 of bench_comm.py.
+// fmt4 formats a number as the function fmt4 of bench_comm.py does.
 func fmt4(x float64) string {
 	if x == 0 {
 		return "0.000"
@@ -17,11 +17,11 @@ func fmt4(x float64) string {
 	return fmt.Sprintf("%.*f", max(0, 4-d), x)
 }
 
-// moonRow holds what bench_one returns.
+// moonRow holds the values that the function bench_one of bench_comm.py returns.
 type moonRow struct {
 	ep, hidden, topK, capacity, tokens, experts int
 	sigma, load                                 float64
-	us                                          [8]float64 // planning, dispatch, its backward, epilogues, prologues, combine as the header orders them
+	us                                          [8]float64 // planning; dispatch forward and backward; epilogues; prologues; combine forward and backward; prefetch
 	failed                                      bool
 }
 
@@ -41,7 +41,7 @@ func (m moonRow) speed(us float64) float64 {
 	return float64(m.tokens*m.topK*m.hidden*2) / us * 1e6 / 1e9
 }
 
-// moonTable follows the header and line of main in bench_comm.py, as a table.
+// moonTable returns the table that the function main of bench_comm.py prints for rows.
 func moonTable(rows []moonRow) string {
 	var b strings.Builder
 	b.WriteString("=== bench_comm starting: world_size=8 ===\nhostname=node-a local_rank=0\nSweeping 2 configs...\n")
@@ -67,7 +67,7 @@ func moonTable(rows []moonRow) string {
 	return b.String()
 }
 
-// moonCSV follows csv_header and the rows of --out.
+// moonCSV returns the CSV that bench_comm.py writes with --out for rows.
 func moonCSV(rows []moonRow) string {
 	var b strings.Builder
 	b.WriteString("ep,H,K,S,s,E,epn,Hp,unbalance_ratio,max_recv,max_send,load_max_mean,planning_us,dispatch_fwd_us,dispatch_bwd_us,epilogue_fwd_us,epilogue_bwd_us,combine_prologue_fwd_us,combine_prologue_bwd_us,combine_fwd_us,combine_bwd_us,NvS,dedup_ratio,dup_group_count,dup_loff_count,zero_pad_rows,prefetch_us,grad_reduce_us,dispatch_fwd_GBps,dispatch_bwd_GBps,combine_fwd_GBps,combine_bwd_GBps,epilogue_fwd_total_GBps,epilogue_bwd_total_GBps,combine_prologue_fwd_total_GBps,combine_prologue_bwd_total_GBps,prefetch_GBps,grad_reduce_GBps\r\n")
@@ -90,8 +90,9 @@ func moonCSV(rows []moonRow) string {
 	return b.String()
 }
 
-// TestMoonEP reads the table and the CSV of one run. A dispatch is the transfer and the kernel that
-// expands duplicates, a combine the kernel that adds them up and the transfer.
+// TestMoonEP reads the table and the CSV of one run. The time of a dispatch is the transfer plus the
+// kernel that expands duplicates: 812.3 + 120.4 = 932.7 us. The time of a combine is the kernel that
+// adds up duplicates plus the transfer: 140.2 + 905.1 = 1045.3 us.
 func TestMoonEP(t *testing.T) {
 	rows := []moonRow{
 		{ep: 8, hidden: 7168, topK: 8, capacity: 8192, tokens: 4096, experts: 896, sigma: 1, load: 4.321, us: [8]float64{55.5, 812.3, 801, 120.4, 140.2, 905.1, 950, 300}},
@@ -107,25 +108,25 @@ func TestMoonEP(t *testing.T) {
 		if got := summary(results); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%s: %s", name, strings.Join(got, "\n"))
 		}
-		if _, _, _, err := Read(strings.NewReader(text), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "busiest expert over mean: 4.321); give --routing") {
+		if _, _, _, err := Read(strings.NewReader(text), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "busiest expert's load / mean: 4.321); give --routing") {
 			t.Errorf("%s without a routing: %v", name, err)
 		}
-		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(text, "812.3", "412.3")), "auto", g); err == nil || !strings.Contains(err.Error(), "469762048 bytes in 412.3 us make 1139 GB/s, but the row says 578.3") {
+		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(text, "812.3", "412.3")), "auto", g); err == nil || !strings.Contains(err.Error(), "469762048 bytes in 412.3 us are 1139 GB/s, but the row says 578.3 GB/s") {
 			t.Errorf("%s with another time: %v", name, err)
 		}
 	}
-	// 469,762,048 bytes in 812.3 us are 578.3 GB/s. The last digits of both may be rounded.
+	// 469,762,048 bytes in 812.3 us are 578.3 GB/s. Time and speed are rounded to one decimal.
 	for speed, fine := range map[string]bool{"578.3": true, "578.2": false, "578.4": false, "577.9": false, "578.7": false} {
 		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(moonCSV(rows), "578.3", speed)), "auto", g); (err == nil) != fine {
 			t.Errorf("%s GB/s: %v", speed, err)
 		}
 	}
-	if _, _, _, err := Read(strings.NewReader(strings.Replace(moonCSV(rows), ",896,112,", ",896,100,", 1)), "auto", g); err == nil || !strings.Contains(err.Error(), "100 experts on each of 8 ranks make 800, but the row says 896") {
+	if _, _, _, err := Read(strings.NewReader(strings.Replace(moonCSV(rows), ",896,112,", ",896,100,", 1)), "auto", g); err == nil || !strings.Contains(err.Error(), "100 experts on each of 8 ranks are 800 experts, but the row says 896") {
 		t.Errorf("experts of a rank: %v", err)
 	}
 }
 
-// TestMoonEPFailed: a benchmark that failed everywhere has no figures, and the error says where.
+// TestMoonEPFailed: a benchmark that failed in all its rows has no figures, and the error lists the rows.
 func TestMoonEPFailed(t *testing.T) {
 	rows := []moonRow{{ep: 4, hidden: 7168, topK: 8, capacity: 8192, tokens: 4096, experts: 896, sigma: 1, failed: true}}
 	for name, text := range map[string]string{"table": moonTable(rows), "CSV": moonCSV(rows)} {
@@ -135,8 +136,8 @@ func TestMoonEPFailed(t *testing.T) {
 	}
 }
 
-// TestMoonEPBesideDeepEP reads lines of bench_vs_deepep.py. Their maximal violation is the load of
-// the busiest expert, divided by the mean load, minus 1.
+// TestMoonEPBesideDeepEP reads lines of bench_vs_deepep.py. Their maxvio of 1 means that the load of the
+// busiest expert divided by the mean load is 2.
 func TestMoonEPBesideDeepEP(t *testing.T) {
 	var b strings.Builder
 	speed := func(us float64) float64 { return 131072 * 8 * 7168 * 2 / (us * 1e-6) / 1e9 }
@@ -158,6 +159,6 @@ func TestMoonEPBesideDeepEP(t *testing.T) {
 		}
 	}
 	if _, _, _, err := Read(strings.NewReader(b.String()), "auto", Given{Tokens: 65536, Routing: "uniform"}); err == nil {
-		t.Error("half of the tokens were not noticed")
+		t.Error("the bandwidths of 131,072 tokens were accepted with --tokens 65536")
 	}
 }

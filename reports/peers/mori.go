@@ -13,13 +13,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mori reads the tuning_configs tables of ROCm/mori. A table holds the rules (tuned configs
-// with their times) of one kernel on one GPU model. It has rules for dispatch or for combine;
-// older files have both.
+// mori reads the tuning_configs tables of ROCm/mori. A table holds the rules (tuned configs with
+// their times) of one kernel on one GPU model. A newer table is for dispatch or for combine; an older
+// one has rules for both.
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
-	Checks: "bandwidth x latency = bytes received under uniform routing, if a rule has both and its bandwidth counts all bytes",
+	Checks: "bandwidth x latency = bytes received under uniform routing, for rules that have both and whose bandwidth counts all bytes",
 	Detect: func(head []byte) bool {
 		return firstByte(head) == '{' && bytes.Contains(head, []byte(`"ep_size"`)) && (bytes.Contains(head, []byte(`"rules"`)) || bytes.Contains(head, []byte(`"dispatch_rules"`)))
 	},
@@ -51,7 +51,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 		Kernel string     `json:"kernel_type"`
 		Ranks  int        `json:"ep_size"`
 		Phase  string     `json:"phase"`
-		Quant  string     `json:"quant_type"` // for rules that have none of their own
+		Quant  string     `json:"quant_type"` // for rules without a quant_type
 		Rules  []moriRule `json:"rules"`
 
 		// Older files hold both phases.
@@ -68,7 +68,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
-	// The file has no number of hosts: Mori tunes on hosts of eight GPUs.
+	// The file does not give the number of hosts. Mori tunes on hosts of eight GPUs.
 	known := newFacts(g)
 	g, err = known.with(said{"ranks", "ep_size", strconv.Itoa(doc.Ranks)}, said{"nodes", "ep_size / 8", strconv.Itoa(max(1, doc.Ranks/8))})
 	if err != nil {
@@ -100,20 +100,19 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// moriSlack is the largest relative difference between a rule's latency and the time computed
-// from its bandwidth. The two are not of the same round: one may be an average and the other a
-// maximum over rounds.
+// moriSlack is the largest relative difference between a rule's latency and the time computed from
+// its bandwidth. The two differ because one may be an average of rounds and the other a maximum.
 const moriSlack = 0.05
 
 // figure returns the figure of one rule. If the rule has no usable figure, skipped says why.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {
-		return f, fmt.Sprintf("rules of dtype %.20q left out: no dtype of epbench takes as many bytes", r.DType), nil
+		return f, fmt.Sprintf("rules of dtype %.20q left out: epbench has no such dtype", r.DType), nil
 	}
 	// In epbench's problems a combine always sends BF16.
 	if op == ep.Combine && (dtype != ep.BF16 || r.Quant != "" && r.Quant != "none") {
-		return f, fmt.Sprintf("combines of dtype %.20q with quant_type %.20q left out: ours send bf16", r.DType, cmp.Or(r.Quant, "none")), nil
+		return f, fmt.Sprintf("combines of dtype %.20q with quant_type %.20q left out: epbench's combines send bf16", r.DType, cmp.Or(r.Quant, "none")), nil
 	}
 	latency, selection := cmp.Or(r.Latency, r.AvgLatency), cmp.Or(r.Selection, r.AvgSelection)
 	g.TopK, g.Experts = cmp.Or(max(r.TopK, 0), g.TopK), cmp.Or(max(r.Experts, 0), g.Experts)
@@ -126,7 +125,7 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 	f = Figure{
 		Problem: p, Seconds: latency * 1e-6, Clock: "event",
 		Values: map[string]ep.Value{"sms": ep.Value(strconv.Itoa(r.Blocks)), "warps": ep.Value(strconv.Itoa(r.Warps))},
-		Note:   fmt.Sprintf("%.2f GB/s by the mori definition; best of its own sweep, graph replay; sms are blocks", r.Bandwidth),
+		Note:   fmt.Sprintf("%.2f GB/s by the mori definition; the best config of Mori's own sweep, replayed as a graph; sms is the number of blocks", r.Bandwidth),
 	}
 	if r.ZeroCopy {
 		f.Values["zero_copy"] = "yes"
@@ -144,7 +143,7 @@ func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error
 		f.Seconds = d.Seconds(p, gbps)
 		f.Note = fmt.Sprintf("%.2f GB/s converted to a time by the %s definition with uniform routing", gbps, name)
 	case gbps > 0 && !agrees(d.Seconds(p, gbps), f.Seconds, moriSlack):
-		return f, fmt.Sprintf("a rule for %d tokens of hidden %d left out: its latency is %g us, but its bandwidth of %g GB/s gives %.4g us by the %s definition", p.Tokens, p.Hidden, latency, gbps, d.Seconds(p, gbps)*1e6, name), nil
+		return f, fmt.Sprintf("a rule for %d tokens of hidden %d left out: latency_us is %g, but %g GB/s give %.4g us by the %s definition", p.Tokens, p.Hidden, latency, gbps, d.Seconds(p, gbps)*1e6, name), nil
 	}
 	return f, "", nil
 }

@@ -21,10 +21,10 @@ import (
 // instead of "#wrong", and some leave redop or root blank. ROCm/rccl-tests prints the same
 // table.
 //
-// In the table, size is the number of bytes that one rank sends, including the part for itself.
-// count is the number of elements that one rank sends to one rank (src/alltoall.cu,
-// AlltoAllGetCollByteCount). So size/(count x type size) is the number of ranks, algbw is
-// size/time and busbw is algbw x (ranks-1)/ranks.
+// The columns of the table (src/alltoall.cu, AlltoAllGetCollByteCount): size is the number of bytes
+// that one rank sends, including the part for itself. count is the number of elements that one rank
+// sends to one rank. So size/(count x type size) is the number of ranks. algbw is size/time. busbw is
+// algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
@@ -39,7 +39,7 @@ var (
 	ncclTest   = regexp.MustCompile(`(?:starting|concluded): (\S+)|(?:^|[\s/])(\w+_perf)(?:_mpi)?\b`)
 )
 
-const ncclNote = "%g us of an all-to-all with equal splits, mean over iterations and ranks; no routing, no weights, so a lower limit for a dispatch or combine built on it"
+const ncclNote = "%g us of an all-to-all with equal splits, mean of iterations and ranks; it has no routing and no weights, so a dispatch or combine built on it takes longer"
 
 // typeBytes holds the element sizes of nccl-tests' types (src/common.cu, test_typenames).
 var typeBytes = map[string]int64{
@@ -61,7 +61,7 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 		c.host(string(m[2]))
 	}
 	var header []string
-	test := "" // the program whose rows follow, "" if the file has not named it
+	test := "" // the program whose rows follow, "" before the file names one
 	for line := range strings.Lines(string(data)) {
 		if m := ncclTest.FindStringSubmatch(line); m != nil {
 			test = cmp.Or(m[1], m[2])
@@ -85,8 +85,8 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 	return c.done()
 }
 
-// isAlltoall reports whether a test's program is alltoall_perf. alltoallv_perf is not: its
-// splits are uneven.
+// isAlltoall reports whether a test's program is alltoall_perf. (The splits of alltoallv_perf are
+// uneven.)
 func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
@@ -99,8 +99,8 @@ type ncclTable struct {
 	rows    []ncclRow
 	others  []string // tests whose rows were left out
 	ranks   int      // number of ranks, computed from the rows
-	odd     int      // sizes that are not a whole number of tokens
-	wrong   int      // sizes with wrong elements
+	odd     int      // number of sizes that are not a whole number of tokens
+	wrong   int      // number of sizes with wrong elements
 	figures []Figure
 }
 
@@ -110,21 +110,21 @@ func (c *ncclTable) host(name string) {
 	}
 }
 
-// refuse notes that the rows of a test are left out because it is not alltoall_perf.
+// refuse notes that the rows of a test are left out, unless the test is alltoall_perf.
 func (c *ncclTable) refuse(test string) {
 	if !isAlltoall(test) && !slices.Contains(c.others, test) {
 		c.others = append(c.others, test)
 	}
 }
 
-// parse reads one line by the column names of the header. It reads the out-of-place times,
-// which come before the in-place ones. ok is false if the line is not a row of the table.
+// parse reads one line by the column names of the header. It reads the out-of-place times, which come
+// before the in-place times. ok is false if the line is not a row of the table.
 func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
 		return row, false, nil
 	}
-	// An all-to-all reduces nothing: some versions leave redop, and root, blank.
+	// An all-to-all reduces nothing, so some versions leave the columns redop and root blank.
 	if blank := len(header) - len(f); blank > 0 && blank <= at-slices.Index(header, "redop") {
 		at, bad = at-blank, bad-blank
 	}
@@ -139,7 +139,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 		return row, false, nil // no row of the table
 	}
 	if row.count, err = strconv.ParseInt(f[1], 10, 64); err != nil {
-		return row, false, fmt.Errorf("size %d: count: %.20q is no number", row.size, f[1])
+		return row, false, fmt.Errorf("size %d: count: %.20q is not a number", row.size, f[1])
 	}
 	row.dtype, row.wrong = f[2], f[bad]
 	if v, err := strconv.ParseFloat(row.wrong, 64); err == nil && v == 0 {
@@ -152,7 +152,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient reads a figure that may be 0 or missing. If it is, lenient returns the zero value, which means unknown.
+// lenient reads a figure. If the text is 0 or no figure, it returns the zero value, which means unknown.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {
@@ -172,11 +172,11 @@ func (c *ncclTable) add(r ncclRow) error {
 		return fmt.Errorf("size %d: type %.20q is unknown", r.size, r.dtype)
 	}
 	if r.size%(r.count*bytes) != 0 {
-		return fmt.Errorf("size %d is no multiple of count %d x %d bytes: one of the two is not what alltoall_perf prints", r.size, r.count, bytes)
+		return fmt.Errorf("size %d is not a multiple of count %d x %d bytes, so size or count is wrong", r.size, r.count, bytes)
 	}
 	ranks := int(r.size / (r.count * bytes))
 	if c.ranks != 0 && ranks != c.ranks {
-		return fmt.Errorf("size %d with count %d are %d ranks, other rows %d", r.size, r.count, ranks, c.ranks)
+		return fmt.Errorf("size %d with count %d means %d ranks, but other rows mean %d", r.size, r.count, ranks, c.ranks)
 	}
 	c.ranks = ranks
 	if err := r.check(ranks); err != nil {
@@ -190,12 +190,12 @@ func (c *ncclTable) add(r ncclRow) error {
 func (r ncclRow) check(ranks int) error {
 	if r.algbw.v > 0 {
 		if want := float64(r.size) / (r.time.v * 1e3); !agrees(want, r.algbw.v, rel(r.time, r.algbw)) {
-			return fmt.Errorf("size %d in %g us are %.2f GB/s, the row says %g GB/s", r.size, r.time.v, want, r.algbw.v)
+			return fmt.Errorf("size %d in %g us are %.2f GB/s, but the row says %g GB/s", r.size, r.time.v, want, r.algbw.v)
 		}
 	}
 	if r.algbw.v > 0 && r.busbw.v > 0 {
 		if want := r.algbw.v * float64(ranks-1) / float64(ranks); !agrees(want, r.busbw.v, rel(r.algbw, r.busbw)) {
-			return fmt.Errorf("size %d: busbw %g GB/s over algbw %g GB/s is not (ranks-1)/ranks for the %d ranks of size and count", r.size, r.busbw.v, r.algbw.v, ranks)
+			return fmt.Errorf("size %d: busbw %g GB/s / algbw %g GB/s is not (ranks-1)/ranks for the %d ranks of this row", r.size, r.busbw.v, r.algbw.v, ranks)
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (r ncclRow) check(ranks int) error {
 
 func (c *ncclTable) done() ([]Figure, []string, error) {
 	if len(c.rows) == 0 && len(c.others) > 0 {
-		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf, with equal splits, moves what a dispatch moves", strings.Join(c.others, ", "))
+		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf (an all-to-all with equal splits) can be imported", strings.Join(c.others, ", "))
 	}
 	if len(c.rows) == 0 {
 		return nil, nil, errors.New("the table has no rows")
@@ -223,13 +223,13 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	}
 	warnings := c.facts.warnings
 	if c.odd > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d of %d sizes are no whole number of tokens x %d rows of %d BF16 and were left out", c.odd, len(c.rows), g.TopK, g.Hidden))
+		warnings = append(warnings, fmt.Sprintf("%d of %d sizes left out: they are not a whole number of tokens x top-%d x hidden %d x 2 bytes", c.odd, len(c.rows), g.TopK, g.Hidden))
 	}
 	if c.wrong > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d of %d sizes had wrong elements and were left out", c.wrong, len(c.rows)))
+		warnings = append(warnings, fmt.Sprintf("%d of %d sizes left out: they had wrong elements", c.wrong, len(c.rows)))
 	}
 	if len(c.others) > 0 {
-		warnings = append(warnings, fmt.Sprintf("rows of %s left out: only alltoall_perf, with equal splits, moves what a dispatch moves", strings.Join(c.others, ", ")))
+		warnings = append(warnings, fmt.Sprintf("rows of %s left out: only alltoall_perf (an all-to-all with equal splits) can be imported", strings.Join(c.others, ", ")))
 	}
 	if len(c.figures) == 0 {
 		return nil, nil, errors.New(strings.Join(warnings, "; "))
@@ -237,8 +237,8 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	return c.figures, warnings, nil
 }
 
-// figure adds a figure for dispatch and one for combine from a row, if the row's size is a
-// whole number of tokens.
+// figure adds a figure for dispatch and a figure for combine, both with the time of a row, if the
+// row's size is a whole number of tokens.
 func (c *ncclTable) figure(g Given, r ncclRow) {
 	row := int64(g.TopK) * int64(g.Hidden) * 2
 	switch {

@@ -10,10 +10,10 @@ import (
 
 // ncclJSON reads the file that nccl-tests writes with -J. The format follows src/util.cu of
 // NVIDIA/nccl-tests, commit a0b82b2: jsonOutputInit, writeDeviceReport,
-// writeBenchmarkLinePreamble and writeBenchmarkLineBody. Versions 1 to 3 of the format have the
-// same fields as far as they are read here. The list devices has one entry for each process,
-// not for each GPU, because parseRankInfo of nccl-tests reads only the first line that a process
-// prints about its GPUs. So the number of ranks is devices x nthreads x ngpus.
+// writeBenchmarkLinePreamble and writeBenchmarkLineBody. The fields that are read here are the same in
+// versions 1 to 3 of the format. The list devices has one entry for each process, although a process
+// may have several GPUs: parseRankInfo of nccl-tests reads only the first line that a process prints
+// about its GPUs. So the number of ranks is devices x nthreads x ngpus.
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",
@@ -54,7 +54,7 @@ func readNCCLJSON(data []byte, g Given) ([]Figure, []string, error) {
 		return nil, nil, err
 	}
 	if len(doc.Args) > 0 && !isAlltoall(doc.Args[0]) {
-		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf, with equal splits, moves what a dispatch moves", doc.Args[0])
+		return nil, nil, fmt.Errorf("this is %s; only alltoall_perf (an all-to-all with equal splits) can be imported", doc.Args[0])
 	}
 	c := ncclTable{facts: newFacts(g)}
 	for _, d := range doc.Config.Devices {
@@ -65,7 +65,7 @@ func readNCCLJSON(data []byte, g Given) ([]Figure, []string, error) {
 			continue
 		}
 		if r.OutOfPlace.Time == "" && r.OutOfPlace.CPUTime != "" {
-			return nil, nil, errors.New("the times are of the host (-C); run alltoall_perf without it")
+			return nil, nil, errors.New("the times were taken on the host (-C); run alltoall_perf without -C")
 		}
 		row, err := r.OutOfPlace.row()
 		if err != nil {
@@ -77,7 +77,7 @@ func readNCCLJSON(data []byte, g Given) ([]Figure, []string, error) {
 		}
 	}
 	if n := len(doc.Config.Devices) * max(doc.Config.Threads, 1) * doc.Config.GPUs; n > 0 && c.ranks > 0 && n != c.ranks {
-		return nil, nil, fmt.Errorf("%d devices x %d threads x %d GPUs are %d ranks, size and count are %d", len(doc.Config.Devices), doc.Config.Threads, doc.Config.GPUs, n, c.ranks)
+		return nil, nil, fmt.Errorf("%d devices x %d threads x %d GPUs are %d ranks, but size and count mean %d ranks", len(doc.Config.Devices), doc.Config.Threads, doc.Config.GPUs, n, c.ranks)
 	}
 	return c.done()
 }

@@ -33,7 +33,7 @@ func TestDeepEPV2(t *testing.T) {
 		t.Fatalf("%s, %v", used, err)
 	}
 	want := []string{
-		"dispatch fp8 deepep-v2:sms=64 t4096 r8 n1 542.00 us, uniform", // 502 of the slowest rank and 40 of the copy
+		"dispatch fp8 deepep-v2:sms=64 t4096 r8 n1 542.00 us, uniform", // 502 us of the transfer on the slowest rank + 40 us of the copy
 		"dispatch fp8 deepep-v2-expand:sms=64 t4096 r8 n1 642.40 us, uniform",
 		"dispatch fp8 deepep-v2-cached:sms=64 t4096 r8 n1 491.80 us, uniform",
 		"combine fp8 deepep-v2:sms=64 t4096 r8 n1 1044.00 us, uniform",
@@ -42,7 +42,7 @@ func TestDeepEPV2(t *testing.T) {
 	if got := summary(results); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "40 lines of further cases left out") {
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "40 lines left out: only the first case") {
 		t.Errorf("%q", warnings)
 	}
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func TestDeepEPV2(t *testing.T) {
 	}{
 		{v2Log(2, 8, true, 500), 2, ""},
 		{v2Log(1, 16, true, 500), 0, "give --nodes"},
-		{strings.Replace(v2Log(1, 8, true, 500), "160000000 bytes", "190000000 bytes", 1), 0, "are 380.0 GB/s, the line says 320"},
+		{strings.Replace(v2Log(1, 8, true, 500), "160000000 bytes", "190000000 bytes", 1), 0, "are 380.0 GB/s, but the line says 320"},
 	} {
 		results, _, _, err := Read(strings.NewReader(c.text), "auto", Given{})
 		if c.nodes == 0 && (err == nil || !strings.Contains(err.Error(), c.says)) || c.nodes > 0 && (err != nil || results[0].Problem.Nodes != c.nodes) {

@@ -38,7 +38,7 @@ func parquetRows(data []byte, cost *bounded.Budget) (rows []map[string]string, e
 		return nil, err
 	}
 	if n := file.NumRows(); n > maxRows {
-		return nil, fmt.Errorf("%d rows, at most %d are read", n, maxRows)
+		return nil, fmt.Errorf("the file has %d rows, the limit is %d", n, maxRows)
 	}
 	for _, group := range file.Metadata().RowGroups {
 		for i := range group.Columns {
@@ -93,14 +93,14 @@ func checkFooter(data []byte, cost *bounded.Budget) error {
 	}
 	n := int(binary.LittleEndian.Uint32(data[end:]))
 	if n > end-4 {
-		return fmt.Errorf("%w: the footer has %d bytes, the file %d", errParquet, n, len(data))
+		return fmt.Errorf("%w: the footer has %d bytes, but the file has only %d", errParquet, n, len(data))
 	}
 	t := thrift{in: data[end-n : end], cost: cost}
 	return t.structure(0, func([]int, int64) {})
 }
 
-// checkPages returns an error if a page of a column claims a size that is wrong, or that needs
-// more memory than cost allows.
+// checkPages returns an error if a page of a column claims a wrong size, or a size for which cost does
+// not allow the memory.
 func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) error {
 	at := c.DataPageOffset
 	if c.DictionaryPageOffset > 0 {
@@ -115,7 +115,7 @@ func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) err
 			return err
 		}
 		if p.packed < 0 || p.packed > int64(len(t.in)) || p.unpacked < 0 || p.values < 0 || p.values > maxRows {
-			return fmt.Errorf("%w: a page of %d bytes, %d unpacked, and %d values", errParquet, p.packed, p.unpacked, p.values)
+			return fmt.Errorf("%w: a page claims %d bytes, %d bytes unpacked and %d values", errParquet, p.packed, p.unpacked, p.values)
 		}
 		if err := cost.Allocate("a page", p.unpacked); err != nil {
 			return err
@@ -132,8 +132,8 @@ func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) err
 	return nil
 }
 
-// checkPacked returns an error if a page unpacks to more bytes than it claims, because the
-// library would unpack all of them.
+// checkPacked returns an error if a page unpacks to more bytes than it claims. The library would
+// unpack them without a limit.
 func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) error {
 	var in io.Reader
 	var err error
@@ -142,7 +142,7 @@ func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) err
 		return nil
 	case format.Snappy: // a block begins with its size, and the library reads no further
 		if n, used := binary.Uvarint(page); len(page) > 0 && (used <= 0 || n > uint64(unpacked)) {
-			return fmt.Errorf("%w: a page of %d bytes unpacks to %d", errParquet, unpacked, n)
+			return fmt.Errorf("%w: a page that claims %d bytes unpacks to %d", errParquet, unpacked, n)
 		}
 		return nil
 	case format.Gzip:
@@ -154,25 +154,25 @@ func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) err
 			in = z
 		}
 	default:
-		err = fmt.Errorf("compressed by %v; write it with Snappy, Zstd, Gzip or without compression", codec)
+		err = fmt.Errorf("the file is compressed with %v; write it with Snappy, Zstd, Gzip or without compression", codec)
 	}
 	if err != nil {
 		return err
 	}
 	if n, err := io.CopyN(io.Discard, in, unpacked+1); err != io.EOF {
-		return cmp.Or(err, fmt.Errorf("%w: a page of %d bytes unpacks to %d or more", errParquet, unpacked, n))
+		return cmp.Or(err, fmt.Errorf("%w: a page that claims %d bytes unpacks to %d or more", errParquet, unpacked, n))
 	}
 	return nil
 }
 
-// maxWindow bounds the memory that Zstd takes for a page. Its own bound is 64 MiB.
+// maxWindow bounds the memory that Zstd takes for a page. Without it the decoder's bound is 64 MiB.
 const maxWindow = 8 << 20
 
 // pageHeader holds the sizes in a PageHeader (github.com/apache/parquet-format): bytes unpacked
 // and packed, and the number of values.
 type pageHeader struct{ unpacked, packed, values int64 }
 
-// set stores v if path, a list of nested field ids, is that of one of the sizes.
+// set stores v if path is the path of one of the sizes. A path is a list of nested field ids.
 func (p *pageHeader) set(path []int, v int64) {
 	switch {
 	case len(path) == 1 && path[0] == 2:
@@ -185,8 +185,8 @@ func (p *pageHeader) set(path []int, v int64) {
 }
 
 // thrift reads a struct in Thrift's compact protocol
-// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md) and passes its
-// numbers on.
+// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). It calls a function
+// with the path and the value of each number in the struct.
 type thrift struct {
 	in   []byte
 	cost *bounded.Budget
@@ -269,7 +269,7 @@ func (t *thrift) list(depth int, number func([]int, int64)) error {
 		}
 	}
 	if n > uint64(len(t.in)) { // an element has at least one byte
-		return fmt.Errorf("%w: a list of %d elements", errParquet, n)
+		return fmt.Errorf("%w: a list claims %d elements", errParquet, n)
 	}
 	if err := t.cost.Array("footer", int64(n), elementBytes); err != nil {
 		return err

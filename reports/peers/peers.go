@@ -1,4 +1,4 @@
-// Package peers imports the results of other libraries (peers): it reads the output of their
+// Package peers imports the results of other libraries (peers). It reads the output of their
 // benchmarks and converts it to epbench's records, for plots and for comparisons with a run.
 package peers
 
@@ -22,7 +22,7 @@ const MaxInput = 64 << 20
 type Format struct {
 	Name string
 	Doc  string
-	// Checks lists the equations between the file's figures that the reader checks.
+	// Checks lists the equations that Read checks between figures of a file.
 	Checks string
 	// Detect reports whether the start of a file looks like this format.
 	Detect func(head []byte) bool
@@ -46,8 +46,8 @@ type Figure struct {
 	Note    string  // the figure in the file and how it was converted to a time
 }
 
-// Read parses a file in the named format. With "auto" or "" it finds out the format; used is
-// its name. Each result has the role peer, and one time in place of the rounds of all ranks.
+// Read parses a file in the named format, or in the format that it detects if format is "auto" or "".
+// used is the name of the format. Each result has the role peer and a single time (no rounds, no ranks).
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := readBounded(in)
 	if err != nil {
@@ -101,8 +101,7 @@ func readBounded(in io.Reader) ([]byte, error) {
 }
 
 // duplicateWarnings returns a warning if a file has several figures with the same problem and config.
-// Reports take these for rounds of one config and show their mean, so the difference between
-// them is lost.
+// Reports treat such figures as rounds of one config and show only their mean.
 func duplicateWarnings(results []record.Result) (warnings []string) {
 	seen, n, first := map[string]bool{}, 0, ""
 	for _, r := range results {
@@ -114,7 +113,7 @@ func duplicateWarnings(results []record.Result) (warnings []string) {
 		seen[key] = true
 	}
 	if n > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d figures have the problem and config of another one, the first %s; reports show their mean. Import them one by one with a --label each", n, first))
+		warnings = append(warnings, fmt.Sprintf("%d figures have the same problem and config as an earlier figure, the first is %s; reports show only the mean. Import each with its own --label", n, first))
 	}
 	return warnings
 }
@@ -127,7 +126,7 @@ func find(name string, data []byte) (Format, error) {
 				return f, nil
 			}
 		}
-		return Format{}, fmt.Errorf("no known format looks like this; name one of %s", names())
+		return Format{}, fmt.Errorf("the file has none of the known formats; name its format, one of %s", names())
 	}
 	for _, f := range Formats {
 		if f.Name == name {
@@ -152,7 +151,7 @@ func (f Figure) result(i int, g Given) (record.Result, error) {
 		return record.Result{}, err
 	}
 	if !(f.Seconds > 0) || f.Seconds > 3600 {
-		return record.Result{}, fmt.Errorf("%g seconds is no time of one call", f.Seconds)
+		return record.Result{}, fmt.Errorf("%g seconds cannot be the time of one call", f.Seconds)
 	}
 	config := ep.Config{Kernel: cmp.Or(g.Label, f.Kernel), Values: f.Values}
 	if config.Values == nil {

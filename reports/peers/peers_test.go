@@ -54,7 +54,7 @@ func TestReadEveryFormat(t *testing.T) {
 			"dispatch bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 937.10 us (event)",
 			"combine bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 977.92 us (event)",
 		}, ""},
-		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{ // two ranks on one line; ranks counted from the log
+		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{ // a text line holds the lines of two ranks; the number of ranks comes from the log
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll: 35.44 us (span)",
 			"combine fp8 128 tokens 2 ranks: deepep-ll: 67.92 us (span)",
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll-hook: 26.40 us (span)",
@@ -86,7 +86,7 @@ func TestReadEveryFormat(t *testing.T) {
 		{"nccl.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 16}, []string{ // sizes of another top-k
 			"dispatch bf16 16 tokens 8 ranks: nccl-alltoall: 53.35 us (event)", "combine bf16 16 tokens 8 ranks: nccl-alltoall: 53.35 us (event)",
 			"dispatch bf16 64 tokens 8 ranks: nccl-alltoall: 108.40 us (event)", "combine bf16 64 tokens 8 ranks: nccl-alltoall: 108.40 us (event)",
-		}, "1 of 3 sizes are no whole number of tokens"},
+		}, "1 of 3 sizes left out: they are not a whole number of tokens"},
 		{"nccl-prefix.txt", "nccl", Given{Hidden: 7168, Experts: 256, TopK: 8}, []string{
 			"dispatch bf16 1 tokens 2 ranks: nccl-alltoall: 35.57 us (event)", "combine bf16 1 tokens 2 ranks: nccl-alltoall: 35.57 us (event)",
 			"dispatch bf16 32 tokens 2 ranks: nccl-alltoall: 53.35 us (event)", "combine bf16 32 tokens 2 ranks: nccl-alltoall: 53.35 us (event)",
@@ -95,7 +95,7 @@ func TestReadEveryFormat(t *testing.T) {
 		{"nccl.json", "nccl-json", Given{Hidden: 7168, Experts: 256, TopK: 8}, []string{
 			"dispatch bf16 1 tokens 8 ranks: nccl-alltoall: 35.57 us (event)", "combine bf16 1 tokens 8 ranks: nccl-alltoall: 35.57 us (event)",
 			"dispatch bf16 128 tokens 8 ranks: nccl-alltoall: 108.40 us (event)", "combine bf16 128 tokens 8 ranks: nccl-alltoall: 108.40 us (event)",
-		}, "1 of 3 sizes had wrong elements"},
+		}, "1 of 3 sizes left out: they had wrong elements"},
 		{"aiconfigurator-ll.csv", "aiconfigurator", Given{}, []string{
 			"dispatch fp8 128 tokens 8 ranks: deepep-ll: 35.10 us (span)", "combine fp8 128 tokens 8 ranks: deepep-ll: 67.70 us (span)",
 			"dispatch fp8 1 tokens 8 ranks: deepep-ll: 11.90 us (span)", "combine fp8 1 tokens 8 ranks: deepep-ll: 12.60 us (span)",
@@ -167,7 +167,7 @@ func TestReadParquet(t *testing.T) {
 	}
 	results, used, warnings, err := Read(&file, "auto", Given{})
 	if err != nil || used != "aiconfigurator" {
-		t.Fatalf("by %s, %v", used, err)
+		t.Fatalf("read as %s, %v", used, err)
 	}
 	var got []string
 	for _, r := range results {
@@ -190,8 +190,7 @@ func TestReadParquet(t *testing.T) {
 	}
 }
 
-// TestOtherCollectives reads tables of other collectives than alltoall_perf. They must be
-// refused.
+// TestOtherCollectives reads tables of programs other than alltoall_perf. They must be refused.
 func TestOtherCollectives(t *testing.T) {
 	data, err := os.ReadFile("testdata/nccl-reduce.txt")
 	if err != nil {
@@ -204,8 +203,8 @@ func TestOtherCollectives(t *testing.T) {
 	}
 }
 
-// TestDefinitions converts published bandwidths to times. The times must equal those that were
-// published with the bandwidths, within 1 %.
+// TestDefinitions converts published bandwidths to times. Each time must equal, within 1 %, the time
+// that was published with the bandwidth.
 func TestDefinitions(t *testing.T) {
 	decode := ep.Problem{Op: ep.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	prefill := decode
@@ -225,14 +224,14 @@ func TestDefinitions(t *testing.T) {
 		{"deepep-ll", with(decode, ep.Combine, ep.FP8), 217, 67.7},
 		{"nccl-ep-ll", with(decode, ep.Dispatch, ep.BF16), 224.3, 65.4},
 		{"mori", with(six, ep.Dispatch, ep.FP8), 284.35, 457.8},   // a rule of gfx942_mi300x_IntraNode_ep8_dispatch.json
-		{"mori", with(six, ep.Dispatch, ep.BF16), 311.41, 838.69}, // the same, without scales to count
+		{"mori", with(six, ep.Dispatch, ep.BF16), 311.41, 838.69}, // a rule of the same file; BF16 has no scales
 	} {
 		d, err := FindDefinition(c.name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := d.Seconds(c.p, c.gbps) * 1e6; math.Abs(got/c.us-1) > 0.01 {
-			t.Errorf("%s: %.4g GB/s is %.1f us, published with %.1f", c.name, c.gbps, got, c.us)
+			t.Errorf("%s: %.4g GB/s are %.1f us, the published time is %.1f us", c.name, c.gbps, got, c.us)
 		}
 	}
 	if _, err := FindDefinition("deepep"); err == nil || !strings.Contains(err.Error(), "deepep-ll") {
@@ -256,7 +255,7 @@ func TestBaselines(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "shared", "baselines", "h200x8.json")
 	data, err := os.ReadFile(path)
 	if err != nil {
-		t.Skip("no baselines beside the repository")
+		t.Skip("the folder ../shared is not there")
 	}
 	results, used, _, err := Read(strings.NewReader(string(data)), "auto", Given{})
 	if err != nil || used != "baseline" {
@@ -280,11 +279,11 @@ func TestBaselines(t *testing.T) {
 
 func TestHostileInput(t *testing.T) {
 	for _, c := range []struct{ name, data, format, want string }{
-		{"empty", "", "auto", "no known format"},
-		{"nonsense", "hello\n", "auto", "no known format"},
+		{"empty", "", "auto", "none of the known formats"},
+		{"nonsense", "hello\n", "auto", "none of the known formats"},
 		{"unknown format", "x", "nvshmem", "unknown format"},
 		{"no shape", "[tuning] SMs 24, NVL chunk 4: 300.00 GB/s (NVL), 500.00 us\n[tuning] Best combine: SMs 24, NVL chunk 4: 300.00 GB/s (NVL), t: 500.00 us\n", "auto", "give --ranks"},
-		{"a figure of 0", "[rank 0] Dispatch bandwidth: 0.00 GB/s, avg_t=0.00 us | Combine bandwidth: 1.00 GB/s, avg_t=1.00 us\n", "auto", "no positive number"},
+		{"a figure of 0", "[rank 0] Dispatch bandwidth: 0.00 GB/s, avg_t=0.00 us | Combine bandwidth: 1.00 GB/s, avg_t=1.00 us\n", "auto", "is not a positive number"},
 		{"another collective", "# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong\n", "auto", "only alltoall_perf"},
 		{"truncated JSON", `{"nccl_version":1,"results":[{"size":1`, "auto", "unexpected end"},
 		{"parquet", "PAR1\x00\x00", "auto", "parquet"},

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPublicLogs reads lines of public reports, which are quoted as printed. It checks what the importer makes of each
-// report: figures, or the reason why there are none.
+// TestPublicLogs reads lines of public reports, quoted as they were printed. It expects the figures of each report, or
+// the reason why the importer refuses it.
 func TestPublicLogs(t *testing.T) {
 	v3 := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	with := func(change func(*Given)) Given {
@@ -18,10 +18,10 @@ func TestPublicLogs(t *testing.T) {
 	for _, c := range []struct {
 		from, text string
 		g          Given
-		want       []string // figures that must be there
-		says       string   // in the error or a warning
+		want       []string // figures that the importer must return
+		says       string   // text that the error or a warning must contain
 	}{
-		{"https://github.com/deepseek-ai/DeepEP/issues/633, two H100; no line says of which operation", `
+		{"https://github.com/deepseek-ai/DeepEP/issues/633, two H100; no line names the operation", `
 [tuning] SMs 100, NVL chunk 4: 357.23 GB/s (NVL), avg_t: 168.89 us
 [tuning] SMs 100, NVL chunk 6: 403.38 GB/s (NVL), avg_t: 149.57 us
 [tuning] SMs 100, NVL chunk 8: 431.41 GB/s (NVL), avg_t: 139.85 us
@@ -45,12 +45,12 @@ Allocating buffer size: 2115.111296 MB ...
 [tuning] SMs 24, NVL chunk 4, RDMA chunk 4: 19.33 GB/s (RDMA), 63.23 GB/s (NVL) 
 [tuning] SMs 24, NVL chunk 4, RDMA chunk 8: 31.84 GB/s (RDMA), 104.16 GB/s (NVL) 
 `, with(func(g *Given) { g.Ranks, g.Tokens, g.Nodes = 16, 4096, 2 }), nil, "no [tuning] Best line"},
-		{"https://github.com/sgl-project/sgl-kernel-npu/pull/176, 256 tokens, which no line says", `
+		{"https://github.com/sgl-project/sgl-kernel-npu/pull/176, 256 tokens; no line gives this number", `
 [rank 3] Dispatch bandwidth: 46.71 GB/s, avg_t=324.79 us | Combine bandwidth: 67.91 GB/s, avg_t=432.32 us
 [rank 5] Dispatch bandwidth: 49.81 GB/s, avg_t=304.60 us | Combine bandwidth: 64.90 GB/s, avg_t=452.38 us
 [rank 0] Dispatch bandwidth: 49.19 GB/s, avg_t=308.45 us | Combine bandwidth: 65.34 GB/s, avg_t=449.38 us
 [rank 2] Dispatch bandwidth: 49.79 GB/s, avg_t=304.74 us | Combine bandwidth: 64.76 GB/s, avg_t=453.40 us
-`, with(func(g *Given) { g.Ranks, g.Tokens, g.Nodes = 8, 128, 1 }), nil, "make 2048 selections of 7408 bytes, but 128 tokens with top-8 make 1024"},
+`, with(func(g *Given) { g.Ranks, g.Tokens, g.Nodes = 8, 128, 1 }), nil, "= 2048 selections of 7408 bytes, but 128 tokens with top-8 make 1024"},
 		{"the same with --tokens 256", `
 [rank 3] Dispatch bandwidth: 46.71 GB/s, avg_t=324.79 us | Combine bandwidth: 67.91 GB/s, avg_t=432.32 us
 [rank 5] Dispatch bandwidth: 49.81 GB/s, avg_t=304.60 us | Combine bandwidth: 64.90 GB/s, avg_t=452.38 us
@@ -101,19 +101,19 @@ dispatch (BF16):                                 136.54 GB/s (NVL), t: 2884.3 us
 0:   Non-fused:  dispatch_kernel only  |  combine_kernel only
 0: dispatch kernel (BF16)(NVL):                     223.20 GB/s, avg_t=1917.7 us [min=1754.0, max=2018.0]
 0: combine kernel(NVL):                             212.85 GB/s, avg_t=2010.9 us [min=1936.0, max=2175.0]
-`, with(func(g *Given) { g.Tokens, g.Nodes = 4096, 4 }), nil, "only kernel times (Kernel Benchmark): a call also scans the routing"},
+`, with(func(g *Given) { g.Tokens, g.Nodes = 4096, 4 }), nil, "only kernel times (Kernel Benchmark), but a call also scans the routing"},
 		{"https://github.com/microsoft/mscclpp/pull/87, a table without types", `
 #                                    in-place                       out-of-place          
 #       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
 #        (B)    (elements)     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       
   1073741824      33554432                                    7186.2  149.42  130.74      0
-`, v3, nil, "no known format looks like this; name one of collectivex,"},
+`, v3, nil, "the file has none of the known formats; name its format, one of collectivex,"},
 		{"https://github.com/openucx/ucc/pull/223, another benchmark's table", `
 Collective:             Alltoall
        Count        Size                Time, us                           Bandwidth, GB/s
                                  avg         min         max         avg         min         max
        65536      262144       76.46       72.62       82.30       24.00       25.27       22.30
-`, v3, nil, "no known format looks like this"},
+`, v3, nil, "none of the known formats"},
 	} {
 		results, _, warnings, err := Read(strings.NewReader(strings.TrimPrefix(c.text, "\n")), "auto", c.g)
 		said := strings.Join(warnings, "\n")

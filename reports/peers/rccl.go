@@ -15,10 +15,10 @@ import (
 // rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json: ROCm/rccl-tests 233482b,
 // src/common.cpp, Reporter::addResult and Reporter::writeFile. NVIDIA's nccl-tests write no such file.
 //
-// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank. The header of its
-// CSV has no name for nodes, so rows have one field more than the header. The value of nodes is the number of
-// communicators (totalProcs / nProcs), and the value of ranksPerNode is the number of processes of one
-// communicator. Neither value says on how many hosts the processes ran.
+// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank. The header of the
+// CSV lacks nodes, so rows have one field more than the header. Despite their names, nodes is the number of
+// communicators (totalProcs / nProcs) and ranksPerNode is the number of processes in one communicator. So
+// the file does not give the number of hosts.
 var rccl = Format{
 	Name:   "rccl",
 	Doc:    "CSV or JSON that alltoall_perf of rccl-tests writes with -x FILE",
@@ -29,7 +29,7 @@ var rccl = Format{
 	Read: readRCCL,
 }
 
-// rcclColumns names the fields of a row in the order of addResult, without and with MPI.
+// rcclColumns and rcclMPIColumns name the fields of a row in their order, for builds without and with MPI.
 var (
 	rcclColumns    = []string{"numCycle", "name", "gpus", "size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong"}
 	rcclMPIColumns = []string{"numCycle", "name", "nodes", "ranks", "ranksPerNode", "gpusPerRank", "size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong"}
@@ -56,7 +56,7 @@ func readRCCL(data []byte, g Given) ([]Figure, []string, error) {
 	return c.done()
 }
 
-// rcclRows reads the rows of either file, by the names of rcclColumns.
+// rcclRows reads the rows of a CSV or JSON file. The keys of a row are the names in rcclColumns or rcclMPIColumns.
 func rcclRows(data []byte) ([]map[string]string, error) {
 	if firstByte(data) == '[' {
 		return jsonRows(data, bounded.New(int64(len(data))))
@@ -95,18 +95,18 @@ func rcclRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// addRCCL checks a row's identities and keeps it.
+// addRCCL checks a row and keeps it.
 func (c *ncclTable) addRCCL(row map[string]string) error {
 	ranks, err := rcclRanks(row)
 	if err != nil {
 		return err
 	}
 	if c.ranks != 0 && ranks != c.ranks {
-		return fmt.Errorf("%d ranks, other rows have %d; import them one by one", ranks, c.ranks)
+		return fmt.Errorf("the row has %d ranks, other rows have %d; import the runs separately", ranks, c.ranks)
 	}
 	r := ncclRow{dtype: row["type"], wrong: row["wrong"], algbw: lenient(row["algBw"]), busbw: lenient(row["busBw"])}
 	if r.size, err = strconv.ParseInt(row["size"], 10, 64); err != nil {
-		return fmt.Errorf("size: %.20q is no number", row["size"])
+		return fmt.Errorf("size: %.20q is not a number", row["size"])
 	}
 	if _, known := typeBytes[r.dtype]; !known {
 		return fmt.Errorf("type %.20q is unknown", r.dtype)
@@ -131,15 +131,15 @@ func rcclRanks(row map[string]string) (int, error) {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return 0, fmt.Errorf("%s: %.20q is no count", name, text)
+			return 0, fmt.Errorf("%s: %.20q is not a whole number from 1 up", name, text)
 		}
 		product *= n
 	}
 	if product == 1 {
-		return 0, errors.New("one rank: nothing crosses a link")
+		return 0, errors.New("the run has one rank, so no data crosses a link")
 	}
 	if n := row["nodes"]; n != "" && n != "1" {
-		return 0, fmt.Errorf("%.20s communicators of %d ranks ran at the same time, so that each had a part of the links; run alltoall_perf with one", n, product)
+		return 0, fmt.Errorf("%.20s communicators of %d ranks ran at the same time and shared the links; run alltoall_perf with one communicator", n, product)
 	}
 	return product, nil
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRCCL reads the four files that Reporter wrote: CSV and JSON, of a build without MPI and with it.
-// The CSV of a build with MPI has a field more than its header.
+// TestRCCL reads four files that rccl-tests wrote: CSV and JSON, each of a build without MPI and of a build
+// with MPI. In the CSV of the build with MPI, rows have one field more than the header.
 func TestRCCL(t *testing.T) {
 	g := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	want := []string{
@@ -52,11 +52,11 @@ func TestRCCL(t *testing.T) {
 	}
 	sixteen := strings.ReplaceAll(string(mpi), "1,8,8,1", "1,16,16,1")
 	if _, _, _, err := Read(strings.NewReader(sixteen), "auto", g); err == nil || !strings.Contains(err.Error(), "(ranks-1)/ranks") {
-		t.Errorf("16 ranks with the bus bandwidth of 8: %v", err)
+		t.Errorf("rows that claim 16 ranks but have the bus bandwidth of 8 ranks: %v", err)
 	}
 }
 
-// rcclCSV follows Reporter::addResult and writeFile of a build with MPI.
+// rcclCSV returns the CSV that Reporter::addResult and writeFile of a build with MPI write, with random sizes and times.
 func rcclCSV(r *rand.Rand) string {
 	var b strings.Builder
 	ranks := []int{2, 4, 8}[r.IntN(3)]

@@ -71,10 +71,9 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	nodes := cmp.Or(row["node_num"], "1")
 	n, err := strconv.Atoi(nodes)
 	if err != nil || n < 1 {
-		return nil, fmt.Errorf("node_num: %.20q is no count", nodes)
+		return nil, fmt.Errorf("node_num: %.20q is not a whole number from 1 up", nodes)
 	}
-	// The table has the number of hosts but not of ranks: its collector runs on hosts of eight
-	// GPUs.
+	// The table does not have the number of ranks. Its collector runs on hosts of eight GPUs.
 	g, err := f.with(said{"nodes", "node_num", nodes}, said{"ranks", "8 GPUs a node_num", strconv.Itoa(8 * n)}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_token", row["num_token"]}, said{"topk", "num_topk", row["num_topk"]}, said{"experts", "num_experts", row["num_experts"]})
 	if err == nil {
@@ -98,9 +97,9 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	return figures, nil
 }
 
-// aiLowLatency reads the figure of one op from a row of wideep_deepep_ll. If the row has a
-// bandwidth, it compares bandwidth times time with the bytes of the problem. Both are means
-// over ranks.
+// aiLowLatency reads the figure of one op from a row of wideep_deepep_ll. If the row has a bandwidth,
+// bandwidth times time must be the bytes of the problem. Times and bandwidths in this table are
+// means of ranks.
 func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
 	if err != nil {
@@ -111,7 +110,7 @@ func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 		return Figure{}, errors.New(why)
 	}
 	return Figure{Kernel: "deepep-ll", Seconds: us.v * 1e-6, Clock: "span",
-		Note: "kernel time, mean over calls and ranks; dispatch casts BF16 to FP8 inside"}, nil
+		Note: "kernel time, mean of calls and ranks; the dispatch includes the cast from BF16 to FP8"}, nil
 }
 
 func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) {
@@ -122,14 +121,14 @@ func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) 
 	}
 	notify, err := strconv.ParseFloat(row[op+"_notify_us"], 64)
 	if err != nil || !(notify >= 0) {
-		return f, fmt.Errorf("%s_notify_us: %.20q is no time", op, row[op+"_notify_us"])
+		return f, fmt.Errorf("%s_notify_us: %.20q is not a time", op, row[op+"_notify_us"])
 	}
 	sms := ep.Value(row[op+"_sms"])
 	if _, ok := sms.Int(); !ok {
-		return f, fmt.Errorf("%s_sms: %.20q is no count", op, sms)
+		return f, fmt.Errorf("%s_sms: %.20q is not a whole number", op, sms)
 	}
 	return Figure{Kernel: "deepep-normal", Values: map[string]ep.Value{"sms": sms}, Seconds: (us + notify) * 1e-6, Clock: "event",
-		Note: "transmit plus notify, mean over calls, best chunk of its own tuning; cached handle, FP8 given already cast"}, nil
+		Note: "transmit plus notify, mean of calls, the best chunk size of the collector's own tuning; cached handle; the input is already FP8"}, nil
 }
 
 // a2aRow reads a row of moe_a2a_perf, a table for all libraries. Its times are in microseconds.
@@ -144,12 +143,12 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	op, err := ep.ParseOp(row["phase"])
 	if err != nil {
-		f.warn("phase %.20q left out: a dispatch or combine has no such part", row["phase"])
+		f.warn("phase %.20q left out: it is neither a dispatch nor a combine", row["phase"])
 		return nil, nil
 	}
 	dtype := a2aType(row["comm_backend"], row["comm_dtype"])
 	if dtype == "" {
-		f.warn("%s of %.30q with comm_dtype %.20q left out: not known what travels", op, row["comm_backend"], row["comm_dtype"])
+		f.warn("%s of %.30q with comm_dtype %.20q left out: the dtype that it sends is unknown", op, row["comm_backend"], row["comm_dtype"])
 		return nil, nil
 	}
 	us, err := parsePrinted(row["latency"])
@@ -158,18 +157,18 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	transmit, notify := lenient(row["transmit_us"]), lenient(row["notify_us"])
 	if sum := transmit.v + notify.v; transmit.v > 0 && math.Abs(sum-us.v) > us.half+transmit.half+notify.half+1e-6*sum {
-		return nil, fmt.Errorf("transmit_us %g + notify_us %g are not latency %g", transmit.v, notify.v, us.v)
+		return nil, fmt.Errorf("transmit_us %g + notify_us %g is not latency %g", transmit.v, notify.v, us.v)
 	}
 	x := Figure{Kernel: strings.ToLower(strings.ReplaceAll(row["comm_backend"], "_", "-")), Problem: g.problem(op, dtype), Seconds: us.v * 1e-6, Clock: "event",
-		Note: fmt.Sprintf("of %s %s, comm_dtype %s", row["framework"], row["version"], row["comm_dtype"])}
+		Note: fmt.Sprintf("measured with %s %s, comm_dtype %s", row["framework"], row["version"], row["comm_dtype"])}
 	if sms := ep.Value(row["sms"]); sms != "" && sms != "0" {
 		x.Values = map[string]ep.Value{"sms": sms}
 	}
 	return []Figure{x}, nil
 }
 
-// trtllmHost is the number of GPUs on one host. The table trtllm_alltoall_perf does not have
-// it, but its reader in aiconfigurator divides moe_ep_size by 4.
+// trtllmHost is the number of GPUs on one host. The table trtllm_alltoall_perf does not give it;
+// aiconfigurator's reader of this table divides moe_ep_size by 4.
 const trtllmHost = 4
 
 // trtllmRow reads a row of trtllm_alltoall_perf, the table of TensorRT-LLM's NVLink all-to-all.
@@ -177,7 +176,7 @@ const trtllmHost = 4
 func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 	ranks, err := strconv.Atoi(row["moe_ep_size"])
 	if err != nil {
-		return nil, fmt.Errorf("moe_ep_size: %.20q is no count", row["moe_ep_size"])
+		return nil, fmt.Errorf("moe_ep_size: %.20q is not a whole number", row["moe_ep_size"])
 	}
 	g, err := f.with(said{"ranks", "moe_ep_size", row["moe_ep_size"]}, said{"nodes", "moe_ep_size / 4", strconv.Itoa(max(1, ranks/trtllmHost))},
 		said{"hidden", "hidden_size", row["hidden_size"]}, said{"tokens", "num_tokens", row["num_tokens"]}, said{"topk", "topk", row["topk"]}, said{"experts", "num_experts", row["num_experts"]})
@@ -188,7 +187,7 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 	op, err := ep.ParseOp(word)
 	dtype := a2aType(row["kernel_source"], row["moe_dtype"])
 	if err != nil || dtype == "" {
-		f.warn("%.40q with moe_dtype %.20q left out: no dispatch or combine of ours moves that", row["op_name"], row["moe_dtype"])
+		f.warn("%.40q with moe_dtype %.20q left out: epbench has no such op or dtype", row["op_name"], row["moe_dtype"])
 		return nil, nil
 	}
 	ms, err := number(row["latency"])
@@ -196,17 +195,16 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		return nil, fmt.Errorf("latency: %w", err)
 	}
 	return []Figure{{Kernel: "trtllm-" + strings.ToLower(row["kernel_source"]), Problem: g.problem(op, dtype), Routing: row["distribution"], Seconds: ms * 1e-3, Clock: "event",
-		Note: fmt.Sprintf("of %s %s, moe_dtype %s; the preparation is a row of its own there", row["framework"], row["version"], row["moe_dtype"])}}, nil
+		Note: fmt.Sprintf("measured with %s %s, moe_dtype %s; without the preparation, which has a separate row", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType translates a word in aiconfigurator's comm_dtype into the dtype that a dispatch
-// sends. It returns "" for an unknown word. A combine's row has the word of its dispatch,
-// although the combine sends BF16. Only the word fp4 stands for a combine with low precision;
-// it is unknown here.
+// a2aType translates a word in aiconfigurator's comm_dtype into the dtype that a dispatch sends. It
+// returns "" for other words. The row of a combine has the word of its dispatch, although the combine
+// sends BF16. The word fp4 means a combine with low precision; epbench has no such combine.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):
-		return ep.FP8 // DeepEP's rows name no dtype: engines dispatch FP8 and combine BF16
+		return ep.FP8 // DeepEP's rows name no dtype; engines use it with an FP8 dispatch and a BF16 combine
 	case word == "bfloat16", word == "bf16":
 		return ep.BF16
 	case strings.HasPrefix(word, "fp8"):
@@ -254,8 +252,8 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// maxRecord is the largest number of bytes in a record of a CSV file. All fields of a record
-// are in memory at once, and each field takes far more memory than its comma does in the file.
+// maxRecord is the largest number of bytes in a record of a CSV file. The limit is needed because all
+// fields of a record are in memory at once, and even an empty field takes far more than one byte.
 const maxRecord = 1 << 20
 
 // recordReader gives the CSV reader at most maxRecord bytes for each record.
@@ -295,7 +293,7 @@ func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err 
 		if err := d.Decode(&raw); err != nil {
 			return nil, err
 		}
-		// A nested array costs 16 bytes of memory for each of its commas.
+		// A nested array takes 16 bytes of memory for each of its elements, which may be 2 bytes in the file.
 		if err := cost.Array("rows", int64(len(raw))+(d.InputOffset()-start)/8, fieldBytes); err != nil {
 			return nil, err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The functions of this file print logs in the formats of the benchmarks. Each uses the format
-// strings of the benchmark's function that its comment names.
+// The functions in this file return logs in the formats of the benchmarks. The comment of each function
+// names the benchmark's functions from which it takes the format strings.
 
 // ncclRun is an invented run of alltoall_perf with one process for each element of hosts.
 type ncclRun struct {
@@ -30,8 +30,8 @@ type ncclRun struct {
 
 func (r ncclRun) ranks() int { return len(r.hosts) * r.gpus }
 
-// figures returns count, time, algbw and busbw of a size. It computes the bandwidths as
-// AlltoAllGetBw does.
+// figures returns count, time, algbw and busbw of a size. The formulas of the bandwidths are those of
+// AlltoAllGetBw.
 func (r ncclRun) figures(size int64) (count int64, time, algbw, busbw float64) {
 	n := int64(r.ranks())
 	count = size / r.typeSize / n
@@ -47,7 +47,7 @@ func (r ncclRun) sizes() (out []int64) {
 	return out
 }
 
-// devices returns the lines of writeDeviceReport, one slice for each process.
+// devices returns, for each process, the lines that writeDeviceReport prints.
 func (r ncclRun) devices() (out [][]string) {
 	for p, host := range r.hosts {
 		var lines []string
@@ -59,7 +59,7 @@ func (r ncclRun) devices() (out [][]string) {
 	return out
 }
 
-// floatStr follows getFloatStr of src/util.cu.
+// floatStr formats a number as getFloatStr of src/util.cu does.
 func floatStr(v float64, width int) string {
 	for _, format := range []string{"%*.2f", "%*.1f", "%*.0f"} {
 		if s := fmt.Sprintf(format, width, v); len(s) <= width {
@@ -69,8 +69,8 @@ func floatStr(v float64, width int) string {
 	return fmt.Sprintf("%*.1e", width, v)
 }
 
-// text follows writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble,
-// writeBenchmarkLineBody and writeResultFooter.
+// text returns the printed table, in the format of writeDeviceReport, writeResultHeader,
+// writeBenchmarkLinePreamble, writeBenchmarkLineBody and writeResultFooter.
 func (r ncclRun) text() string {
 	var b strings.Builder
 	sizes := r.sizes()
@@ -106,9 +106,9 @@ func (r ncclRun) text() string {
 	return r.prefix + strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\n", "\n"+r.prefix) + "\n"
 }
 
-// json follows jsonOutputInit, writeDeviceReport and writeBenchmarkLineBody of version 3 of the
-// file. devices has one entry for each process, because parseRankInfo reads only the first line
-// of a process.
+// json returns version 3 of the JSON file, in the format of jsonOutputInit, writeDeviceReport and
+// writeBenchmarkLineBody. The list devices has one entry for each process, because parseRankInfo reads
+// only the first line of a process.
 func (r ncclRun) json() string {
 	var devices, results []string
 	for p, host := range r.hosts {
@@ -145,7 +145,7 @@ func standardNormalMode() normalRun {
 	return r
 }
 
-// text prints the lines of test_main: dispatch in FP8 and in BF16, then combine.
+// text returns the lines that test_main prints: dispatch in FP8 and in BF16, then combine.
 func (r normalRun) text() string {
 	var b strings.Builder
 	groups := ""
@@ -209,7 +209,7 @@ func standardLowLatency() lowLatencyRun {
 	return lowLatencyRun{ranks: 8, tokens: 128, topK: 8, hidden: 7168, masked: 10, rand: rand.New(rand.NewPCG(3, 4))}
 }
 
-// text prints the lines of test_loop and test_main.
+// text returns the lines that test_loop and test_main print.
 func (r lowLatencyRun) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Allocating buffer size: %v MB ...\n", 2116.290944)

@@ -30,9 +30,9 @@ var writtenGiven = map[string]Given{
 	"nccl.json":              {Hidden: 7168, TopK: 8, Experts: 256},
 }
 
-// TestWritten reads files that the benchmarks' own code wrote on a CPU, with our figures in place of
-// measured times. docs/importers.md names each function and its commit. The expected times are those
-// figures: the slowest rank's if every rank printed, and for DeepEP V2 the transfer and the copy.
+// TestWritten reads files that the benchmarks' own code wrote on a CPU, from invented times in place of
+// measured ones. docs/importers.md names each function and its commit. The expected times are the invented
+// times: the time of the slowest rank if every rank printed, and for DeepEP V2 the sum of transfer and copy.
 func TestWritten(t *testing.T) {
 	moon := []string{"dispatch bf16 moonep: t4096 r8 n1 932.70 us, lognormal:maxmean=4.321", "combine bf16 moonep: t4096 r8 n1 1045.30 us, lognormal:maxmean=4.321"}
 	for name, want := range map[string][]string{
@@ -80,11 +80,12 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// tunedLines holds the number of figures of files that have a line for each tuned config. TestWritten
-// compares only the times of the Best lines.
+// tunedLines holds the number of figures in files that have a line for each tuned config. For these files
+// TestWritten checks the number of figures, and the times of the Best lines only.
 var tunedLines = map[string]int{"deepep-intranode.txt": 49, "deepep-internode.txt": 218}
 
-// ncclWritten returns the rows of 1 to 128 tokens. Each takes 35 us and 1 us for each 200,000 bytes.
+// ncclWritten returns the figures of 1 to 128 tokens. A time is 35 us plus 1 us for each 200,000 bytes. For example, 1
+// token x 8 experts x 7,168 x 2 bytes = 114,688 bytes take 35.57 us.
 func ncclWritten() (want []string) {
 	for i, us := range []string{"35.57", "36.15", "37.29", "39.59", "44.18", "53.35", "71.70", "108.40"} {
 		for _, op := range []string{"dispatch", "combine"} {
@@ -94,50 +95,51 @@ func ncclWritten() (want []string) {
 	return want
 }
 
-// TestChangedWritten changes one figure of a written file. says is a part of the error or of a warning. If says is
-// empty, the change is within rounding, or changes no figure that is read; then there must be no error and no warning.
+// TestChangedWritten changes one figure of a written file. If says is not empty, the error or a warning must contain
+// it. If says is empty, there must be no error and no warning, because the change is within rounding or in a figure that
+// is not read.
 func TestChangedWritten(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
-		// GB/s times us are bytes. 212.23 GB/s x 35.26 us are 1,010.1 selections of 7,408 bytes.
-		// 128 tokens with top-8 make 1,024 selections, of which at most 10 are masked. Rounding
-		// does not explain the rest.
-		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "212.23 GB/s, avg_t=35.26", "rank 5, dispatch: 212.23 GB/s x 35.26 us make 1010 selections of 7408 bytes"},
+		// 212.23 GB/s x 35.26 us = 7,483,230 bytes = 1,010.1 selections of 7,408 bytes. 128 tokens x
+		// 8 experts are 1,024 selections, of which the test masks at most 10. At least 1,014 must be
+		// left, and rounding does not explain the difference.
+		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "212.23 GB/s, avg_t=35.26", "rank 5, dispatch: 212.23 GB/s x 35.26 us = 1010 selections of 7408 bytes"},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "213.10 GB/s, avg_t=35.26", ""},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "215.15 GB/s, avg_t=35.26", ""},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "215.30 GB/s, avg_t=35.26", "rank 5, dispatch"},
 		{"deepep-low-latency.txt", "avg_t=114.52 us, min_t=108.00", "avg_t=114.52 us, min_t=115.00", "avg_t=114.52 us is outside min_t=115 us to max_t=117 us"},
 		{"deepep-low-latency.txt", "max_t=117.00", "max_t=111.00", "outside min_t=108 us to max_t=111 us"},
-		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 155.66", "rank 1, combine: 167.66 us of sending and receiving"},
-		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 20.00", "rank 1, combine: 32 us of sending and receiving"},
+		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 155.66", "rank 1, combine: sending and receiving take 167.66 us"},
+		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 20.00", "rank 1, combine: sending and receiving take 32 us"},
 		{"deepep-low-latency.txt", "12.00 + 55.66", "12.00 + 40.00", ""},
-		// A best line repeats a tuned one.
-		{"deepep-intranode.txt", "t: 940.29 us", "t: 950.29 us", "the tuned line of this config says 940.29"},
-		{"deepep-intranode.txt", "chunk 6, 170.59 GB/s (NVL), t", "chunk 6, 171.59 GB/s (NVL), t", "171.59 GB/s, the tuned line of this config says 170.59"},
+		// A Best line repeats the line of the same config.
+		{"deepep-intranode.txt", "t: 940.29 us", "t: 950.29 us", "the Best line says 950.29 us, the other line of this config 940.29"},
+		{"deepep-intranode.txt", "chunk 6, 170.59 GB/s (NVL), t", "chunk 6, 171.59 GB/s (NVL), t", "the Best line says 171.59 GB/s, the other line of this config 170.59"},
 		{"deepep-intranode.txt", "num_tokens=4096", "num_tokens=2048", "2048 tokens a rank with top-8 of 256 experts on 8 ranks give 10843"},
-		{"deepep-internode.txt", "num_topk_groups=2", "num_topk_groups=1", ""}, // another routing, of which nothing is known
-		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.42    2.82", "size 114688 in 35.57 us are 3.22 GB/s, the row says 3.42 GB/s"},
+		{"deepep-internode.txt", "num_topk_groups=2", "num_topk_groups=1", ""}, // a grouped routing, for which the expected number of tokens is unknown
+		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.42    2.82", "size 114688 in 35.57 us are 3.22 GB/s, but the row says 3.42 GB/s"},
 		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.22    2.62", "is not (ranks-1)/ranks for the 8 ranks"},
-		{"nccl.txt", "35.57    3.22    2.82", "35.57    0.00    0.00", ""}, // rounded to nothing
-		{"nccl.txt", "35.57    3.22    2.82       0", "35.57    3.22    2.82       1", "1 of 8 sizes had wrong elements"},
+		{"nccl.txt", "35.57    3.22    2.82", "35.57    0.00    0.00", ""}, // a bandwidth that was rounded to 0
+		{"nccl.txt", "35.57    3.22    2.82       0", "35.57    3.22    2.82       1", "1 of 8 sizes left out: they had wrong elements"},
 		{"nccl.txt", "bfloat16    none      -1    35.57", "bfloat16     sum      -1    35.57", "rows of a reduction (sum) left out"},
-		{"nccl.json", `"ngpus":8`, `"ngpus":4`, "1 devices x 1 threads x 4 GPUs are 4 ranks, size and count are 8"},
+		{"nccl.json", `"ngpus":8`, `"ngpus":4`, "1 devices x 1 threads x 4 GPUs are 4 ranks, but size and count mean 8 ranks"},
 		{"nccl.json", `"nthreads":1`, `"nthreads":2`, "1 devices x 2 threads x 8 GPUs are 16 ranks"},
-		{"nccl.json", `"nwrong":0.000000`, `"nwrong":-1.000000`, "1 of 8 sizes had wrong elements"},
-		{"nccl.json", `"out_of_place":{"time"`, `"out_of_place":{"cpu_time"`, "the times are of the host (-C)"},
+		{"nccl.json", `"nwrong":0.000000`, `"nwrong":-1.000000`, "1 of 8 sizes left out: they had wrong elements"},
+		{"nccl.json", `"out_of_place":{"time"`, `"out_of_place":{"cpu_time"`, "the times were taken on the host (-C)"},
 		{"nccl.json", `\/build\/alltoall_perf`, `\/build\/sendrecv_perf`, "sendrecv_perf; only alltoall_perf"},
 		{"mooncake.json", `"num_tokens": 128`, `"num_tokens": 256`, "256 tokens on 4 ranks in 0.51279"},
-		{"mooncake.json", `"p99": 0.1258`, `"p99": 0.1158`, "dispatch_latency_ms: p50 0.12329916"},
+		{"mooncake.json", `"p99": 0.1258`, `"p99": 0.1158`, "dispatch_latency_ms: p50 is 0.12329916"},
 		{"mooncake.json", `"rank3"`, `"rank4"`, ""},
-		{"mooncake.json", `"world_size": 4`, `"world_size": 5`, "tokens_per_second says 998455"},
+		{"mooncake.json", `"world_size": 4`, `"world_size": 5`, "tokens_per_second is 998455"},
 		{"mooncake.json", `"routing_mode": "zipf"`, `"routing_mode": "own"`, `routing_mode: "own" is unknown; give --routing`},
-		{"hybrid-ep.txt", "t: 316.6 us", "t: 320.6 us", "490.35 GB/s x 320.6 us are 157.21 MB"},
+		{"hybrid-ep.txt", "t: 316.6 us", "t: 320.6 us", "490.35 GB/s x 320.6 us = 157.21 MB"},
 		{"hybrid-ep.txt", "nvl_recv_bytes: 155.23 MB", "nvl_recv_bytes: 165.23 MB", "the line says 165.23 MB"},
 		{"deepep-v2.txt", "162227520 bytes", "172227520 bytes", "the line says 313"},
 		{"deepep-v2.txt", "Ranks: 1 x 8", "Ranks: 2 x 8", "16"},
 		{"moonep.csv", "812.3", "813.3", "the row says 578.3"},
 		{"moonep.txt", "812.3", "813.3", "the row says 578.3"},
-		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 560.0`, "a rule for 4096 tokens of hidden 7168 left out: its latency is 560 us"},
-		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 530.0`, ""}, // two rounds of the tuner
+		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 560.0`, "a rule for 4096 tokens of hidden 7168 left out: latency_us is 560"},
+		{"mori-dispatch.json", `"latency_us": 522.0`, `"latency_us": 530.0`, ""}, // within moriSlack
 		{"mori-dispatch.json", "fp8_e4m3_fnuz", "fp4", `rules of dtype "fp4" left out`},
 		{"aiconfigurator-moe-a2a.csv", "996.0,2.5,998.5", "996.0,2.5,999.5", "999.5"},
 		{"aiconfigurator-ll.csv", "12.6,9.10222", "12.6,9.20222", "9.2"},
@@ -163,7 +165,7 @@ func TestChangedWritten(t *testing.T) {
 	}
 }
 
-// TestBaselineFile reads a small collection of times, of all forms that the keys have.
+// TestBaselineFile reads a small file that has all forms of keys, and changed copies of it.
 func TestBaselineFile(t *testing.T) {
 	const text = `{"workload":{"hidden":7168,"topk":8,"experts":256,"ranks":4},"latency_us":{"flag":0.9},
 "deepep_v1_low_latency_us":{"dispatch_fp8":{"128":37.6,"1":15.2},"combine_bf16":{"128":65.7}},

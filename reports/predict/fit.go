@@ -20,19 +20,19 @@ import (
 // If a fit finds a share outside these bounds, the bandwidth in the model file is wrong.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least number of recorded times from which a family is fitted. It is the number
-// of coefficients. A family is the set of times with one design, op, dtype and precision.
+// fewRows is the least number of recorded times from which a family is fitted: the number of its
+// coefficients. A family is the set of times with one design, op, dtype and precision.
 const fewRows = 9
 
-// priorWeight is the weight of the prior, which pulls each coefficient towards start. A coefficient that is ten times
-// larger or smaller than in start costs as much as an error of 12 % in one time. The prior determines the coefficients
-// that the times leave open, and it keeps those of small families from extreme values.
+// priorWeight is the weight of the prior. The prior pulls each coefficient towards its value in start: a coefficient
+// that is ten times larger or smaller costs as much as an error of 12 % in one time. Without a prior, coefficients that
+// the times do not determine would be arbitrary, and those of small families could become extreme.
 const priorWeight = 0.003
 
 // Fitted is a fit with its errors.
 type Fitted struct {
 	File      *model.File
-	Residuals []Residual // each recorded time, predicted by a fit without the part to which the time belongs
+	Residuals []Residual // recorded times; each is predicted by a fit that left out the part with this time
 	Few       []string   // families that were not fitted because they have too few times
 }
 
@@ -56,9 +56,8 @@ func keyOf(r *Row) familyKey {
 	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
 }
 
-// Parts lists the ways to divide rows into parts. Fit leaves out each part in turn. It is a
-// harder test to leave out a shape or a rank count than a run, because other runs may have the
-// same shape.
+// Parts lists the ways to divide rows into parts. Fit leaves out each part in turn. Leaving out a run
+// is the easiest test, because other runs may have the same shape and rank count.
 var Parts = []struct {
 	Name string
 	of   func(*Row) string
@@ -105,8 +104,7 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	return out, out.checkShare(link)
 }
 
-// smsOfAll returns the number of SMs of a whole GPU. It takes the largest number that any
-// config used.
+// smsOfAll returns the largest number of SMs that any config used, as the number of SMs of a GPU.
 func smsOfAll(rows []Row) int {
 	most := 0.0
 	for _, r := range rows {
@@ -115,8 +113,8 @@ func smsOfAll(rows []Row) int {
 	return int(most)
 }
 
-// families groups rows by family, in the order of design (names descending), op, dtype and
-// precision. Within a family the rows keep their order.
+// families groups rows by family. It sorts the families by design (in descending order), op, dtype and
+// precision. The rows of a family keep their order.
 func families(rows []Row) [][]Row {
 	var out [][]Row
 	at := map[familyKey]int{}
@@ -164,7 +162,7 @@ func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 		Rows: len(rows), LeftOut: sumUp(residuals, of), Costs: rounded(whole)})
 }
 
-// parts lists the names of the parts to which rows belong, sorted.
+// parts returns the sorted names of the parts to which rows belong.
 func parts(rows []Row, of func(*Row) string) []string {
 	var out []string
 	for i := range rows {
@@ -191,7 +189,7 @@ func sumUp(residuals []Residual, of func(*Row) string) model.Error {
 	return e
 }
 
-// roundTo4 rounds v to four figures.
+// roundTo4 rounds v to four significant digits.
 func roundTo4(v float64) float64 {
 	if v == 0 {
 		return 0
@@ -208,7 +206,7 @@ func rounded(c model.Coefficients) model.Coefficients {
 	return model.FromVector(x)
 }
 
-// start returns the optimiser's starting point: round figures of a Hopper GPU.
+// start returns the optimiser's starting point: round values for a Hopper GPU.
 func start() model.Coefficients {
 	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
 }
@@ -216,11 +214,11 @@ func start() model.Coefficients {
 // least is the smallest coefficient. The optimiser works on logarithms and cannot reach 0.
 const least = 1e-6
 
-// fit returns the coefficients with the least loss. The loss is the mean over rows of
-// tanh^2(log(predicted/recorded)), plus the prior. Because of the logarithm, a prediction that
-// is twice too high costs as much as one that is twice too low; the tanh bounds the weight of
-// outliers. Coefficients must be positive, so the optimiser works on their logarithms. The
-// link's share must also be below 1, so it works on the log odds of that share.
+// fit returns the coefficients with the least loss. The loss is the mean of
+// tanh^2(log(predicted/recorded)) of all rows, plus the prior. With the logarithm, a prediction of twice
+// the recorded time costs as much as one of half the recorded time. The tanh bounds the weight of
+// outliers. The optimiser works on the logarithms of the coefficients, which keeps them positive, and
+// on the log odds of the link's share, which keeps it below 1.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
@@ -271,8 +269,8 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare returns an error if the recorded runs contradict the bandwidth of the link. It
-// looks only at epbench's tuned kernels, because other libraries may leave a link idle.
+// checkShare returns an error if the recorded runs contradict the bandwidth of the link. It uses only
+// epbench's tuned kernels, because other libraries may not use the whole link.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {
@@ -292,6 +290,6 @@ func (f *Fitted) checkShare(link model.Link) error {
 }
 
 func contradicted(link model.Link, share float64) string {
-	return fmt.Sprintf("links: gb_per_s of %s: %v contradicts the recorded runs: they reach %.0f %% of it, and kernels can reach %.0f to %.0f %%; correct this bandwidth",
+	return fmt.Sprintf("links: gb_per_s of %s: %v contradicts the recorded runs, which reach %.0f %% of it, while kernels can reach %.0f to %.0f %%; correct this bandwidth",
 		link.Name, link.Bandwidth.Value, 100*share, 100*leastShare, 100*mostShare)
 }

@@ -14,8 +14,8 @@ import (
 // truth holds the coefficients from which the tests compute times.
 var truth = model.Coefficients{Fixed: 2.5, Expert: 0.006, Doubling: 0.7, LinkShare: 0.85, Local: 0.15, Own: 0.4, Row: 1e-4, SM: 20, Sharpness: 0.1}
 
-// invented returns times of 8 runs that follow the truth, with random noise. noise is the
-// relative standard deviation.
+// invented returns the times of 8 runs, computed from truth, with random noise. noise is the relative
+// standard deviation.
 func invented(link model.Link, noise float64) []Row {
 	r := rand.New(rand.NewPCG(1, 2))
 	var rows []Row
@@ -40,8 +40,8 @@ func links(t *testing.T) *model.File {
 	return f
 }
 
-// TestFitFindsTheTruth: with 2 % noise, the fit predicts the times of a left-out run within
-// about the noise, and it finds the link's share.
+// TestFitFindsTheTruth fits times with 2 % noise. The median error of predictions for left-out runs must
+// be at most 3 %, and the fit must find the link's share.
 func TestFitFindsTheTruth(t *testing.T) {
 	facts := links(t)
 	f, err := Fit(facts, invented(facts.Links[0], 0.02), "run")
@@ -50,7 +50,7 @@ func TestFitFindsTheTruth(t *testing.T) {
 	}
 	e := f.File.LeftOut
 	if e.Parts != 8 || e.Rows != 56 || e.Median > 0.03 || e.P95 > 0.08 {
-		t.Errorf("left out: %+v", e)
+		t.Errorf("errors of left-out runs: %+v", e)
 	}
 	if share := f.File.Families[0].Costs.LinkShare; math.Abs(share-truth.LinkShare) > 0.08 {
 		t.Errorf("link share %v, want %v", share, truth.LinkShare)
@@ -70,8 +70,8 @@ func TestFitFindsAnInventedFact(t *testing.T) {
 	}
 }
 
-// TestLeftOutIsLeftOut makes one run three times as slow. The fit predicts each run from the
-// other runs only, so that the prediction of the slow run must be far too low.
+// TestLeftOutIsLeftOut makes one run three times as slow. The fit must predict this run from the other
+// runs only, so its prediction must be far too low.
 func TestLeftOutIsLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)
@@ -141,11 +141,11 @@ func TestReaderReadsRecordedRuns(t *testing.T) {
 		}
 	}
 	if ranks[2] == 0 || ranks[4] == 0 {
-		t.Errorf("times of each rank count: %v", ranks)
+		t.Errorf("numbers of times by rank count: %v, want some for 2 and 4 ranks", ranks)
 	}
 }
 
-// TestPartsAreLeftOut: the fit may leave out the times of one rank count instead of one run.
+// TestPartsAreLeftOut fits with the times of each rank count left out in turn.
 func TestPartsAreLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)

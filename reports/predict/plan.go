@@ -21,11 +21,11 @@ type Question struct {
 type Point struct {
 	Question
 	model.Prediction
-	Drawn int // tokens drawn on each rank; fewer than Tokens in large draws
+	Drawn int // number of tokens drawn on each rank; less than Shape.Tokens in large draws
 }
 
-// Plan predicts the time of every question. For questions that differ only in op, dtype or
-// precision it draws the routing once.
+// Plan predicts the time of every question. It draws one routing for all questions that differ only in
+// op, dtype or precision.
 func Plan(m *model.Model, asks []Question) ([]Point, error) {
 	type drawn struct {
 		shape   model.Shape

@@ -25,7 +25,7 @@ type Published struct {
 	TopK      int             `yaml:"topk"`
 	Tokens    int             `yaml:"tokens"` // of each rank
 	DType     ep.DType        `yaml:"dtype"`
-	Precision string          `yaml:"precision"` // reduced: combine adds up rows before it sends them; full: it sends every selection
+	Precision string          `yaml:"precision"` // reduced: a combine adds up rows before it sends them; full: a combine sends the row of every selection
 	Routing   string          `yaml:"routing"`
 	Transport model.Transport `yaml:"transport"`              // the transport that the library uses
 	Host      string          `yaml:"host"`                   // name of the link inside a host
@@ -79,7 +79,7 @@ func (r Published) check() error {
 	case r.Transport.Index() < 0:
 		return fmt.Errorf("transport: %.20q, use select, rank or host", r.Transport)
 	case r.Ranks <= r.PerHost:
-		return fmt.Errorf("ranks: %d fit into one host of %d", r.Ranks, r.PerHost)
+		return fmt.Errorf("ranks: %d ranks fit into one host of %d GPUs; figures of several hosts are needed", r.Ranks, r.PerHost)
 	}
 	return r.shape().Validate()
 }
@@ -88,8 +88,7 @@ func (r Published) shape() model.Shape {
 	return model.Shape{Ranks: r.Ranks, PerHost: r.PerHost, Experts: r.Experts, TopK: r.TopK, Tokens: r.Tokens}
 }
 
-// problem returns the problem by which the model file is searched for the coefficients of
-// epbench's corresponding kernels.
+// problem returns the problem with which Compare looks up the coefficients in the model file.
 func (r Published) problem() (ep.Problem, error) {
 	p := ep.Problem{Op: r.Op, Hidden: r.Hidden, TopK: r.TopK, Dispatch: r.DType}
 	var err error
@@ -97,8 +96,8 @@ func (r Published) problem() (ep.Problem, error) {
 	return p, err
 }
 
-// seconds returns the figure as a time. A bandwidth is converted by the bytes that its source
-// counts.
+// seconds returns the figure as a time. It converts a bandwidth with the bytes that the figure's field
+// says: one copy for each host, or one for each selection.
 func (r Published) seconds(n []model.Traffic) float64 {
 	if r.Micros > 0 {
 		return r.Micros * 1e-6
@@ -124,12 +123,12 @@ type ComparedFigure struct {
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than its bytes need on the
-// network in the model file. If it is, the network's bandwidth in that file is wrong.
+// Impossible reports whether the published time is clearly shorter than the time that its bytes need on
+// the network. Then the network's bandwidth in the model file must be wrong.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
-// Compare predicts every published row. It uses the coefficients of epbench's kernels, the
-// library's own transport and the row's links. missing lists the rows for which the file has no
+// Compare predicts the time of every published row. It uses the coefficients of epbench's kernels, the
+// library's transport and the row's links. missing lists the rows for which the model file has no
 // coefficients.
 func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}

@@ -24,7 +24,7 @@ type Row struct {
 // name of that kernel.
 const (
 	Tuned   = "tuned"   // kernels that a search chooses, such as dispatch_ll
-	Default = "default" // the kernels whose constants Modular's MAX uses, which are epbench's default
+	Default = "default" // epbench's default: kernels with the constants of Modular's MAX
 )
 
 // Design returns the design of a config. Configs of one design share coefficients.
@@ -38,9 +38,9 @@ func Design(backend string, c ep.Config) string {
 	return Tuned
 }
 
-// transportOf returns the transport that a design uses. epbench's combine with full precision
-// sends every selection back, because partial sums must not be rounded. DeepEP's low-latency
-// kernels send every selection in both directions.
+// transportOf returns the transport that a design uses. epbench's combine with full precision sends back
+// the row of every selection, because a sum of some rows would have to be rounded for sending. DeepEP's
+// low-latency kernels send a row for every selection in both ops.
 func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
 	ours := design == Tuned || design == Default
 	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
@@ -57,9 +57,9 @@ type Reader struct {
 	counted map[string][]model.Traffic
 }
 
-// Read adds the time of each search's config in a run directory. name is the run's name in the
-// rows. A time that an earlier run already gave is added once: a run may be a copy of another
-// with new decisions.
+// Read adds the time of the config that each search in a run directory chose. name is the run's name in
+// the rows. Read skips times that an earlier run already gave, because a run may be a copy of another
+// run with new decisions.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {

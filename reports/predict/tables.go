@@ -13,7 +13,7 @@ import (
 )
 
 // Note is printed below every table with predictions.
-const Note = "predicted: by a model of links and of kernels recorded on 2 and 4 ranks; nothing was measured"
+const Note = "predicted: computed by a model of links and of kernels recorded on 2 and 4 ranks; nothing was measured"
 
 // PlanTable lists the predictions of a plan.
 func PlanTable(points []Point) reports.Table {
@@ -32,12 +32,12 @@ func PlanTable(points []Point) reports.Table {
 			reports.Int(s.Tokens), reports.Int(s.Ranks), reports.Int(s.Ranks/s.PerHost), reports.Micros(p.Seconds), reports.Str(string(p.Limit)), reports.Str(string(p.Transport)),
 			reports.Micros(p.Fixed), reports.Micros(p.Latency), reports.Micros(p.Link), reports.Micros(p.Memory), reports.Micros(p.Network))
 	}
-	t.Note(Note, "limit: the largest part of the time; transport: the faster of two: one message to each distinct rank, or one to each distinct host, which forwards it (a combine of full precision: one message for each selection)")
+	t.Note(Note, "limit: the largest part of the time; transport: the faster of two, rank (one message to each distinct rank) and host (one message to each distinct host, which forwards it); a combine of full precision sends one message for each selection (select)")
 	if replicas {
-		t.Note("if the experts do not divide by the ranks, all ranks have equally many replicas, and tokens go to an expert's replicas in turn")
+		t.Note("if the number of experts is not a multiple of the number of ranks, some experts have replicas, so that all ranks hold equally many; the tokens of an expert go to its replicas in turn")
 	}
 	if sampled {
-		t.Note("large draws: fewer tokens a rank were drawn and the counts scaled, which makes the busiest of 2,048 ranks seem about 3 % busier")
+		t.Note("large cases: fewer tokens were drawn for each rank and the counts were scaled up; this makes the busiest of 2,048 ranks seem about 3 % busier than it is")
 	}
 	return t
 }
@@ -54,20 +54,20 @@ func CompareTable(all []ComparedFigure) reports.Table {
 			reports.Micros(b.Seconds), reports.Micros(b.Predicted.Seconds), reports.Percent(b.Error()), reports.Str(string(b.Predicted.Limit)), reports.Str(b.Source+" ("+b.Date+")"))
 		errs = append(errs, math.Abs(b.Error()))
 		if b.Impossible() {
-			t.Warn("%s %s on %d ranks: published %.0f us, but its bytes alone take %.0f us on %s: that link is faster than the model file says", b.Library, b.Op, b.Ranks, b.Seconds*1e6, b.Predicted.Network*1e6, b.Network)
+			t.Warn("%s %s on %d ranks: the published time is %.0f us, but its bytes alone take %.0f us on %s, so this link must be faster than the model file says", b.Library, b.Op, b.Ranks, b.Seconds*1e6, b.Predicted.Network*1e6, b.Network)
 		}
 	}
 	slices.Sort(errs)
 	if len(errs) > 0 {
-		t.Note(fmt.Sprintf("error over %d rows: median %.0f %%, largest %.0f %%", len(errs), 100*stat.Quantile(0.5, stat.Empirical, errs, nil), 100*errs[len(errs)-1]))
+		t.Note(fmt.Sprintf("error in %d rows: median %.0f %%, largest %.0f %%", len(errs), 100*stat.Quantile(0.5, stat.Empirical, errs, nil), 100*errs[len(errs)-1]))
 	}
-	t.Note(Note, "the model has our kernels' costs and the full speed of the network; published figures are of other kernels, so that most errors are below 0",
-		"published: bandwidths are converted to times by the bytes that their sources count")
+	t.Note(Note, "the model has the costs of epbench's kernels and the full speed of the network, but the published figures are of other kernels; so most errors are below 0",
+		"published: a bandwidth was converted to a time with the bytes that its source counts")
 	return t
 }
 
-// FitTable lists the errors of a fit for each family. They are errors on times that were left
-// out of the fit.
+// FitTable lists the errors of a fit for each family. Each error is that of a time that was left out
+// of the fit.
 func FitTable(f *model.File) reports.Table {
 	t := reports.Table{Name: "fit", Title: "Error of times predicted by a fit without their " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),
@@ -86,7 +86,7 @@ func FitTable(f *model.File) reports.Table {
 	if f.LeftOut != nil {
 		add("all", "", "", "", total, *f.LeftOut, reports.None())
 	}
-	t.Note("error: |predicted/recorded - 1|, predicted by a fit without the recorded time's " + f.LeftOutBy + "; link share: the share of the link's bandwidth that the kernels reach")
+	t.Note("error: |predicted/recorded - 1|; the fit that predicts a time leaves out the time's " + f.LeftOutBy + "; link share: the share of the link's bandwidth that the kernels reach")
 	return t
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCommand breaks random commands. A shell reads the lines as the same command. A line is
+// TestCommand breaks random commands. Joined again, the lines must be the same command. A line may be
 // wider than the width only if it has no place to break.
 func TestCommand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -28,7 +28,7 @@ func TestCommand(t *testing.T) {
 		for line := range strings.SplitSeq(broken, "\n") {
 			part := strings.TrimSuffix(strings.TrimPrefix(line, "    "), " \\")
 			if twwidth.Width(line) > width && len(flagged(part)) > 1 {
-				t.Fatalf("width %d: %q", width, line)
+				t.Fatalf("the line %q is wider than %d columns", line, width)
 			}
 		}
 	})

@@ -12,8 +12,8 @@ import (
 // gap is the number of blanks between columns of a printed table.
 const gap = 2
 
-// Columns of words shrink in two steps: to wrapAt before any column is left out, and to wrapMin
-// before the table is cut into panels.
+// Columns of words shrink in two steps: first to wrapAt, then, if leaving out columns is not enough, to
+// wrapMin.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -91,7 +91,7 @@ func (g *grid) fold(width int) (same []string) {
 	return same
 }
 
-// empty lists the columns that are not shown because no row has a value.
+// empty returns the names of the columns that are not shown and have no value in any row.
 func (g *grid) empty() (names []string) {
 	for i, c := range g.columns {
 		has := func(r []string) bool { return r[i] != "" && r[i] != reports.None().Text }
@@ -160,9 +160,8 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns a head for each row: the row's values in the key columns that were left out, or
-// nil if no key column was left out. others holds the names of the other columns that were left
-// out.
+// heads returns a head for each row: the row's values in the key columns that were left out. If no such
+// key column exists, heads is nil. others holds the names of the other columns that were left out.
 func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {
@@ -209,11 +208,11 @@ func (g *grid) gather(heads []string) {
 	}
 }
 
-// mostSpelled bounds the values of a column that are listed below a table.
+// mostSpelled is the largest number of values of a column that are listed below a table.
 const mostSpelled = 16
 
-// spellings returns lines with the values of each left-out column that spells out a shown one.
-// others holds the names of the other columns that were left out.
+// spellings returns lines with the values of each column that was left out and that spells out a shown
+// column. others holds the names of the other columns that were left out.
 func (g *grid) spellings(dropped []string) (lines, others []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
@@ -226,8 +225,7 @@ func (g *grid) spellings(dropped []string) (lines, others []string) {
 	return lines, others
 }
 
-// spell lists the distinct values of one column, each with the id or row number that it belongs
-// to.
+// spell lists the distinct values of one column, each with the id or row number that it spells out.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
@@ -269,9 +267,8 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into leading ones and the rest. Columns of words at the left
-// are leading. Columns with Key or Lead are too, if there is room for any one of the rest next
-// to them.
+// lead splits the shown columns into leading columns and the rest. Columns of words at the left end are
+// leading. Columns with Key or Lead are also leading, if each of the rest fits next to them.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {

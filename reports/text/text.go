@@ -23,7 +23,7 @@ import (
 // single value move to a line below the table. Third, columns are left out and their names are listed below the table.
 // Fourth, the rest of the columns continues in further panels.
 func Renderer(width int) reports.Renderer {
-	// By default the library reads the locale, so that output would differ between machines.
+	// By default the library reads the locale, and output would differ between machines.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {
@@ -83,8 +83,8 @@ func print(w io.Writer, t reports.Table, width int) error {
 	return err
 }
 
-// withoutAbsent returns a note such as "p10, p90: over rounds; gain: over the default" without
-// the parts that explain only columns that are not shown.
+// withoutAbsent removes parts of a note such as "p10, p90: quantiles of rounds; gain: over the default".
+// It removes the parts that explain only columns that are not shown.
 func withoutAbsent(note string, absent []string) string {
 	var kept []string
 	keep := true

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// sample is a table of two rows. At small widths its column gain is dropped first, then p90.
+// sample returns a table of two rows. At small widths column p90 is dropped first, then column gain.
 func sample() reports.Table {
 	t := reports.Table{
 		Name:  "winners",
@@ -61,8 +61,8 @@ mode, uniform routing, seed 1
 	}
 }
 
-// TestLeftOutKeysHeadRows: a key column that does not fit becomes a heading above its rows. If
-// it has the same value in all rows, the value is in a line below the table.
+// TestLeftOutKeysHeadRows: if a key column does not fit, its values become headings above the rows. If
+// all rows have the same value, the value moves to a line below the table.
 func TestLeftOutKeysHeadRows(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("dtype").Dropped(2).Keyed(),
 		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
@@ -121,8 +121,8 @@ dispatch       1      5                     1
 	}
 }
 
-// TestFitsAnyWidth prints random tables: no line is wider than the terminal. In all of these
-// tables one column of numbers fits beside the columns of words.
+// TestFitsAnyWidth prints random tables. No line may be wider than the terminal. (The tables have at
+// most three columns of words, so that a column of numbers fits next to them.)
 func TestFitsAnyWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(1, 3).Draw(t, "words")
@@ -158,7 +158,7 @@ func TestFitsAnyWidth(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(b.String(), "\n") {
 			if w := twwidth.Width(line); w > width {
-				t.Fatalf("%d columns wide at %d: %q", w, width, line)
+				t.Fatalf("a line has %d columns, the limit is %d: %q", w, width, line)
 			}
 		}
 	})

@@ -45,7 +45,7 @@ try {
   await sorting(page);
   await filtering(page);
   await reading(page);
-  // Keep 30 rows of each table and one picture of each group: axe would take minutes for all.
+  // Keep 30 rows of each table and one picture of each group: for the whole page axe would take minutes.
   await page.evaluate(() => {
     for (const t of document.querySelectorAll("tbody")) Array.from(t.rows).slice(30).forEach((r) => r.remove());
     for (const f of document.querySelectorAll(".figures")) Array.from(f.children).slice(1).forEach((p) => p.remove());

@@ -1,6 +1,6 @@
 // Package bounded limits the memory and the work that reading one file may take. Files come from
-// other people's programs. A small file can claim a huge size, or unpack to one. So a reader asks
-// its Budget before it allocates memory, and charges the bytes that it unpacks.
+// other people's programs. A small file can claim a huge size, or unpack to a huge size. So a
+// reader asks its Budget before it allocates memory, and charges the bytes that it unpacks.
 package bounded
 
 import (

@@ -19,7 +19,8 @@ const maxSharedDrift = 0.005
 //
 // If the clock drifts by more than maxSharedDrift, ShareBase sets no Base. Each config then
 // subtracts its own readings, which were taken shortly before or after its rounds of call and
-// product together. A config with fewer rounds than others gets the first of the shared rounds.
+// product together. If a config has fewer rounds than other configs, its Base holds the first of
+// the shared rounds.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

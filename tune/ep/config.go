@@ -251,7 +251,7 @@ func (c Config) ID() string {
 	return c.id(idLength)
 }
 
-// LongID returns the id with twice the characters, for configs that share the short one.
+// LongID returns the id with twice the characters, for configs that share the short id.
 func (c Config) LongID() string { return c.id(2 * idLength) }
 
 func (c Config) id(length int) string {

@@ -2,8 +2,8 @@ package ep
 
 import "fmt"
 
-// Machine identifies hardware by the properties that decide which config is fastest. The
-// name is only a label: marketing names change between drivers, and different GPUs share one.
+// Machine identifies hardware by the properties that decide which config is fastest. The name is
+// only a label: marketing names change between drivers, and different GPUs share a name.
 type Machine struct {
 	Backend string `json:"backend"`      // cpu, cuda, or a name that an external worker gives
 	Name    string `json:"name"`         // label

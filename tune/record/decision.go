@@ -204,8 +204,8 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is how much slower a config is than the best one under a routing, as a ratio minus
-// one. NaN means that the config failed or was not measured there; JSON spells it null.
+// Loss is how much slower a config is than the best config under a routing: the ratio of their
+// times minus 1. NaN means that the config failed or was not measured there; JSON spells it null.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.

@@ -24,7 +24,7 @@ const maxShared = 1 << 16
 
 // decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes. Most of a log is
 // times, which the decoder parses in place. The lines repeat a few problems and configs; the decoder
-// decodes equal ones only once.
+// decodes equal problems and equal configs only once.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds its
-// times to those of the run that it continues.
+// Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds its times to
+// the times of the run that it continues.
 type Wall struct {
 	Total     float64      `json:"total"`              // from the start of the command to its last file
 	Measuring float64      `json:"measuring"`          // calls that time a kernel: samples, warm-up, graphs, messages to the worker and back

@@ -48,8 +48,8 @@ var ErrNoFinalist = errors.New("no finalist is left")
 const Neighbours = 4
 
 // Conclude picks a challenger from the finalists, measures it and the runner-up against the
-// default once more, and decides. If the challenger fails in these rounds, Conclude
-// drops it and picks the next one.
+// default once more, and decides. If the challenger fails in these rounds, Conclude drops it and
+// picks the next challenger.
 func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
@@ -131,9 +131,9 @@ type Preference struct {
 // of the fastest tie with the fastest. Among the ties Choose takes the incumbent, else the default,
 // else the neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
 // fastest, plus two standard errors of this difference, must still be within the band. If costs are
-// equal, Choose takes the lower index. It does not take the fastest of the ties, because that
-// finalist was only the luckiest, and another search would find a different one. winner and ties
-// are indices of fs; winner is -1 if fs is empty.
+// equal, Choose takes the lower index. It does not take the fastest of the ties, because the
+// fastest is only the luckiest of them, and in another search a different finalist would be
+// fastest. winner and ties are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

@@ -32,7 +32,7 @@ const (
 )
 
 // externalWait is the time in which an external strategy must write its next line. externalRead is
-// the time in which it must read a line. Tests shorten both.
+// the time in which it must read a line. Tests shorten both times.
 var externalWait, externalRead = time.Minute, time.Minute
 
 // externalSpace is the first line that an external strategy reads.
@@ -74,8 +74,8 @@ type externalResult struct {
 }
 
 // external returns the strategy of a program that chooses configs, by JSON lines on its standard
-// input and output: see docs/search-own.md. The A/A test, the finals and the confirmation are those
-// of every search.
+// input and output: see docs/search-own.md. The A/A test, the finals and the confirmation are the
+// same as with any other strategy.
 func external(command string) (Strategy, error) {
 	argv := strings.Fields(command)
 	if len(argv) == 0 {
@@ -114,7 +114,7 @@ func startExternal(argv []string) (*externalProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	// os.Pipe, because its writes can have a deadline and those of StdinPipe cannot.
+	// os.Pipe, because its writes can have a deadline and writes to StdinPipe cannot.
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err

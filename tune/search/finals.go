@@ -36,7 +36,7 @@ type roundSet struct {
 	logs    []float64 // logarithms of seconds
 }
 
-// Finals measures the best points and the required ones on fresh samples, and returns the points
+// Finals measures the best points and the required points on fresh samples, and returns the points
 // that did not fail, fastest first. Points that are clearly slower than the best drop out early;
 // the default stays. The finals take at most finalSampleShare times the samples of the search
 // before them. The first rounds of required points do not count towards the bound, because most of
@@ -119,7 +119,7 @@ func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, p
 	return pick(all, point), pick(all, s.Default), nil
 }
 
-// pick returns the finalist of a point, or a zero Finalist if the point has none.
+// pick returns the finalist at a point, or a zero Finalist if no finalist is at this point.
 func pick(all []Finalist, point int) (out Finalist) {
 	if i := slices.IndexFunc(all, func(f Finalist) bool { return f.Point == point }); i >= 0 {
 		out = all[i]

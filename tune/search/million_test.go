@@ -45,7 +45,7 @@ func (b *bowl) Measure(_ context.Context, _ record.Stage, live []int, rounds int
 
 // TestMillionPoints: a space of 2^20 points, an eighth of them illegal, is counted and searched with
 // little memory: 8 bytes a legal point and 8 more for the search. The search finds a point near the
-// best one.
+// best point.
 func TestMillionPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -20,7 +20,7 @@ type priors struct {
 	strength float64
 }
 
-// usualPriors holds the priors of a search whose strategy names no others. switches is the
+// usualPriors holds the priors of a search whose strategy names no other priors. switches is the
 // roughness of an axis of two values. In recorded spaces such axes have smaller effects than
 // numbers of SMs or threads: the roughness that fits a whole space best is mostly 0.03 for an axis
 // of two values, and 0.1 to 1 for other axes. Searches of 25 points on spaces of 2 H100 lost 1.24 %

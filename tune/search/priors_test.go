@@ -56,7 +56,7 @@ func TestStrengthOfPriors(t *testing.T) {
 	}
 }
 
-// TestStrategyWithPriors: bayes:PRIORS searches like bayes if its priors are the usual ones.
+// TestStrategyWithPriors: bayes:PRIORS searches like bayes if its priors are the usual priors.
 func TestStrategyWithPriors(t *testing.T) {
 	if _, err := ParseStrategy("bayes:strength=9"); err == nil {
 		t.Error("a strength of 9 is accepted")

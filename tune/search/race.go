@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// race measures every point in a few rounds and the best of them in more, as irace and successive
-// halving do. The schedule is fixed, so that a resumed run repeats it exactly. If the budget does
-// not allow all points, race measures random points in its first pass. It keeps time for the later
-// passes.
+// race measures every point in a few rounds, and the best points in more rounds, as irace and
+// successive halving do. The schedule is fixed, so that a resumed run repeats it exactly. If the
+// budget does not allow all points, race measures random points in its first pass. It keeps time
+// for the later passes.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
@@ -49,7 +49,7 @@ const (
 )
 
 // grid measures every point in gridRounds rounds, for recordings of whole spaces. If the budget
-// does not allow all points, it measures random ones.
+// does not allow all points, it measures random points.
 func grid(ctx context.Context, s *State) error {
 	if s.Timed() {
 		_, err := screen(ctx, s, gridRounds)
@@ -64,10 +64,10 @@ func grid(ctx context.Context, s *State) error {
 	return nil
 }
 
-// screen measures as many points as the budget allows, and returns them. Without
-// a time limit all points share the same rounds. With a time limit screen measures chunks, so
-// that it can stop between them. Every chunk has the default and the two best points so far,
-// which link its rounds to earlier ones.
+// screen measures as many points as the budget allows, and returns them. Without a time limit all
+// points share the same rounds. With a time limit screen measures chunks, so that it can stop
+// between them. Every chunk has the default and the two best points so far, which link its rounds
+// to earlier rounds.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)

@@ -183,7 +183,7 @@ func (s *State) spaceFits() bool {
 	return time.Duration((1+laterShare)*float64(each))*time.Duration(s.freshLeft()) <= s.searchTime()
 }
 
-// Left returns how many fresh points the budget allows besides the required ones.
+// Left returns how many fresh points the budget allows besides the required points.
 func (s *State) Left() int {
 	left := s.Space.Len()
 	if n := s.budget.Evaluations; n > 0 {
@@ -279,7 +279,7 @@ func (s *State) Ranked(points []int) []int {
 // Measured returns the points tried so far, in order of index.
 func (s *State) Measured() []int { return slices.Sorted(slices.Values(s.points)) }
 
-// Keep returns the best n of the points, and the required ones that did not fail.
+// Keep returns the best n of the points, and the required points that did not fail.
 func (s *State) Keep(points []int, n int) []int {
 	ranked := s.Ranked(points)
 	out := ranked[:min(n, len(ranked)):min(n, len(ranked))]
@@ -291,7 +291,7 @@ func (s *State) Keep(points []int, n int) []int {
 	return out
 }
 
-// Shuffled returns fresh points in random order, without required ones, as many as the budget
+// Shuffled returns fresh points in random order, without required points, as many as the budget
 // allows. It draws from kernels in turn, so that a kernel with thirty points gets as many draws
 // as a kernel with ten thousand.
 func (s *State) Shuffled() []int {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestSurrogateLearnsWhichAxisMatters: only the first of two axes matters. A surrogate that knows a
-// quarter of 100 points predicts the others well.
+// quarter of 100 points predicts the other points well.
 func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 	truth := func(x []float64) float64 { return math.Abs(x[0]-0.6) + 0.001*x[1] }
 	rng := rand.New(rand.NewPCG(1, 1))

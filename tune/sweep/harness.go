@@ -137,7 +137,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 }
 
 // A comparison holds given configs for one problem and routing, ready to be measured in the same
-// rounds. The first config is the one with which the others are compared.
+// rounds. The first config is the one with which the other configs are compared.
 type comparison struct {
 	*routedProblem
 	space  *search.Space

@@ -132,8 +132,8 @@ func newActiveSide(il Interleaving, s Side) *activeSide {
 func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
 
 // prepare opens the session and checks the answers, which takes much longer than the turns. Nothing
-// is timed yet, so all sides do it at the same time. If an answer is wrong, the first turn checks
-// it again and records the failure.
+// is timed yet, so all sides are prepared at the same time. If an answer is wrong, the first turn
+// checks it again and records the failure.
 func (a *activeSide) prepare(ctx context.Context) {
 	if a.lost == nil {
 		a.lost = a.comparison.runner.Prepare(ctx, record.StageRecheck, a.distinctPoints())

@@ -261,8 +261,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 }
 
 // announce tells a compiling backend which configs the whole sweep may need: first the configs with
-// which the searches of all shapes begin, then the others. Announcing a shape when its first search
-// begins was tried: short sweeps then waited a quarter of their time for the compiler.
+// which the searches of all shapes begin, then all other configs. Announcing a shape when its first
+// search begins was tried: short sweeps then waited a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {

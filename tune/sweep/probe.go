@@ -34,8 +34,8 @@ func (c probedCost) session(configs int, rounds float64) float64 {
 // Probe measures the costs of the searches of a plan and sets Probed. In each of two sessions it
 // prepares the default, compares it with the oracle and runs a few rounds. Among problems that
 // differ only in tokens it measures the smallest and the largest, and interpolates the costs of the
-// others. Nothing is written to the log. If a default crashes or hangs, the probe ends with an
-// error: a sweep would start the worker again for every problem, and each start of all ranks may
+// other problems. Nothing is written to the log. If a default crashes or hangs, the probe ends with
+// an error: a sweep would start the worker again for every problem, and each start of all ranks may
 // take many seconds.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
@@ -187,8 +187,8 @@ func (p *Plan) sessionRounds() float64 {
 }
 
 // In a further session sessionConfigs configs are prepared: the winner, the default, its twin, the
-// runner-up and search.Neighbours others. sessionSamples is the mean number of configs in a round;
-// it comes from the searches recorded in the archive.
+// runner-up and search.Neighbours other finalists. sessionSamples is the mean number of configs in
+// a round; it comes from the searches recorded in the archive.
 const (
 	sessionConfigs = 4 + search.Neighbours
 	sessionSamples = 6
@@ -206,7 +206,7 @@ func (p *Plan) shortest(c probedCost) float64 {
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample
 }
 
-// leastConfigs is the least number of configs in the finals: the default and one other.
+// leastConfigs is the least number of configs in the finals: the default and one other config.
 const leastConfigs = 2
 
 // Least returns the shortest time that a plan takes. A sweep exceeds any smaller budget.

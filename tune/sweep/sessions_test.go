@@ -106,7 +106,7 @@ func TestSessionsOfGroup(t *testing.T) {
 }
 
 // TestSessionsResumed: a sweep that was interrupted during the further sessions measures only the
-// missing ones. A sweep that has all sessions opens none.
+// missing sessions. A sweep that has all sessions opens none.
 func TestSessionsResumed(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())

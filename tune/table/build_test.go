@@ -47,7 +47,7 @@ func TestRowOfEarlierBuildAnswers(t *testing.T) {
 }
 
 // TestRowOfThisBuildComesFirst: if two rows have the same key, the row of this build answers,
-// whichever table is the upper one.
+// whichever of the two tables is the upper table.
 func TestRowOfThisBuildComesFirst(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows = tab.Rows[:1]

@@ -55,7 +55,7 @@ type Point struct {
 // endings lists the endings of file names in both formats.
 var endings = []string{"_T4.json.gz", "_T4.json", ".json.gz", ".json"}
 
-// Has reports whether a file's name has one of the endings of both formats.
+// Has reports whether a file's name has an ending of one of the two formats.
 func Has(path string) bool {
 	for _, e := range endings {
 		if strings.HasSuffix(path, e) {

@@ -86,7 +86,7 @@ func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float
 
 // splitTime returns a function that computes a config's time: a start-up plus the slower of
 // sending and receiving. Waiting blocks receive and the other blocks send. Without waiting blocks
-// each block does both.
+// each block both sends and receives.
 func splitTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	send, receive := math.Exp(3+rng.NormFloat64()), math.Exp(2.5+rng.NormFloat64())
 	saving, scale, threads := 0.5+0.8*rng.Float64(), 0.1*rng.NormFloat64(), 0.25*rng.NormFloat64()

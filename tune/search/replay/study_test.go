@@ -30,8 +30,9 @@ func study(t *testing.T, s Study, draw func(int) *Model) Report {
 
 func synthetic(i int) *Model { return Synthetic(SyntheticNoise(0.02), uint64(i)) }
 
-// simulates skips a simulation in short runs. The race detector uses short runs: it takes minutes
-// for a simulation, and finds nothing, because a simulation has one goroutine.
+// simulates skips a simulation in short runs. Tests under the race detector are short runs: a
+// simulation would take minutes there, and the detector would find nothing, because a simulation
+// has one goroutine.
 func simulates(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -75,7 +76,7 @@ func TestRaceReachesItsTargets(t *testing.T) {
 
 // TestDefaultStrategyReachesItsTargets: on a space of three kernels the default strategy loses at
 // most 2 % with 50 configs, and at most 0.5 % with 155 configs. Only the default is required, and
-// its kernel is much slower than the others.
+// its kernel is much slower than the other two kernels.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {

@@ -57,7 +57,7 @@ func renamedParams(kernel string, given map[string]Param, rename func(ep.Config)
 	return fixed.Kernel, out
 }
 
-// either returns the parameters that both maps restrict, with the values of both.
+// either returns the parameters that both maps restrict, each with the values from both maps.
 func either(a, b map[string]Param) map[string]Param {
 	out := map[string]Param{}
 	for name, q := range a {

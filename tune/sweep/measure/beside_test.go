@@ -115,7 +115,7 @@ func TestFailureBesideIsRead(t *testing.T) {
 }
 
 // TestBesideMustMatchTheProblem: rounds without times of a product are refused if the problem has a
-// product. Rounds with such times are refused if the problem has none.
+// product. Rounds with such times are refused if the problem has no product.
 func TestBesideMustMatchTheProblem(t *testing.T) {
 	r, log := besideRunner(t, &beside{lacks: true})
 	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)

@@ -134,7 +134,7 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 	return n
 }
 
-// Spent implements search.Evaluator: the wall time of all blocks, recorded ones included.
+// Spent implements search.Evaluator: the wall time of all blocks, recorded blocks included.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
 // Latest returns the time at which the last block ended, in UTC and whole seconds. The last block

@@ -8,7 +8,7 @@ import (
 )
 
 // TestStagesOfAConfig: a worker reports the stages of a layer once, and later rounds of the config
-// get these stages too. Other configs have none.
+// get these stages too. Other configs have no stages.
 func TestStagesOfAConfig(t *testing.T) {
 	r := &Runner{}
 	a, b := ep.Config{Kernel: "a"}, ep.Config{Kernel: "b"}

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// point is a token count at which either table was measured, with the row that answers
-// there after a merge.
+// point is a token count at which at least one of the two tables was measured, with the row that
+// answers there after a merge.
 type point struct {
 	tokens int
 	row    *table.Row

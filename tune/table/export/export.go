@@ -21,8 +21,8 @@ type File struct {
 	Data []byte
 }
 
-// Exporter writes one language. Files takes a sealed table and the name of the output
-// without directory or extension; the first file that it returns is the main one.
+// Exporter writes one language. Files takes a sealed table and the name of the output without
+// directory or extension; the first file that it returns is the main file.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file

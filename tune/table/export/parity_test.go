@@ -329,7 +329,7 @@ func BenchmarkHotPath(b *testing.B) {
 }
 
 // hotPath measures C and Go in turn, until both meet their bounds or all turns are over. It returns
-// the best time of each.
+// the best time of each language.
 func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	tab := drawTable(t, rand.New(rand.NewPCG(7, 3)))
 	k := tab.Rows[0].Key

@@ -25,8 +25,8 @@ import (
 	"time"
 )
 
-// Unmarshal reads one JSON value into v, a pointer, and refuses text after the value.
-// Structs must not embed others and have at most 64 fields. The error reads like
+// Unmarshal reads one JSON value into v, a pointer, and refuses text after the value. A struct
+// must not embed another struct, and may have at most 64 fields. The error reads like
 // "line 6: rows[3].key.ranks: what is wrong".
 func Unmarshal(data []byte, v any) error {
 	s := shapeOf(reflect.TypeOf(v).Elem(), map[reflect.Type]*shape{})

@@ -124,7 +124,7 @@ func (h grid) key(c draw.Canvas) draw.Canvas {
 		c.FillText(note, vg.Point{X: x, Y: y}, text)
 		x += note.Width(text) + 6
 	}
-	say(fmt.Sprintf("%% slower than the fastest, %s us, other parameters at their best:", reports.Micros(h.best).Text))
+	say(fmt.Sprintf("least time in the cell, %% above the fastest (%s us):", reports.Micros(h.best).Text))
 	const steps, width = 24, 4 * vg.Length(1)
 	say("0")
 	for i := range steps {

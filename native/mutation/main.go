@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "regular expression; take only faults whose file, words or test match it")
+	only := flag.String("only", "", "regular expression; take only faults whose file, description or test name matches it")
 	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it, so that a second run need not prepare again")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -66,7 +66,7 @@ type workTree struct {
 }
 
 // copyTree copies the files of the current folder that git tracks or does not ignore, and links the downloads
-// of make cuda-deps. A file that the copy has already keeps its time, so that make does not build it again. A
+// of make cuda-deps. A file that is already in the copy keeps its time, so that make does not build it again. A
 // run that was killed may have left a fault in the copy: such a file is written again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
@@ -95,7 +95,7 @@ done`, dir)
 	return workTree{ctx, dir, map[string]bool{}}, err
 }
 
-// removeOthers removes files of an earlier copy that the repository no longer has. It leaves what make wrote.
+// removeOthers removes files of an earlier copy that the repository no longer has. It keeps the files that make wrote.
 func removeOthers(tree string, names []string) error {
 	known := map[string]bool{}
 	for _, name := range names {

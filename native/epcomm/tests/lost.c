@@ -192,7 +192,7 @@ static int survive(Lost *l) {
   snprintf(why, sizeof why, "%s", epcomm_error(l->comm));
   s = epcomm_shrink(l->comm, everyone(l) & ~l->moe->lost);
   double took = gpu_seconds() - start;
-  printf("rank %d, killed at %s: %s; shrunk after %.2f s: %s\n", l->member->rank, p->at, why, took, epcomm_status_name(s));
+  printf("rank %d, after the kill at %s: %s; shrunk after %.2f s: %s\n", l->member->rank, p->at, why, took, epcomm_status_name(s));
   if (s == EPCOMM_PEER) return ranks_say(NULL, epcomm_error(l->comm), EPCOMM_GATHER);
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
@@ -216,7 +216,7 @@ int test_lost(Member *member, void *plan) {
 
 /* ---- tokens for lost ranks are refused ---- */
 
-/* Shrinks the last rank away. A call whose ids name one of its experts must end as a fault. */
+/* Continues without the last rank. A call whose ids name one of its experts must end as a fault. */
 static int refuses(Lost *l) {
   EpcommFault f = {.size = sizeof f};
   EpcommStatus s = epcomm_shrink(l->comm, everyone(l) >> 1);
@@ -256,7 +256,7 @@ static int combines_old(Lost *l, uint64_t n) {
 static int refuses_other_sets(Lost *l) {
   EpcommStatus s = epcomm_grow(l->comm, l->member->rank == 0 ? everyone(l) & ~2ull : everyone(l));
   if (s == EPCOMM_DISAGREE && strstr(epcomm_error(l->comm), "the same set") != NULL) return 0;
-  printf("rank %d: grow with other sets returned %s: %s\n", l->member->rank, epcomm_status_name(s), epcomm_error(l->comm));
+  printf("rank %d: grow with different sets returned %s: %s\n", l->member->rank, epcomm_status_name(s), epcomm_error(l->comm));
   return 1;
 }
 

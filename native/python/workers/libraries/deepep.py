@@ -172,7 +172,7 @@ class Library(GPULibrary):
 
     def before_round(self):
         # DeepEP's calls alternate between two buffers, and a graph keeps the buffers of its capture. So the next call
-        # may use either buffer.
+        # may use either buffer, and both must be clean.
         if self.low_latency:
             self.buffer.clean_low_latency_buffer(*self.shape)
 

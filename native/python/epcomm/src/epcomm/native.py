@@ -95,8 +95,9 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, which hold what a Buffer's methods need. handle, low_sent and normal_sent are the
-    types of what the methods return, and event is the event that they return. Returns None if _plain cannot import the extension."""
+    """Returns the extension's Calls, which hold what a Buffer's methods need. handle is the type of the handles
+    that the methods return, low_sent and normal_sent are the types of a handle's attribute `sent`, and event is the
+    event that the methods return. Returns None if _plain cannot import the extension."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 

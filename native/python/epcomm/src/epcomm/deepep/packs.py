@@ -4,7 +4,7 @@ It searches, in this order: the files given to use_packs; the files and folders 
 separated by colons; the packs for this machine in the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
 
 If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder. That needs
-NVRTC and takes half a minute. Such a pack holds default configs for all calls that no embedded table covers.
+NVRTC. Such a pack holds default configs for all calls that no embedded table covers.
 A pack that `epbench pack` makes from a table of your machine is better. With EPCOMM_OTHER_MACHINES=1, a pack
 that this module makes also uses table rows measured on other GPUs of the same architecture and link
 (epbench pack --other-machines). Such packs are kept in a separate folder.

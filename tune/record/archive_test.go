@@ -56,7 +56,7 @@ func TestArchiveIsRead(t *testing.T) {
 	}
 }
 
-// eachFile calls do with every file of an archive.
+// eachFile calls `do` with every file of an archive.
 func eachFile(t *testing.T, path string, do func(name string, r io.Reader) error) {
 	t.Helper()
 	xz := exec.Command("xz", "-dc", path)

@@ -43,7 +43,7 @@ func TestDirSurvivesAFullDisk(t *testing.T) {
 	}
 }
 
-// full calls do with a limit: no file may grow beyond `size` bytes.
+// full calls `do` while no file may grow beyond `size` bytes.
 func full(t *testing.T, size uint64, do func() error) error {
 	t.Helper()
 	signal.Ignore(unix.SIGXFSZ)

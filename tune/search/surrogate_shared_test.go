@@ -12,7 +12,7 @@ import (
 )
 
 // twoKernels returns a search over kernels a and b. Both have the parameters blocks and threads,
-// and b also has pdl. All points of a were measured, and the points ofB of b.
+// and b also has pdl. All points of a were measured. Of b, the points that ofB lists were measured.
 func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
 	t.Helper()
 	blocks := ints("blocks", 1, 2, 4, 8, 16)
@@ -106,8 +106,8 @@ func TestLeaveOneOut(t *testing.T) {
 	}
 }
 
-// TestInitialPerKernel: every kernel gets two initial samples if this leaves most of the budget,
-// otherwise one.
+// TestInitialPerKernel: every kernel gets two initial samples if this leaves most of the budget, and
+// otherwise one sample.
 func TestInitialPerKernel(t *testing.T) {
 	b := twoKernels(t, func(string, int) float64 { return 1 })
 	for budget, want := range map[Budget]int{{}: 2, {Evaluations: 16}: 2, {Evaluations: 15}: 1, {Time: time.Hour}: 2} {

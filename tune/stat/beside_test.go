@@ -18,7 +18,7 @@ func TestBeside(t *testing.T) {
 			Both: rows(112+drift, 90), Done: rows(0.25, 0.5), Amount: "x"})
 	}
 	b := Beside(&together)
-	for name, x := range map[string][2]float64{
+	for name, x := range map[string][2]float64{ // the middle of the nine rounds has i = 4 and drift = 40
 		"call": {b.Call.Mid, 2}, "call in": {b.CallIn.Mid, 3}, "product": {b.Product.Mid, 140}, "both": {b.Both.Mid, 152},
 		"cost": {b.Cost.Mid, 12}, "cost's low end": {b.Cost.Low, 12}, "slow-down": {b.Slowdown.Mid, 1.1}, "done": {b.Done, 0.5},
 	} {
@@ -31,8 +31,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestSaved: the saved time is the median of the slowest rank's differences within rounds.
-// It is nil if the rounds do not belong together.
+// TestSaved: the saved time is the median over rounds of the slowest rank's time with the default,
+// minus the slowest rank's time with the config. Saved returns nil if the numbers of rounds differ.
 func TestSaved(t *testing.T) {
 	var config, dflt ep.BesideRounds
 	for i := range 9 {
@@ -45,6 +45,6 @@ func TestSaved(t *testing.T) {
 	}
 	dflt.Both = dflt.Both[1:]
 	if s := Saved(&config, &dflt); s != nil {
-		t.Errorf("%+v of other rounds", s)
+		t.Errorf("%+v from 9 and 8 rounds", s)
 	}
 }

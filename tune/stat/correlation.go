@@ -61,7 +61,7 @@ func Autocorrelation(xs []float64) float64 {
 }
 
 // centredRanks returns the ranks of a series, moved so that their mean is 0. Equal readings all get
-// the mean of their ranks, because ranks in order of time would look like a trend.
+// the mean of their ranks. If their ranks were in order of time, they would look like a trend.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {

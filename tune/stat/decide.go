@@ -98,7 +98,7 @@ func Noisy(ratio Estimate, band record.Band) string {
 // isFar reports whether a ratio is so far from 1 that chance cannot explain it: at least
 // plainSpreads spreads. The spread is half the width of the interval, or the range of the rounds if
 // that is smaller. The range is needed because a strong correlation makes the interval up to 14
-// times as wide as for independent rounds. By such an interval a gain of 4.4 did not count as far
+// times as wide as for independent rounds. With such an interval a gain of 4.4 did not count as far
 // from 1, although no round had a gain below 3.7.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)

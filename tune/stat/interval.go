@@ -50,8 +50,8 @@ func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}
 
 // IndependentRatio estimates the ratio a/b of two times that were measured in different sessions. a
 // and b are [session] logarithms of times. IndependentRatio estimates the differences between
-// sessions from the sessions of each side. For a side with one session this is not possible; there
-// it takes `between` as the standard deviation of these differences.
+// sessions for a and for b separately. If a or b has only one session, it takes `between` as the
+// standard deviation of these differences.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine

@@ -69,7 +69,7 @@ func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	return j.Over(s.problem, s.class)
 }
 
-// eachRoutedProblem draws every problem under every routing and calls do with it.
+// eachRoutedProblem draws every problem under every routing and calls `do` with it.
 func eachRoutedProblem(opts *Options, run *record.Run, do func(*routedProblem) error) error {
 	for _, p := range opts.Problems {
 		for _, d := range opts.Distributions {
@@ -201,8 +201,8 @@ func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failur
 }
 
 // AB times two configs of each problem under every routing. It also times the first config a
-// second time, as its own twin. Each round runs all three in a random, balanced order. In the log
-// the first config has the role of the default.
+// second time, as its own twin. Each round runs both configs and the twin in a random, balanced
+// order. In the log the first config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {

@@ -69,8 +69,7 @@ func TestCompromise(t *testing.T) {
 	}
 }
 
-// TestWrongCompromise: if the answers of a compromise are wrong after it was timed, no row
-// has it.
+// TestWrongCompromise: if the answers of a compromise are wrong after timing, no row has its config.
 func TestWrongCompromise(t *testing.T) {
 	b := compromised()
 	b.OnVerify = func(c call) (wrong int, err error) {

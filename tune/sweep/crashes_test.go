@@ -21,7 +21,7 @@ func crashAbove(tokens int) *scripted {
 }
 
 // TestDefaultsCrash: if no default has run, a sweep without a time budget ends after the third default that crashes.
-// Its error quotes the worker, and its log keeps the crashes. A resumed sweep goes on if it retries the configs of the error.
+// Its error quotes the worker, and its log keeps the crashes. A resumed sweep goes on if the configs that the error lists are retried.
 func TestDefaultsCrash(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(0)

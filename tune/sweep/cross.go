@@ -135,7 +135,7 @@ func (g group) winners() []ep.Config {
 	return out
 }
 
-// appendConfig appends a config that the list lacks.
+// appendConfig appends a config if the list does not have it.
 func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	if slices.ContainsFunc(configs, func(o ep.Config) bool { return o.Key() == c.Key() }) {
 		return configs

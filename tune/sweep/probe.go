@@ -63,7 +63,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 }
 
 // tokenEnds returns two of the searches that differ from s only in tokens: the search with the
-// fewest tokens and the search with the most.
+// fewest tokens and the search with the most tokens.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {
@@ -171,7 +171,8 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 }
 
 // probeBlock measures the default `configs` times in each round. open is the time of opening a
-// session, in seconds, or 0 if a session is open already. rest is the remaining time.
+// session, in seconds, or 0 if a session is open already. rest is the seconds that everything else
+// in the block took.
 func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
 	before, start := l.wall.Opening, time.Now()
 	_, err = c.runner.Measure(ctx, record.StageAA, slices.Repeat(c.points[:1], configs), rounds)

@@ -148,9 +148,9 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a search must be measured again. That is the case if a retried
-// config changed its candidates: its log then holds other candidates. measuredAnew sets the
-// generation of the new blocks.
+// measuredAnew reports whether a search must be measured again, because a retried config changed
+// its candidates and the log holds the earlier candidates. measuredAnew sets the generation of the
+// new blocks.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false

@@ -343,7 +343,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	if err := Retry(run, results, []string{best, c.ID(), difference, strings.ReplaceAll(difference, " ", ",")}); err != nil || len(run.Retried) != 1 {
 		t.Fatal(run.Retried, err)
 	}
-	for range 2 { // the second time from the log
+	for range 2 { // the second sweep reads all blocks from the log
 		b := &scripted{Sigma: 0.01}
 		p, err := MakePlan(b, o)
 		if err != nil {

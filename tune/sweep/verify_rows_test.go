@@ -43,17 +43,17 @@ var verifyCases = []struct {
 	{"the same", scripted{Sigma: 0.001, Truth: func(ep.Problem, string, ep.Config) float64 { return 1e-5 }}, best, record.Same, "", "", false},
 	{"the default itself", scripted{Sigma: 0.01}, dfltKey, record.Same, "", "", false},
 	{"a noisy machine", scripted{Sigma: 0.8}, best, record.Undecided, record.Noisy, "varies by", true},
-	{"wrong before", scripted{OnVerify: wrong(best, 0)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
-	{"wrong after", scripted{OnVerify: wrong(best, 1)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
+	{"wrong before timing", scripted{OnVerify: wrong(best, 0)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
+	{"wrong after timing", scripted{OnVerify: wrong(best, 1)}, best, record.Undecided, record.Failed, "mismatch: 3 of 16", false},
 	{"hangs", scripted{OnRun: func(c call, _ []float64) error {
 		if c.Config.Key() == best && c.Runs == 5 {
 			return kernels.Failf(ep.Hang, "rank 1 waits")
 		}
 		return nil
 	}}, best, record.Undecided, record.Failed, "hang: rank 1 waits", false},
-	{"the default is wrong before", scripted{OnVerify: wrong(dfltKey, 0)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
-	{"the default is wrong after", scripted{OnVerify: wrong(dfltKey, 1)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
-	{"only the default, wrong", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
+	{"the default is wrong before timing", scripted{OnVerify: wrong(dfltKey, 0)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
+	{"the default is wrong after timing", scripted{OnVerify: wrong(dfltKey, 1)}, best, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
+	{"only the default is measured, and is wrong after timing", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
 }
 
 // wrong returns an OnVerify that finds wrong rows in the nth comparison of a config, counted from

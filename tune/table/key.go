@@ -43,7 +43,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem returns the problem of k with a token count and buffers of that size.
+// Problem returns the problem of k with a token count, and with buffers for as many tokens.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
@@ -82,7 +82,7 @@ const (
 
 // Vector returns the key as numbers, in the order of Fields. A name becomes its index in
 // ep.RowOps, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions, ep.Objectives or ep.Layouts (-1 if
-// unknown), a boolean 0 or 1. Two keys are equal if their vectors are equal.
+// unknown). A boolean becomes 0 or 1. Two keys are equal if their vectors are equal.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.RowOps(), k.Op), slices.Index(ep.Modes(), k.Mode),

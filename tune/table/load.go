@@ -86,7 +86,7 @@ func schemaOf(data []byte) int {
 	return 0
 }
 
-// SystemDir is where an administrator puts tables for every user of a host.
+// SystemDir is the directory in which an administrator puts tables for every user of a host.
 const SystemDir = "/etc/epbench/tables"
 
 // Locations says where Open looks for tables, from the lowest layer to the highest. Open

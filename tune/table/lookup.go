@@ -190,8 +190,8 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 // keeps the default. If the Check refuses the join, the pair keeps the default with the
 // reason Illegal.
 //
-// The three arguments are one problem, resolved for its three ops. A join allocates: a
-// process that asks often should keep the answer.
+// pair, dispatch and combine must be resolved from one problem, each with its own op. A join
+// allocates: a process that asks often should keep the answer.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
 	own := *pair.Lookup(tokens, c)
 	d, k := dispatch.Lookup(tokens, c), combine.Lookup(tokens, c)

@@ -112,7 +112,7 @@ type Host struct {
 
 // Refusal returns why a table may not be used on this host for a problem, nil if it may. Refusal
 // refuses a table of another machine, with other hooks, or without a row for the problem's rank
-// count and dtypes. It also refuses a table if the host has the kernels of none of its rows.
+// count and dtypes. It also refuses a table if every row needs kernels that the host does not have.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -146,8 +146,8 @@ func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Accepts reports whether the kernels of a row allow it to answer here. They must have the same
-// revision, or with OnlyThisBuild the same build.
+// Accepts reports whether the kernels of a row allow the row to answer here. They must have the same
+// revision as the kernels here; with OnlyThisBuild they must be of the same build.
 func (h Host) Accepts(head Header, r Row) bool {
 	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
 		return h.Certifies(head, r)

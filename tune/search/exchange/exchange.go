@@ -131,7 +131,7 @@ type reader struct {
 // errFormat is the error about a file that has neither format.
 var errFormat = errors.New(`neither a T4 file (with "results") nor a cache file of Kernel Tuner (with "cache")`)
 
-// members calls use with the name of each member of the next object. use reads the value.
+// members calls `use` with the name of each member of the next object. `use` reads the value.
 func (r *reader) members(use func(name string) error) error {
 	if t, err := r.json.ReadToken(); err != nil || t.Kind() != '{' {
 		return cmp.Or(err, errFormat)

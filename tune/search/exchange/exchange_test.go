@@ -102,7 +102,7 @@ func TestBadSpaces(t *testing.T) {
 		"neither format":   {`{"a": 1}`, "neither a T4 file"},
 		"other schema":     {change(`"schema_version":"1.0.0"`, `"schema_version":"2.0.0"`), `schema_version: "2.0.0"`},
 		"other unit":       {change(`"timeunit":"miliseconds"`, `"timeunit":"weeks"`), `metadata.timeunit: unknown "weeks"`},
-		"no objective":     {change(`"objectives":["time"]`, `"objectives":["watts"]`), `none is called "watts"`},
+		"no objective":     {change(`"objectives":["time"]`, `"objectives":["watts"]`), `no measurement of the objective "watts"`},
 		"two objectives":   {change(`"objectives":["time"]`, `"objectives":["time","watts"]`), "one objective"},
 		"negative time":    {change(`"value":46.268736`, `"value":-1`), "not positive and finite"},
 		"twice":            {`{"tune_params_keys": ["a"], "cache": {"1": {"a": 1, "time": 2}, "2": {"a": 1, "time": 2}}}`, "twice"},

@@ -76,7 +76,7 @@ func (x *t4Result) point() (p Point, err error) {
 			return p, json.Unmarshal(m.Value, &p.Time)
 		}
 	}
-	return p, fmt.Errorf("measurements: none is called %q, the objective", x.Objectives[0])
+	return p, fmt.Errorf("measurements: there is no measurement of the objective %q", x.Objectives[0])
 }
 
 // values turns JSON scalars into values of parameters.

@@ -86,8 +86,8 @@ const moments = 1000
 
 // Score compares searches with random search at moments from Start to Cutoff, and returns the
 // mean. 0 means as good as random search, less than 0 worse than random search. 1 means that the
-// search had the best config from the start. Before it has tried a config, a search has the time
-// of the slowest config.
+// search had the best config from the start. Until a search has tried a config, the time of the
+// slowest config counts for it.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -104,8 +104,8 @@ func (b Baseline) Score(searches [][]step) float64 {
 	return sum
 }
 
-// foundAt returns the time of the best config that a search had tried after `now` seconds, or none if it had
-// tried no config.
+// foundAt returns the time of the best config that a search had tried after `now` seconds, or `none` if the
+// search had tried no config.
 func foundAt(steps []step, now, none float64) float64 {
 	for _, s := range slices.Backward(steps) {
 		if s.spent <= now {

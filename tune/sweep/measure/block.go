@@ -227,7 +227,7 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	return nil
 }
 
-// runAll runs every line once, in this order, and calls keep with each line and its rounds. It
+// runAll runs every line once, in this order, and calls `keep` with each line and its rounds. It
 // writes a candidate's failure to its line.
 func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {

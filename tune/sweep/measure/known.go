@@ -63,5 +63,5 @@ func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]rec
 	return lines, lines[0].Wall, nil
 }
 
-// ErrDiverged says that the program that wrote a log made other decisions than this one.
+// ErrDiverged says that the program that wrote a log made other decisions than this program.
 var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")

@@ -35,8 +35,8 @@ func (m merged) Kernels() []kernels.Kernel {
 
 const mergedABI ep.ABI = "dispatch=bb,tiled_dispatch=1."
 
-// renamedTable returns a sealed table with one row, of a kernel that has another name in today's
-// build, and the CPU backend of that build.
+// renamedTable returns a sealed table with one row, whose kernel has another name in today's build.
+// It also returns the CPU backend of today's build.
 func renamedTable(t *testing.T) (*table.Table, merged) {
 	t.Helper()
 	open, err := cpu.Open()

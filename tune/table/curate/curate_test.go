@@ -198,8 +198,8 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 }
 
 // TestUnmeasuredCountsFollowTheNearest: a row for 9 to 128 tokens was measured at 64 tokens only. A new
-// row that was measured at 64 is faster, and replaces it. The new row also gets the token counts below
-// 64 that are nearer to 64 than to the next measured count.
+// row that was measured at 64 is faster, and replaces it. The new row also gets the token counts that
+// are nearer to 64 than to the measured count 8: those above sqrt(8 x 64) = 22.6.
 func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
@@ -247,7 +247,7 @@ func TestIncumbentRule(t *testing.T) {
 			continue
 		}
 		if won := m.Rows[0].Config.Int("threads") == 512; won != (c.want == Replaced) {
-			t.Errorf("%s: %s, yet the row is %v", c.name, c.want, m.Rows[0].Config)
+			t.Errorf("%s: %s, but the row is %v", c.name, c.want, m.Rows[0].Config)
 		}
 	}
 }
@@ -312,14 +312,14 @@ func TestRunThatMeasuredBoth(t *testing.T) {
 		seconds  map[int]float64 // by threads; the incumbent has 128
 		want     Effect
 	}{
-		{"slower under one", all, map[int]float64{128: 20, 512: 10}, Replaced},
-		{"as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
-		{"slower by the band", all, map[int]float64{128: 8 * 1.25, 512: 8}, Stays},
-		{"slower by more than the band", all, map[int]float64{128: 8 * 1.26, 512: 8}, Replaced},
-		{"only its own", all, map[int]float64{512: 10}, Stays},
-		{"under fewer routings", all[:2], map[int]float64{128: 20, 512: 10}, Stays},
-		{"under fewer routings, and better there", all[:2], nil, Stays},
-		{"under one, which is no row for all", all[:1], map[int]float64{128: 20, 512: 10}, ""},
+		{"the incumbent is slower under one routing", all, map[int]float64{128: 20, 512: 10}, Replaced},
+		{"the incumbent is as fast", all, map[int]float64{128: 10.05, 512: 10}, Stays},
+		{"the incumbent is slower by the band", all, map[int]float64{128: 8 * 1.25, 512: 8}, Stays},
+		{"the incumbent is slower by more than the band", all, map[int]float64{128: 8 * 1.26, 512: 8}, Replaced},
+		{"the run measured only its own config", all, map[int]float64{512: 10}, Stays},
+		{"the run measured fewer routings", all[:2], map[int]float64{128: 20, 512: 10}, Stays},
+		{"the run measured fewer routings, with a larger gain", all[:2], nil, Stays},
+		{"the run measured one routing, which makes no row for all routings", all[:1], map[int]float64{128: 20, 512: 10}, ""},
 	} {
 		fresh := row(ep.AllRoutings, 64, 64, 512)
 		fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh, fresh.Evidence.Routings = 1.05, 1.04, 1.06, c.routings

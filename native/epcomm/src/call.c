@@ -194,7 +194,7 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
 }
 
 /* Writes a number that identifies a stream. The handle is not enough, because a new stream may get the
- * handle of a destroyed one; so this asks the driver for the stream's id. The driver gives no id of a
+ * handle of a destroyed stream. So this asks the driver for the stream's id. The driver gives no id of a
  * stream that captures. Such a stream cannot be destroyed, so its handle identifies it. If the caller orders
  * the calls (options.ordered), the handle is enough, and the two calls of the driver are left out. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
@@ -241,7 +241,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;
-  return comm_say(c, EPCOMM_INVALID, "slot %d: the send took plan %d and this recv takes %d; pass the same dtype, fullest, routing, "
+  return comm_say(c, EPCOMM_INVALID, "slot %d: the send took plan %d, but this recv takes plan %d; pass the same dtype, fullest, routing, "
                   "purpose and outputs", call->slot, begun, plan);
 }
 
@@ -250,7 +250,7 @@ static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice 
   Slot *slot = &c->slots[call->slot];
   if (k->op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k->plan;
   if (slot->plan != (int)k->plan && !pack_any_order(c->pack.head))
-    return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d and this takes %d; pass the same dtype, fullest, "
+    return comm_say(c, EPCOMM_INVALID, "slot %d: the dispatch before took plan %d, but this call takes plan %d; pass the same dtype, fullest, "
                     "routing, purpose and outputs", call->slot, slot->plan, (int)k->plan);
   return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
 }

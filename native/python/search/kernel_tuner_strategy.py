@@ -25,7 +25,7 @@ import signal
 import socket
 import sys
 
-# Most configs in a line to epbench. Configs of a line share their rounds.
+# Largest number of configs in one line to epbench. The configs of a line are measured in the same rounds.
 CONFIGS_PER_ASK = 8
 # Seconds of processor time that the strategy of a search may take. Some strategies never end when few configs are left.
 LONGEST_SEARCH = 40

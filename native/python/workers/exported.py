@@ -6,8 +6,10 @@ SWEEP is the run directory that was exported. RUN is a run directory of `epbench
 --config deepep-own:by=BY`, where BY is shim, json or map. FILE holds the text that `epbench table export`
 printed when it wrote that export.
 
-The first table has a row for each dispatch and each combine: the median of several workers, and the
-smallest and largest value of a worker. `off` is how much slower the export is than the sweep's choice.
+The first table has a row for each dispatch and each combine, with medians over several workers. `sweep` is the time
+of the sweep's choice in the sweep, `its config now` the time of the same config in the rounds of the export. `off` is
+how much slower the export is than `sweep`, and `loss` how much slower it is than `its config now`. The last column has
+the smallest and the largest loss of a worker.
 
 The second table adds dispatch and combine, for exports with a FILE. `says` is the time of the sweep's
 choices plus the loss that the export states. `off` is how much longer the export takes than `says`. An

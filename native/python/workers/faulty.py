@@ -5,7 +5,7 @@
     kill:PARAM=VALUE   rank 1 kills itself in the first dispatch of a config with that value
     hang:PARAM=VALUE   rank 1 does not return from such a dispatch
     print:PARAM=VALUE  rank 1 prints to standard output in each such dispatch
-    missing:NAME       rank 1 does not find the library; only if NAME is the first argument
+    missing:NAME       rank 1 does not find the library, if the first argument of this program is the same NAME
 
 LIBRARY is a library of worker.py, or a file such as examples/workers/toy.py. Without EPBENCH_FAULT
 nothing fails.

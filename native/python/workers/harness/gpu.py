@@ -200,7 +200,7 @@ class GPULibrary(GPUBeside):
         return out
 
     def calls_of(self, fold):
-        """Returns the number of calls in a round: at least the least number, and a multiple of fold."""
+        """Returns the number of calls in a round: a multiple of fold, and at least LEAST_CALLS, or LONG_CALLS for many tokens."""
         least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
         return fold * -(-least // fold)
 

@@ -105,8 +105,8 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """Does the listener's part of the function knock, up to the rank's proof. Returns (number of the rank, the last line for it). Any
-    exception means that the other side is not a rank of this run."""
+    """Does the listener's part of the function knock, up to the rank's proof. Returns (number of the rank, the last
+    line for it). Any exception means that the other side is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]

@@ -91,7 +91,7 @@ class Ranks:
         def greet(link):
             try:
                 rank, welcome = heard(link, token, self.ranks)
-                unproved.remove(link)  # ValueError: it is closed, because it was the oldest. Its rank tries again.
+                unproved.remove(link)  # raises ValueError if admit has closed the link as the oldest; its rank then tries again
                 link.write(welcome)
                 link.socket.settimeout(None)
                 known.put((rank, link))
@@ -123,7 +123,7 @@ class Ranks:
         links = {}
         while len(links) < self.ranks - 1:
             rank, link = known.get()
-            links[rank] = link  # after Unheard a rank connects again
+            links[rank] = link  # replaces the link of an earlier try: after Unheard a rank connects again
         return dict(sorted(links.items()))
 
     @staticmethod

@@ -75,7 +75,7 @@ class Session:
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
         self.default = params.get("default")
         if self.beside and not self.default:
-            raise Failure("illegal", "default: missing, although problem.beside is set; this epbench is older than the worker: rebuild it")
+            raise Failure("illegal", "default: missing, although problem.beside is set; epbench is older than this worker: rebuild epbench")
 
     def prepare(self, config):
         if self.op == "layer":
@@ -218,7 +218,7 @@ class Session:
                 want = [a + w * v for a, v in zip(want, values)]
                 size = [a + abs(w * v) for a, v in zip(size, values)]
             got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
-            # If the second argument of min or max is NaN, they return the first.
+            # min and max return their first argument if the second is NaN. So a NaN counts as NO_NUMBER.
             worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
             bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
             if bad:

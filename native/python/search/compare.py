@@ -36,7 +36,8 @@ NEARLY_ALL = 0.9
 
 
 class Space:
-    """A recorded space: its points, their fitted times in seconds, the residuals, and the pace."""
+    """A recorded space: its points, their fitted times in seconds, the residuals, and the pace (seconds
+    for a config and for a sample)."""
 
     def __init__(self, path):
         with gzip.open(path, "rt") as f:
@@ -200,7 +201,7 @@ def main():
     parse.add_argument("--budgets", default="25,50,100,200,400")
     parse.add_argument("--replays", type=int, default=20)
     parse.add_argument("--strategies", default=",".join(KERNEL_TUNER + ["tpe"]))
-    parse.add_argument("--json", help="file for every figure")
+    parse.add_argument("--json", help="write every figure to this file")
     args = parse.parse_args()
     budgets = [int(b) for b in args.budgets.split(",")]
     strategies = args.strategies.split(",")

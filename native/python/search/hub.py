@@ -35,7 +35,7 @@ SPACES = (
 )
 OWN = ["auto", "race"]
 KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
-# bayes_opt takes half a minute and more for a search of 200 configs, or for the time of a score.
+# bayes_opt takes half a minute and more for a search of 200 configs, or for a search within the time limit of a score.
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
@@ -59,12 +59,12 @@ def server(path):
 
 
 def command(address, strategy, evaluations=0):
-    """Returns the --strategy of epbench for a strategy of Kernel Tuner."""
+    """Returns the value of epbench's flag --strategy that runs a strategy of Kernel Tuner."""
     return "exec:%s -S -E %s ask %s %s %d" % (sys.executable, kernel_tuner_strategy.__file__, address, strategy, evaluations)
 
 
 def named(strategy):
-    """Returns the short name of a --strategy."""
+    """Returns the short name of a value of the flag --strategy."""
     return strategy.split()[-2] if strategy.startswith("exec:") else strategy
 
 
@@ -210,7 +210,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("what", choices=["measure", "summary"])
     p.add_argument("hub", nargs="?", help="folder of benchmark_hub")
-    p.add_argument("-o", dest="out", required=True, help="beginning of the names of the files")
+    p.add_argument("-o", dest="out", required=True, help="beginning of the names of the files to write")
     p.add_argument("--epbench", default="epbench")
     p.add_argument("--only", default="", help="part of a space's path")
     p.add_argument("--strategy", default=",".join(OWN + KERNEL_TUNER))

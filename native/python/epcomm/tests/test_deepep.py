@@ -121,7 +121,7 @@ def check_low_latency(buffer, rank, seed):
             rows = widened(*got) if fp8 else got
             assert rows.shape == (local, RANKS * TOKENS, HIDDEN)
             if fp8:
-                assert got[1].stride()[1] == 1, "scales lie column by column"
+                assert got[1].stride()[1] == 1, "the scales of a column are not contiguous"
             for e in range(local):
                 check_block(rank * local + e, everyone, rows[e], count[e], handle[0][e], handle[1][e], 0.1 if fp8 else 1e-9)
             for zero_copy in (False, True):

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-os.environ["EPCOMM_NATIVE"] = "0"  # the stand-ins see streams only in calls that Python makes
+os.environ["EPCOMM_NATIVE"] = "0"  # the replaced streams see only calls that Python makes
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
 _index = 0  # index of this rank's GPU

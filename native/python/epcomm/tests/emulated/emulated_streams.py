@@ -1,7 +1,7 @@
 """Replaces CUDA's streams in one thread. Work runs at once; the streams only record which stream has
 waited for which. If a stream uses a tensor before it has waited for the stream that made the tensor,
-the use raises an error. On a GPU the bytes could be wrong; here they are right. Calls that CUDA refuses during a capture raise
-an error too."""
+the use raises an error. On a GPU the bytes could be wrong; here they are right. Calls that CUDA refuses
+during a capture raise an error too."""
 
 import contextlib
 import time
@@ -39,7 +39,8 @@ class Stream:
         return self
 
     def clock(self):
-        """Returns a dict. For each stream it has the number of that stream's operations after which this stream runs."""
+        """Returns {stream: the number of its operations for which this stream has waited}. The entry of this stream
+        itself is the number of its operations so far."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):

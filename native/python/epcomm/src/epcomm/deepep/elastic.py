@@ -113,7 +113,7 @@ class ElasticBuffer:
         even and at least 4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
-            raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks}, and 1 to that number")
+            raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
         key = num_experts, num_topk, nvlink_gbs, sm_read_gbs, sm_write_gbs
         if key not in self._sms:
             self._sms[key] = self._theoretical_sms(*key)
@@ -259,7 +259,7 @@ class ElasticBuffer:
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
-                            "the rows of a rank are added and rounded before they are sent; leave it out when you make the buffer")
+                            "the rows of a rank are added and rounded before they are sent; make the buffer with allow_multiple_reduction=True")
         biases = [bias] if isinstance(bias, torch.Tensor) else list(bias or ())
 
         def work():

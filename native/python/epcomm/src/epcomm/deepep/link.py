@@ -124,7 +124,7 @@ class Link:
 
     @staticmethod
     def elsewhere():
-        return RuntimeError("hook: its call was sent in another CUDA graph, or only one of the two is in a graph; make the call and "
+        return RuntimeError("hook: its call was sent in another CUDA graph, or only one of call and hook is in a graph; make the call and "
                             "call its hook in the same capture, or both outside captures")
 
     # ---- calls by ctypes ----

@@ -89,7 +89,7 @@ func TestSecondsAreCutFromTheLine(t *testing.T) {
 		t.Errorf("a round of %d ranks: %v, %v", ep.MaxRanks, got, err)
 	}
 	if _, err := newDecoder().rounds([]byte(strings.Replace(full, "]]", ",1]]", 1))); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("one rank more: %v", err)
+		t.Errorf("one rank too many: %v", err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestSharedIsBounded(t *testing.T) {
 	delete(d.configs, "0")
 	line = bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n"))
 	if err := d.decode(line, &r); err != nil || len(d.configs) != maxShared {
-		t.Errorf("%d configs are kept with room for one, %v", len(d.configs), err)
+		t.Errorf("%d configs are kept with room for one config, %v", len(d.configs), err)
 	}
 }
 
@@ -164,10 +164,10 @@ func TestKnownObjectsCountOnce(t *testing.T) {
 		end := map[string]string{"problem": "}", "config": "}}"}[name]
 		object := line[at : at+strings.Index(line[at:], end)+len(end)]
 		for what, bad := range map[string]string{
-			"the known one twice":    strings.Replace(line, object, object+object, 1),
-			"another after it":       strings.Replace(line, object, object+strings.Replace(object, "4", "2", 1), 1),
-			"the known one unnamed":  strings.Replace(line, `"`+name+`"`, `"nothing"`, 1),
-			"the known one cut open": strings.Replace(line, object, object[:len(object)-1], 1),
+			"the known object twice":                  strings.Replace(line, object, object+object, 1),
+			"another object after the known object":   strings.Replace(line, object, object+strings.Replace(object, "4", "2", 1), 1),
+			"the known object under another name":     strings.Replace(line, `"`+name+`"`, `"nothing"`, 1),
+			"the known object without its last brace": strings.Replace(line, object, object[:len(object)-1], 1),
 		} {
 			if err := d.decode([]byte(bad), &again); err == nil {
 				t.Errorf("%s, %s: accepted", name, what)

@@ -77,11 +77,11 @@ func TestChooseDoubts(t *testing.T) {
 		want      int // point
 		ties      int
 	}{
-		{"a cheap one in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, -1, 1, 2},
-		{"a cheap one within the band by 1.9 standard errors", []Finalist{flat(1, 0), below(2, 0.005, 1.9)}, -1, 1, 2},
-		{"a cheap one within the band by 2.1 standard errors", []Finalist{flat(1, 0), below(2, 0.005, 2.1)}, -1, 2, 2},
-		{"a neighbour in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, 2, 2, 2},
-		{"a cheap one for certain", []Finalist{flat(1, 0), flat(2, 0.005)}, -1, 2, 2},
+		{"a cheap finalist in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, -1, 1, 2},
+		{"a cheap finalist within the band by 1.9 standard errors", []Finalist{flat(1, 0), below(2, 0.005, 1.9)}, -1, 1, 2},
+		{"a cheap finalist within the band by 2.1 standard errors", []Finalist{flat(1, 0), below(2, 0.005, 2.1)}, -1, 2, 2},
+		{"a neighbour's winner in doubt", []Finalist{flat(1, 0), noisy(2, 0.005)}, 2, 2, 2},
+		{"a cheap finalist for certain", []Finalist{flat(1, 0), flat(2, 0.005)}, -1, 2, 2},
 		{"at the band", []Finalist{flat(1, 0), flat(2, edge)}, -1, 2, 2},
 		{"beyond the band", []Finalist{flat(1, 0), flat(2, math.Nextafter(edge, 1))}, 2, 1, 1},
 		{"one finalist with a large error", []Finalist{noisy(1, 0)}, -1, 1, 1},

@@ -179,17 +179,17 @@ func TestDropSlower(t *testing.T) {
 	add(3, steady(-1+math.Log1p(0.011))...)
 	rest, open := s.dropSlower([]int{0, 1, 2, 3}, 0.01)
 	if !slices.Equal(rest, []int{1, 2, 0}) {
-		t.Errorf("%v are left, want 1, 2 and the default", rest)
+		t.Errorf("points %v are left, want 1, 2 and the default", rest)
 	}
 	if open { // the default is clearly slower
 		t.Error("a comparison counts as undecided")
 	}
 	s.Default = 1
 	if rest, open = s.dropSlower([]int{1, 2, 3}, 0.01); open || !slices.Equal(rest, []int{1, 2}) {
-		t.Errorf("%v are left, undecided %v", rest, open)
+		t.Errorf("points %v are left, undecided: %v", rest, open)
 	}
 	if rest, _ = s.dropSlower([]int{2}, 0.01); !slices.Equal(rest, []int{2}) {
-		t.Errorf("one live point: %v is left", rest)
+		t.Errorf("one live point: points %v are left", rest)
 	}
 	noisy := make([]float64, 20)
 	for i := range noisy {
@@ -197,7 +197,7 @@ func TestDropSlower(t *testing.T) {
 	}
 	add(4, noisy...)
 	if rest, open = s.dropSlower([]int{1, 4}, 0.01); !open || !slices.Equal(rest, []int{1, 4}) {
-		t.Errorf("%v are left, undecided %v", rest, open)
+		t.Errorf("points %v are left, undecided: %v", rest, open)
 	}
 	lone := sixPoints(t, nil, Budget{})
 	for r, x := range noisy {
@@ -207,7 +207,7 @@ func TestDropSlower(t *testing.T) {
 		t.Errorf("the best counts as undecided against itself: %v", rest)
 	}
 	if rest, open := sixPoints(t, nil, Budget{}).dropSlower([]int{1}, 0.01); rest != nil || open {
-		t.Errorf("without samples %v is left, undecided %v", rest, open)
+		t.Errorf("without samples points %v are left, undecided: %v", rest, open)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestEveryKernelIsDrawnFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if best := h.Ranked(h.Measured())[0]; best != s.Len()-1 {
-		t.Errorf("20 of %d configs missed the best one, in the smaller kernel", s.Len())
+		t.Errorf("a search of 20 of the %d configs missed the best config, which is of the smaller kernel", s.Len())
 	}
 }
 

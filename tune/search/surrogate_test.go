@@ -71,6 +71,6 @@ func TestImprovement(t *testing.T) {
 		t.Errorf("an improvement of 0.5 is certain: %v; an improvement of 0.1 is certain: %v", a, b)
 	}
 	if a, b := expectedImprovement(1, 1.2, 0.3), expectedImprovement(1, 1.2, 0.01); a <= b || b > 1e-6 {
-		t.Errorf("the prediction is worse: %v with a large deviation, %v with a small one", a, b)
+		t.Errorf("the prediction is worse: %v with a large deviation, %v with a small deviation", a, b)
 	}
 }

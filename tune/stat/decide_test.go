@@ -86,7 +86,7 @@ func TestDecide(t *testing.T) {
 		{"the A/A spread is the band", interval(1.005, 1.02, 1.03), record.Band{Policy: 0.03, AA: 0.03}, "", record.Same, "", "", false},
 		{"a spread as wide as the policy's band", interval(1.1, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.01}, "", record.Faster, "", "", true},
 		{"a spread wider than the band", interval(1.05, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.0101}, "", record.Undecided, record.Noisy, "varies by 1.0 %, more than the band of 1.0 %", false},
-		{"plainly faster all the same", interval(1.06, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.0101}, "", record.Faster, "", "", true},
+		{"plainly faster in spite of the spread", interval(1.06, 1.2, 1.3), record.Band{Policy: 0.01, AA: 0.0101}, "", record.Faster, "", "", true},
 		{"plainly slower", interval(0.4, 0.5, 0.6), record.Band{Policy: 0.01, AA: 0.1}, "", record.Slower, "", "", false},
 		{"slower, but not plainly", interval(0.4, 0.5, 0.7), record.Band{Policy: 0.01, AA: 0.1}, "", record.Undecided, record.Noisy, "varies by 10.0 %", false},
 		{"host-bound", interval(1.1, 1.2, 1.3), quiet, "an empty kernel", record.Same, record.HostBound, "an empty kernel", false},
@@ -221,7 +221,7 @@ func TestDecidedBand(t *testing.T) {
 		}
 	}
 	if same[band] < 9*pairs/10 || same[band/2] > pairs/2 {
-		t.Errorf("with a band of %.1f %%, %d of %d pairs are the same; with a band of %.1f %%, %d pairs", 100*band, same[band], pairs, 50*band, same[band/2])
+		t.Errorf("with a band of %.1f %%, %d of %d pairs are judged the same; with a band of %.1f %%, %d pairs are", 100*band, same[band], pairs, 50*band, same[band/2])
 	}
 }
 

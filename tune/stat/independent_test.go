@@ -103,7 +103,7 @@ func TestBenjaminiHochberg(t *testing.T) {
 		t.Errorf("%d significant, want 4", n)
 	}
 	if got := BenjaminiHochberg([]float64{0.05, 0.02, 0.9}, 0.05); got[0] || got[1] || got[2] {
-		t.Errorf("none of the three may be significant: %v", got)
+		t.Errorf("none of the three p-values may be significant: %v", got)
 	}
 	if got := BenjaminiHochberg([]float64{0.05}, 0.05); !got[0] {
 		t.Error("a single p-value of 0.05 must be significant at 5 %")

@@ -69,7 +69,7 @@ func TestMinimax(t *testing.T) {
 		{"in any order", []string{"c", "a", "b"}, 0, 0, 0.2},
 		{"the first within the band", []string{"a", "b", "c"}, 1, 1, 1}, // 1+1 <= 1.2*2 < 1+2
 		{"the first of all", []string{"a", "b", "c"}, 2, 0, 2},
-		{"none that failed somewhere", []string{"d", "b"}, 0, 1, 1},
+		{"no config that failed under a routing", []string{"d", "b"}, 0, 1, 1},
 		{"only failures", []string{"d", "e"}, 0, -1, math.NaN()},
 		{"nothing", nil, 0, -1, math.NaN()},
 	} {

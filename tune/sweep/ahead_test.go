@@ -72,6 +72,6 @@ func TestCompiled(t *testing.T) {
 		seen[c.Str("algo")+c.Str("lanes")]++
 	}
 	if len(configs) != 5 || len(seen) != 5 {
-		t.Errorf("%d configs, %v; want each of 5 combinations", len(configs), seen)
+		t.Errorf("%d configs, %v; want each of 5 combinations once", len(configs), seen)
 	}
 }

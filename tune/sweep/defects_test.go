@@ -100,7 +100,7 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	o.Strategy = "grid"
 	out := mustSweep(t, b, o, t.TempDir())
 	if len(out.Table.Rows) != 2 {
-		t.Fatalf("%d rows, want one of the class and one of all", len(out.Table.Rows))
+		t.Fatalf("%d rows, want one row of the class and one row for all routings", len(out.Table.Rows))
 	}
 	for _, r := range out.Table.Rows {
 		if r.Config.Int("sms") != 62 || math.Abs(r.Evidence.Regret-0.2) > 0.03 {
@@ -227,7 +227,7 @@ func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	}
 	first := at(1024, "32")
 	if there := refined(at(16, "16"), first); len(there) != 1 || there[0].problem.Tokens != 128 {
-		t.Fatalf("%d searches between the two, want one at 128 tokens", len(there))
+		t.Fatalf("%d searches between the two token counts, want one at 128 tokens", len(there))
 	}
 	b.OnRun = func(c call, _ []float64) error { cancel(); return nil }
 	if there := refined(at(16, "16"), at(1024, "64")); there != nil {

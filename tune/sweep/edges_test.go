@@ -18,14 +18,14 @@ func TestEdges(t *testing.T) {
 		params map[string][]ep.Value
 		want   string
 	}{
-		"inside":           {nil, []int{8, 16, 32, 64}, nil, ""},
-		"largest":          {nil, []int{4, 8, 16}, nil, "sms of dispatch is 16, the largest value searched, in 2 of the 2 winners, and the kernel runs with 24 too: search on with --param sms=4,8,16,24"},
-		"least":            {rising, []int{6, 8, 16}, nil, "sms of dispatch is 6, the least value searched, in 2 of the 2 winners, and the kernel runs with 4 too: search on with --param sms=4,6,8,16"},
-		"kernel's bound":   {falling, []int{8, 16, 32, 64}, nil, ""},
-		"user's bound":     {nil, []int{4, 8, 16, 32}, map[string][]ep.Value{"sms": {"4", "8", "16"}}, ""},
-		"too few values":   {falling, []int{8, 16}, nil, ""},
-		"next is as fast":  {func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-4 / float64(min(c.Int("sms"), 16)) }, []int{8, 16, 17}, nil, ""},
-		"bound by max sms": {falling, []int{4, 8, 16}, nil, ""},
+		"inside":                    {nil, []int{8, 16, 32, 64}, nil, ""},
+		"largest":                   {nil, []int{4, 8, 16}, nil, "sms of dispatch is 16, the largest value searched, in 2 of the 2 winners, and the kernel runs with 24 too: search on with --param sms=4,8,16,24"},
+		"least":                     {rising, []int{6, 8, 16}, nil, "sms of dispatch is 6, the least value searched, in 2 of the 2 winners, and the kernel runs with 4 too: search on with --param sms=4,6,8,16"},
+		"kernel's bound":            {falling, []int{8, 16, 32, 64}, nil, ""},
+		"user's bound":              {nil, []int{4, 8, 16, 32}, map[string][]ep.Value{"sms": {"4", "8", "16"}}, ""},
+		"too few values":            {falling, []int{8, 16}, nil, ""},
+		"the next value is as fast": {func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-4 / float64(min(c.Int("sms"), 16)) }, []int{8, 16, 17}, nil, ""},
+		"bound by max sms":          {falling, []int{4, 8, 16}, nil, ""},
 	} {
 		o := options(t, "dispatch", []int{1, 16}, "uniform")
 		o.Params = c.params

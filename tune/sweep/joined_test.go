@@ -22,8 +22,8 @@ func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 		{"one count", mergeEvidence([]table.Evidence{of(8, 2)}), 8, 0},
 		{"one count, two routings", mergeEvidence([]table.Evidence{of(8, 2), of(8, 1.5)}), 8, 0},
 		{"the least gain", least, 16, 16},
-		{"joined again, still the least", mergeEvidence([]table.Evidence{least, of(32, 3)}), 16, 16},
-		{"joined again, another", mergeEvidence([]table.Evidence{least, of(32, 1.1)}), 32, 32},
+		{"joined again, with a larger gain", mergeEvidence([]table.Evidence{least, of(32, 3)}), 16, 16},
+		{"joined again, with a smaller gain", mergeEvidence([]table.Evidence{least, of(32, 1.1)}), 32, 32},
 	} {
 		at, ok := c.got.At()
 		if !ok || at != c.at || c.got.TimedAt != c.file || c.got.Median != float64(c.at) {
@@ -31,6 +31,6 @@ func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 		}
 	}
 	if _, ok := (table.Evidence{Tokens: []int{8, 16}}).At(); ok {
-		t.Error("At returned a token count for a row that names none")
+		t.Error("At returned a token count for a row that names no token count")
 	}
 }

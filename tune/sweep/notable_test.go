@@ -27,7 +27,7 @@ func TestNoTable(t *testing.T) {
 			"a config that was needed failed (3), too noisy to decide (1); see", 0},
 		{"two of four noisy", []record.Decision{{Band: noisy}, {Band: noisy}, {Band: quiet}, {Band: quiet}}, "in 2 of 4 searches", 0.02},
 		{"one has no default", []record.Decision{{Cause: record.NoDefault, Band: quiet}, failed}, "the default does not run (1), a config that was needed failed (1)", 0},
-		{"none runs", []record.Decision{{Cause: record.NoDefault, Band: quiet}}, "no default runs here", 0},
+		{"no default runs", []record.Decision{{Cause: record.NoDefault, Band: quiet}}, "no default runs here", 0},
 	} {
 		s := &sweeper{harness: &harness{policy: measure.Policy{Protocol: search.Protocol{Band: 0.01}}}}
 		for _, d := range c.all {

@@ -81,7 +81,8 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 }
 
 // axes returns the parameters of a kernel with the values that a search of a problem tries. It
-// includes split phases only if a matrix product runs at the same time as the calls.
+// includes split phases only if a matrix product runs at the same time as the calls, or if the user
+// gives them.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {

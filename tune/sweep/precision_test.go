@@ -134,8 +134,8 @@ func TestBoundedDefaults(t *testing.T) {
 // even the default. A row that keeps the default lists its values.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
-		"the default stays": func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
-		"another wins":      nil,
+		"the default stays":   func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
+		"another config wins": nil,
 	} {
 		o := options(t, "dispatch,combine,pair", []int{16, 64}, "uniform", "zipf:1.0")
 		o.MaxSMs = 6

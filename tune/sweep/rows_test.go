@@ -217,13 +217,13 @@ func TestForClass(t *testing.T) {
 		class ep.Class
 		want  group
 	}{
-		{"all", group{even, skewed}, ep.AllRoutings, group{even, skewed}},
-		{"its own", group{even, skewed, skewed2}, ep.Skewed, group{skewed, skewed2}},
-		{"none", group{even}, ep.HotRank, nil},
-		{"all, not crossed", group{even, lacking}, ep.AllRoutings, group{even, lacking}},
-		{"its own, not crossed", group{even, skewed, lacking}, ep.Skewed, group{skewed}},
-		{"its own, others not crossed", group{even, lacking}, ep.Even, group{even}},
-		{"the only one, not crossed", group{lacking}, ep.AllRoutings, group{lacking}},
+		{"all routings", group{even, skewed}, ep.AllRoutings, group{even, skewed}},
+		{"the searches of the class", group{even, skewed, skewed2}, ep.Skewed, group{skewed, skewed2}},
+		{"no search of the class", group{even}, ep.HotRank, nil},
+		{"all routings, one search not crossed", group{even, lacking}, ep.AllRoutings, group{even, lacking}},
+		{"one search of the class not crossed", group{even, skewed, lacking}, ep.Skewed, group{skewed}},
+		{"a search of another class not crossed", group{even, lacking}, ep.Even, group{even}},
+		{"the only search, not crossed", group{lacking}, ep.AllRoutings, group{lacking}},
 	} {
 		if got := c.g.forClass(c.class); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %d searches, want %d", c.name, len(got), len(c.want))

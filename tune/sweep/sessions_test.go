@@ -216,7 +216,7 @@ func TestLosses(t *testing.T) {
 		}
 	}
 	if got := workerLosses(&scripted{}); got != nil {
-		t.Errorf("a backend that counts none: %q", got)
+		t.Errorf("a backend that counts no losses: %q", got)
 	}
 }
 

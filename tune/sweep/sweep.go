@@ -24,7 +24,7 @@ type sweeper struct {
 	watch       stopwatch
 	searches    []*activeSearch
 	done        int
-	refinements map[string]*activeSearch // searches at token counts between the requested ones, by problem and routing
+	refinements map[string]*activeSearch // searches at token counts between the requested token counts, by problem and routing
 	unopened    bool                     // the last search could not open a session
 	crashes     crashCount
 }
@@ -186,7 +186,7 @@ func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
 // half returns the search of one half of a pair: of its dispatch or of its combine. It returns nil
-// if there is none.
+// if the sweep has no such search.
 func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	p := c.problem
 	p.Op = op

@@ -72,9 +72,9 @@ func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	}{
 		{"none", nil, precise, ""},
 		{"fewest", []Row{both, op}, precise, "the nearest row has op=combine"},
-		{"fewest, the other way round", []Row{op, both}, precise, "the nearest row has op=combine"},
+		{"fewest, the rows in the other order", []Row{op, both}, precise, "the nearest row has op=combine"},
 		{"latest", []Row{op, ranks}, precise, "the nearest row has ranks=4"},
-		{"latest, the other way round", []Row{ranks, op}, precise, "the nearest row has ranks=4"},
+		{"latest, the rows in the other order", []Row{ranks, op}, precise, "the nearest row has ranks=4"},
 		{"equally near: the smaller key", []Row{ranks, edited(func(k *Key) { k.Ranks = 2 })}, precise, "the nearest row has ranks=2"},
 		{"latest of all", []Row{ranks, reduced}, precise, "the nearest row has precision=reduced"},
 		{"full precision is not in the way", []Row{both, ranks}, loose, "the nearest row has ranks=4"},

@@ -32,7 +32,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "line ") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("the error is not one line that starts with its line: %v", err)
+				t.Errorf("the error is not a single line that begins with a line number: %v", err)
 			}
 			return
 		}

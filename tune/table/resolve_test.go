@@ -371,7 +371,7 @@ func TestCombineRowServesEveryDType(t *testing.T) {
 	}
 	tab.Rows = append(tab.Rows, row(ep.Combine, ep.BF16, k.Hidden, 64))
 	if a := ask(ep.Combine, ep.BF16); a.Row.Key.Dispatch != ep.BF16 || a.Config.Int("threads") != 64 {
-		t.Errorf("its own dtype: %+v", a)
+		t.Errorf("a combine whose dispatch dtype has a row: %+v", a)
 	}
 	if a := ask(ep.Dispatch, ep.BF16); a.Row != nil {
 		t.Errorf("a dispatch of another dtype: %+v", a)

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Seal brings a table into canonical form: it sorts rows by key and tokens, rounds times to
+// Seal brings a table into canonical form: it sorts rows by key and tokens, rounds dates down to
 // whole seconds in UTC, and sets the ID to the content's hash.
 func (t *Table) Seal() error {
 	t.Header.Created = t.Header.Created.UTC().Truncate(time.Second)

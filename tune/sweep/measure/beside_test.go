@@ -126,7 +126,7 @@ func TestBesideMustMatchTheProblem(t *testing.T) {
 	}
 	line := record.Result{Problem: ep.Problem{Ranks: 1}}
 	if err := addBeside(&line, &ep.BesideRounds{}); err == nil {
-		t.Error("times of a product were accepted for a problem without one")
+		t.Error("times of a product were accepted for a problem without a product")
 	}
 }
 

@@ -48,7 +48,7 @@ type Runner struct {
 
 	session     kernels.Session
 	twin        kernels.Session      // session of the twin; nil if the twin uses the default's session
-	shared      string               // the reason why the twin uses the default's memory, "" if it has its own
+	shared      string               // the reason why the twin uses the default's memory, "" if the twin has its own memory
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
@@ -56,13 +56,13 @@ type Runner struct {
 	beside      map[int]*stageTogether    // by point: times of calls while a matrix product (ep.Product) ran
 	stages      map[string][]ep.StageTime // by config: stages of a layer
 	round       int
-	opened      int // number of sessions so far, those of the log included
+	opened      int // number of sessions so far, sessions in the log included
 	fold        int
 	clock       string
 	mhz         [][]float64
 	paceCounted map[int]bool // points of the blocks so far
 	paced       record.PaceFit
-	spent       float64   // seconds of all blocks, recorded ones included
+	spent       float64   // seconds of all blocks, recorded blocks included
 	latest      time.Time // end of the last block
 }
 
@@ -222,7 +222,7 @@ func (r *Runner) Seed(purpose string) uint64 {
 	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
 }
 
-// Close ends the session, if there is one. Measuring again opens another.
+// Close ends the session, if there is one. Measuring again opens another session.
 func (r *Runner) Close() error {
 	if r.session == nil {
 		return nil

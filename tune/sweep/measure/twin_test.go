@@ -88,7 +88,7 @@ func TestTwinHasItsOwnMemory(t *testing.T) {
 	}
 	for _, line := range log.lines {
 		if line.Checked == 0 && line.Block == 0 {
-			t.Errorf("%s was not compared with the oracle in its memory", line.Role)
+			t.Errorf("%s was not compared with the oracle in the session in which it runs", line.Role)
 		}
 	}
 	if _, err := r.Measure(t.Context(), record.StageScreen, live, 2); err != nil || len(p.open) != 1 {

@@ -64,7 +64,7 @@ func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	tab, b := renamedTable(t)
 	row := &tab.Rows[0]
 	if host := (table.Host{Machine: b.Machine(), ABI: b.abi}); !host.Accepts(tab.Header, *row) || host.Certifies(tab.Header, *row) {
-		t.Fatal("the row is not one of an earlier build")
+		t.Fatal("the row is not of an earlier build")
 	}
 	checks, err := Row(context.Background(), sweep.NewRowVerifier(b, policy(), tab.Header, 1), row)
 	if err != nil || len(checks) != 1 || checks[0].Claim == Failed || checks[0].Gain.Mid <= 0 {

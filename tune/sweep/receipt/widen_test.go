@@ -167,7 +167,7 @@ func TestWidenCertifies(t *testing.T) {
 	}{
 		{"holds", "direct=2f", Holds, time.Hour, "direct=2f", 1, 1},
 		{"holds with the same build", "direct=1f", Holds, time.Hour, "direct=1f", 1, 1},
-		{"made before", "direct=2f", Holds, -time.Hour, "direct=1f", 0, 1},
+		{"made before the row was measured", "direct=2f", Holds, -time.Hour, "direct=1f", 0, 1},
 		{"shrunk", "direct=2f", Shrunk, time.Hour, "direct=1f", 0, 1},
 		{"another revision", "direct=2.2f", Holds, time.Hour, "direct=1f", 0, 0},
 	} {

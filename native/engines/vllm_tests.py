@@ -121,7 +121,8 @@ def free(name):
 
 
 def measured(test):
-    """Runs a test and returns its text with the most memory that PyTorch allocated on this GPU and all that is in use there."""
+    """Runs a test. Returns its text, the largest amount of memory that PyTorch allocated on this GPU, and the memory of this GPU that
+    all programs use."""
     import torch
 
     torch.cuda.reset_peak_memory_stats()

@@ -124,7 +124,7 @@ bool blocked(const Fiber &f) { return f.waits && f.waits->generation == f.genera
   for (Fiber &f : block->fibers) {
     if (f.done || !f.waits) continue;
     Barrier *b = f.waits;
-    fprintf(stderr, "  thread %u waits at %s %08x: %u of %u there\n", f.id.thread.x,
+    fprintf(stderr, "  thread %u waits at %s %08x: %u of %u threads have arrived\n", f.id.thread.x,
             b->op ? "collective of lanes" : "barrier", b->key, b->arrived, b->want ? b->want : block->alive);
   }
   abort();

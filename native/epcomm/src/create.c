@@ -107,7 +107,7 @@ typedef struct Terms {
   uint32_t dtypes, routing;
   uint64_t extra_bytes;
   int32_t survivors;
-  uint32_t alive; /* the ranks that create, or that grow; a pack with PACK_SURVIVORS has at most 32 */
+  uint32_t alive; /* the ranks that call epcomm_create or epcomm_grow; a pack with PACK_SURVIVORS has at most 32 ranks */
 } Terms;
 
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
@@ -210,7 +210,7 @@ static EpcommStatus build(EpComm *c) {
     if (s == EPCOMM_OK) s = survive_begin(c);
     if (s == EPCOMM_OK) call_prepare(c);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
-  } else if (c->options.joins != 0 && s != EPCOMM_GATHER) { /* the ranks that grow are in these exchanges */
+  } else if (c->options.joins != 0 && s != EPCOMM_GATHER) { /* the ranks that call epcomm_grow take part in these exchanges */
     s = exchange_heaps(c, s);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   }
@@ -292,8 +292,8 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* If one rank fails, all ranks fail, so that either all ranks reach this line or none. But the ranks that grow keep
-   * their EpComm, so a rank that joins does not wait for them. */
+  /* If one rank fails, all ranks fail, so that either all ranks reach this line or none. But the ranks that call
+   * epcomm_grow keep their EpComm, so a rank that joins them does not wait for them here. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER && c->options.joins == 0);
   finish(c, before);
   return s;

@@ -177,7 +177,7 @@ static int runs(Member *member, void *plan) {
 
 static int test_answers(Member *member, void *plan) {
   int even = without_routing(member, plan, EPCOMM_EVEN, EPCOMM_EVEN), none = without_routing(member, plan, 0, EPCOMM_ALL_ROUTINGS);
-  if (even < 1 || none < 1) return printf("even and all routings have different kernels for %d and %d token counts, want at least 1 each\n", even, none), 1;
+  if (even < 1 || none < 1) return printf("EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS have different kernels for %d token counts with options.routing, for %d without it; want at least 1 each\n", even, none), 1;
   return runs(member, plan);
 }
 

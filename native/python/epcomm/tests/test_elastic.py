@@ -88,7 +88,7 @@ def check_expanded(buffer, rank, seed, fp8, sync, alignment):
         there = (want_ids == e).nonzero()
         assert ends[e] == begin + len(there), (e, ends, begin)
         mine = slots[want_ids == e]
-        assert sorted(mine.tolist()) == list(range(begin, ends[e])), "each row of an expert is filled once"
+        assert sorted(mine.tolist()) == list(range(begin, ends[e])), "a row of an expert is filled twice, or not at all"
         assert torch.equal(values[mine], want[there[:, 0]]) and torch.equal(got_weights[mine], want_weights[want_ids == e])
         filled[mine] = True
         begin = -(-ends[e] // alignment) * alignment

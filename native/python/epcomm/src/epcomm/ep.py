@@ -174,8 +174,8 @@ class EP:
 
         x: bfloat16 [tokens, hidden]; topk_ids: int32 or int64 [tokens, topk], -1 for a
         masked id; weights: float32 [tokens, topk]. fullest is the token count of the
-        fullest rank and must be the same on all ranks; 0 stands for max_tokens. half is "" for
-        a whole call, "_send" or "_recv".
+        fullest rank and must be the same on all ranks; 0 stands for max_tokens. half is "" (a
+        whole call), "_send" or "_recv".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         if not self._call_natively(_HALVES[half], x, topk_ids, weights, None, fullest, slot, dtype, routing, purpose, stream=stream):

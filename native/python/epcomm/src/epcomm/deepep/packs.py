@@ -119,7 +119,8 @@ def _read(path, shape, here):
 
 def find(shape, here):
     """Returns the path of a pack that can be used for a shape on a machine, or None. It searches the places in
-    the order above. From the first place that has such packs, it returns the one with the smallest capacity."""
+    the order that the top of this file states. From the first place that has such packs, it returns the pack with the
+    smallest capacity."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:

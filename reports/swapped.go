@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped takes the config that the search on one machine chose, and says how good it is on another
-// machine. It is computed from the rounds of the other machine's search of the same problem and routing.
+// Swapped holds the gain and the loss, on another machine, of the config that the search on one machine
+// chose. Both come from the rounds of the other machine's search of the same problem and routing.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
@@ -182,8 +182,8 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 			losses = append(losses, 100*(c.Loss.Mid-1))
 		}
 	}
-	t.Note(p.Shared, "gain: in that run, the default's time divided by the config's, in the same rounds; column default: slower if the config is slower than that run's default config",
-		"loss: per cent that the config takes longer than that run's winner; low, high: 95 % intervals")
+	t.Note(p.Shared, fmt.Sprintf("gain: the default's time divided by the config's, in the same rounds of %s; column default: slower if the config is slower than the default of %[1]s", on),
+		fmt.Sprintf("loss: per cent by which the config takes longer than the winner of %s; low, high: 95 %% intervals", on))
 	t.Note(swappedSummary(len(all), same, losses, slower))
 	return t, slower
 }

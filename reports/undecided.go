@@ -20,7 +20,7 @@ func verdictCell(s *record.Search) Cell {
 }
 
 // speedCell returns the cell with the busiest rank's bytes divided by the winner's median time, in
-// GB/s. The bytes are those of the wire limit or, for op activation, of the memory limit.
+// GB/s. It counts the same bytes as the wire limit or, for op activation, as the memory limit.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()

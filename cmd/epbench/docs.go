@@ -61,7 +61,7 @@ func pageList() string {
 }
 
 // nearPages returns the end of an error about an unknown page: the pages whose names contain the word, otherwise the
-// nearest name, otherwise how to list all.
+// nearest name, otherwise the command that lists all pages.
 func nearPages(word string) string {
 	near := slices.DeleteFunc(pageNames(), func(name string) bool { return word == "" || !strings.Contains(name, word) })
 	if len(near) > 0 {
@@ -70,7 +70,7 @@ func nearPages(word string) string {
 	return ep.DidYouMean(word, pageNames(), "; epbench docs lists them")
 }
 
-// These match what pageText changes in a page.
+// These patterns match the parts of a page that pageText changes.
 var (
 	pageLink  = regexp.MustCompile(`\[([^\]]+)\]\(([a-z-]+)\.md(?:#[^)]*)?\)`)
 	itemMark  = regexp.MustCompile(`^ *(?:- |\d+\. )`)

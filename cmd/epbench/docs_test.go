@@ -176,7 +176,7 @@ func TestDocsCommand(t *testing.T) {
 	}
 	named, err := exec.Command("git", "-C", "../..", "grep", "-ohE", "epbench docs [a-z-]+", "--", "*.go", ":!cmd/epbench/docs*.go").Output()
 	if err != nil {
-		t.Skip("the sources are no checkout of git")
+		t.Skip("the sources are not a git checkout")
 	}
 	for line := range strings.Lines(string(named)) {
 		if name := strings.Fields(line)[2]; !slices.Contains(pageNames(), name) {

@@ -336,7 +336,7 @@ func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	all.Wait()
 }
 
-// write writes the decisions of every run, and the parts of the wall time. The total is that of all runs together.
+// write writes the decisions of every run, and the parts of the wall time. Every run gets the total time of all runs.
 func (t *interleaving) write() error {
 	var err error
 	for _, r := range t.runs {

@@ -117,7 +117,7 @@ func (p *livePage) make() (text []byte, finished bool, err error) {
 	return p.text, p.finished, nil
 }
 
-// progress returns a sentence that says how far the sweep is.
+// progress returns a sentence with the number of finished searches and the time left.
 func (p *livePage) progress() (string, error) {
 	if p.follower == nil {
 		p.follower = live.Follow(p.path)

@@ -50,7 +50,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		return nil, err
 	}
 	b.machine = gpus.Machine()
-	if b.nodes > 1 { // the same names as those of epbench-cuda rank --split
+	if b.nodes > 1 { // the same names as with epbench-cuda rank --split
 		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
 	}
 	if err := gpus.Close(); err != nil {

@@ -53,8 +53,7 @@ type forest struct {
 	fail float64
 }
 
-// verdictStyles holds the marker and colour of each verdict. Markers differ as well as colours, so that verdicts can be
-// told apart on a grey print.
+// verdictStyles holds the marker and colour of each verdict. Markers differ too, so that a grey print shows the verdicts.
 var verdictStyles = []struct {
 	verdict record.Verdict
 	color   color.RGBA

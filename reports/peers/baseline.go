@@ -118,7 +118,7 @@ func baselineSeries(name string, op ep.Op, dtype ep.DType, times map[string]floa
 	for key, us := range times {
 		tokens, err := strconv.Atoi(key)
 		if err != nil {
-			return nil, fmt.Errorf("%.20q is no token count", key)
+			return nil, fmt.Errorf("%.20q is not a token count", key)
 		}
 		g.Tokens = tokens
 		f := Figure{

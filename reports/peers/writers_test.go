@@ -30,8 +30,8 @@ type ncclRun struct {
 
 func (r ncclRun) ranks() int { return len(r.hosts) * r.gpus }
 
-// figures returns count, time, algbw and busbw of a size. The formulas of the bandwidths are those of
-// AlltoAllGetBw.
+// figures returns count, time, algbw and busbw of a size. It computes the bandwidths with the formulas
+// of AlltoAllGetBw.
 func (r ncclRun) figures(size int64) (count int64, time, algbw, busbw float64) {
 	n := int64(r.ranks())
 	count = size / r.typeSize / n

@@ -188,7 +188,7 @@ func TestBaselineFile(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for from, c := range map[string][2]string{
-		`"ranks":4`: {`"ranks":16`, "give --nodes"}, `"hidden":7168,`: {"", "give --hidden"}, `"4096":946.9`: {`"many":946.9`, `"many" is no token count`},
+		`"ranks":4`: {`"ranks":16`, "give --nodes"}, `"hidden":7168,`: {"", "give --hidden"}, `"4096":946.9`: {`"many":946.9`, `"many" is not a token count`},
 		`"dispatch_bf16_cached"`: {`"gather_bf16"`, "gather"}, `{"flag":0.9}`: {`[1]`, ""}, `{"8":20.5}`: {`[20.5]`, "nccl_all_to_all_fp8_us"}, `{"hidden":7168`: {`{"hidden":"wide"`, "workload: "},
 	} {
 		_, _, _, err := Read(strings.NewReader(strings.Replace(text, from, c[0], 1)), "auto", Given{})

@@ -26,7 +26,7 @@ const fewRows = 9
 
 // priorWeight is the weight of the prior. The prior pulls each coefficient towards its value in start: a coefficient
 // that is ten times larger or smaller costs as much as an error of 12 % in one time. Without a prior, coefficients that
-// the times do not determine would be arbitrary, and those of small families could become extreme.
+// the times do not determine would be arbitrary, and coefficients of small families could become extreme.
 const priorWeight = 0.003
 
 // Fitted is a fit with its errors.

@@ -66,8 +66,8 @@ func CompareTable(all []ComparedFigure) reports.Table {
 	return t
 }
 
-// FitTable lists the errors of a fit for each family. Each error is that of a time that was left out
-// of the fit.
+// FitTable lists the errors of a fit for each family. An error is the difference between a predicted
+// and a recorded time, with that time left out of the fit.
 func FitTable(f *model.File) reports.Table {
 	t := reports.Table{Name: "fit", Title: "Error of times predicted by a fit without their " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),

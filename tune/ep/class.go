@@ -30,7 +30,7 @@ func Classes() []Class {
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
 // The bounds between classes. Share is 1/(1+cv^2), with cv the coefficient of variation of
-// the load over experts: an even routing has a cv below 0.58, a concentrated one a cv above 2.
+// the load over experts: an even routing has a cv below 0.58, a concentrated routing one above 2.
 // HotRankHottest is below 2, so that a routing that sends one rank twice the mean exceeds the
 // bound in every draw. With two ranks the bound is 1.5, half way between an equal split and
 // one rank that does everything.
@@ -55,8 +55,8 @@ type Skew struct {
 	Hottest float64
 }
 
-// MeasureSkew computes the skew from counts [experts], how often each expert was selected.
-// Rank 0's experts come first, and every rank has equally many. It subtracts three standard
+// MeasureSkew computes the skew. counts says how often each expert was selected. Rank 0's experts
+// come first, and every rank has equally many experts. MeasureSkew subtracts three standard
 // deviations of an even routing from both measures, so that chance does not look like skew.
 // A negative count counts as zero. ok is false if all counts are zero or the number of experts
 // is not a multiple of ranks.
@@ -108,10 +108,10 @@ func (s Skew) Class(ranks int) Class {
 	return Even
 }
 
-// Classify returns the class of a routing from counts [experts], how often each expert was
-// selected. Rank 0's experts come first, and every rank has equally many. It returns
-// AllRoutings if MeasureSkew cannot use the counts. Sum the counts over enough steps: with
-// fewer than about 16 selections per expert only strong skew can be told from chance.
+// Classify returns the class of a routing. counts says how often each expert was selected. Rank
+// 0's experts come first, and every rank has equally many experts. Classify returns AllRoutings if
+// MeasureSkew cannot use the counts. Sum the counts over enough steps: with fewer than about 16
+// selections per expert only strong skew can be told from chance.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {

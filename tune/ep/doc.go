@@ -11,9 +11,9 @@
 // A [Config] says how to launch the call: the name of a kernel and a [Value] for each of the
 // kernel's parameters. The zero Config stands for the default, which a caller without a table
 // launches. A config has a full spelling, its Key, which [ParseConfig] reads, and a short ID
-// for tables and logs. [Join] makes the config of a pair from a dispatch's and a combine's,
-// and [Split] returns the two. Only a kernel's Check knows whether a config is legal. A
-// [Cost] says which resources a config takes away from a model that runs at the same time.
+// for tables and logs. [Join] makes the config of a pair from the configs of a dispatch and a
+// combine, and [Split] returns these two configs. Only a kernel's Check knows whether a config is
+// legal. A [Cost] says which resources a config takes away from a model that runs at the same time.
 //
 // A [Machine] says on which hardware a call runs. Tables treat machines with the same Key as
 // the same machine; the Key does not contain name, driver and CUDA version.

@@ -107,12 +107,12 @@ type Decision struct {
 	// config here.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
-	Gain    Interval  `json:"gain"` // the default's time divided by Config's, in the same rounds
+	Gain    Interval  `json:"gain"` // the default's time divided by Config's time, in the same rounds
 
 	// Challenger is the best config besides the default, or the default itself if no other
 	// config ran.
 	Challenger     ep.Config `json:"challenger"`
-	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's
+	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's time
 
 	Band    Band    `json:"band"`
 	Verdict Verdict `json:"verdict"` // how the challenger compares with the default

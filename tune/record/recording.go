@@ -58,8 +58,8 @@ type Point struct {
 // tick is the unit of a point's rounds, in seconds.
 const tick = 1e-10
 
-// Recordings returns the searches of a run with their rounds from its log. It leaves out
-// rounds of other libraries and of the A/A test.
+// Recordings returns the searches of a run with their rounds, which it takes from the run's log. It
+// leaves out rounds of other libraries and of the A/A test.
 func Recordings(run *Run, results []Result) []*Recording {
 	type id struct {
 		problem ep.Problem
@@ -221,7 +221,7 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 const maxRecordingLine = 4 << 20
 
 // readRecording reads one recording. It refuses unknown fields, and a recording that unpacks to more
-// bytes than cost allows.
+// bytes than the budget `cost` allows.
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {

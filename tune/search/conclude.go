@@ -129,7 +129,7 @@ type Preference struct {
 
 // Choose picks a winner from finalists, which are sorted fastest first. Finalists within the band
 // of the fastest tie with the fastest. Among the ties Choose takes the incumbent, else the default,
-// else the neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
+// else Neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
 // fastest, plus two standard errors of this difference, must still be within the band. If costs are
 // equal, Choose takes the lower index. It does not take the fastest of the ties, because the
 // fastest is only the luckiest of them, and in another search a different finalist would be

@@ -108,7 +108,7 @@ func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	return p, info, nil
 }
 
-// decode writes point n into c, the last axis fastest.
+// decode writes point n into c. The last axis changes fastest with n.
 func (g *Grid) decode(c ep.Config, n uint64) {
 	for i := len(g.Axes) - 1; i >= 0; i-- {
 		a := &g.Axes[i]

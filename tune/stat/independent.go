@@ -22,7 +22,7 @@ func UpperP(x, se float64) float64 {
 }
 
 // BenjaminiHochberg reports which of the p-values ps are significant, if at most a share q of
-// the significant ones may be false (Benjamini and Hochberg 1995). NaN is never significant
+// the significant p-values may be false (Benjamini and Hochberg 1995). NaN is never significant
 // and not counted.
 func BenjaminiHochberg(ps []float64, q float64) []bool {
 	order := []int{}
@@ -95,15 +95,17 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 }
 
 // RatioReach returns the distance from the middle of a ratio's 95 % interval to its upper end,
-// divided by the middle. The ratio is the times of two programs, each measured in `sessions`
-// sessions, at least two. `spread` is the standard deviation of the sessions' logarithms of times.
+// divided by the middle. The ratio is the time of one program divided by the time of another. Each
+// program is measured in `sessions` sessions, at least two. `spread` is the standard deviation of
+// the logarithms of the sessions' times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }
 
-// DecidedBand returns the least band with which two equal programs are mostly judged the same, for
-// sessions as in RatioReach. The band is as large as the whole width of the ratio's interval: the
-// middle of the interval deviates from 1 by up to its reach, and the interval reaches as far again.
+// DecidedBand returns the least band with which two equal programs are mostly judged the same. The
+// arguments are those of RatioReach. The band is as large as the whole width of the ratio's
+// interval: the middle of the interval is up to RatioReach away from 1, and an end of the interval
+// is RatioReach away from the middle.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1

@@ -45,7 +45,7 @@ type Check struct {
 	Clock   string          `json:"clock"`
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
-	Gain    record.Interval `json:"gain"`    // the measured gain: the default's time divided by the row's
+	Gain    record.Interval `json:"gain"`    // the measured gain: the default's time divided by the config's
 	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence, see table.Header.GainInterval
 	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default in this measurement
 	Claim   Claim           `json:"claim"`

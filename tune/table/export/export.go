@@ -66,7 +66,7 @@ type view struct {
 	Minimax    int    // index of AllRoutings in Classes
 	Even       int    // index of Even in Classes
 	Op         int    // index of op in Fields
-	Combine    int    // index of Combine in Ops
+	Combine    int    // index of Combine in RowOps
 	Dispatch   int    // index of dispatch in Fields
 	Fields     []string
 	Lists      []list

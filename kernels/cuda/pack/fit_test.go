@@ -109,7 +109,7 @@ func TestEstimate(t *testing.T) {
 	for _, c := range []struct {
 		bytes int64
 		want  int
-	}{{2000, 10}, {2050, 10}, {1250, 2}, {1000, 2}, {9000, 14}} {
+	}{{2000, 10}, {2050, 10}, {1250, 2}, {1790, 7}, {1000, 2}, {9000, 14}} {
 		if got := fitCounts[f.estimate(c.bytes, 1, 0, 11)]; got != c.want {
 			t.Errorf("%d bytes: %d tokens between 1 and 16, want %d", c.bytes, got, c.want)
 		}

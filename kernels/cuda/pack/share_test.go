@@ -44,7 +44,7 @@ func TestNumbersAreShared(t *testing.T) {
 		call declare.CallSpec
 		want [2]uint16
 	}{
-		{declare.CallSpec{State: "ep"}, [2]uint16{}},
+		{declare.CallSpec{State: "ep", Regions: back[:1]}, [2]uint16{}},
 		{declare.CallSpec{State: "masked", AnyDType: true}, [2]uint16{1, 2}},
 		{declare.CallSpec{State: "masked", AnyDType: true}, [2]uint16{1, 2}},
 		{declare.CallSpec{State: "rank", AnyDType: true}, [2]uint16{3, 4}},

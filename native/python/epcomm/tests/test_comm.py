@@ -435,6 +435,12 @@ class Configs(unittest.TestCase):
         for wrong in ((float, None, 4), (int, None, 5), (int, 2, 4), (int, 3), (int, 3, 4, None)):
             with self.assertRaisesRegex(ValueError, "x: .*; give"):
                 config.must_be("x", tensor, *wrong)
+        on = lambda kind, index: types.SimpleNamespace(type=kind, index=index)
+        at = lambda device: types.SimpleNamespace(device=device)
+        config.must_be_on(on("cuda", None), x=at(on("cuda", 1)), y=None)
+        for wrong in (on("cpu", None), on("cuda", 1)):
+            with self.assertRaisesRegex(ValueError, "y: it is on .*; give a tensor on"):
+                config.must_be_on(on("cuda", 0), x=at(on("cuda", 0)), y=at(wrong))
 
 
 # Replaces epbench: writes the file that -o names, in two steps.

@@ -336,6 +336,9 @@ def misread(buffer, rank):
             x, ids, TOKENS, EXPERTS, cumulative_local_expert_recv_stats=torch.zeros(1, dtype=torch.int32))),
         ("x: ", lambda: buffer.low_latency_combine(low[1:], ids, weights, low_handle)),
         ("topk_weights: ", lambda: buffer.low_latency_combine(low, ids, weights.double(), low_handle)),
+        ("x: it is on meta", lambda: buffer.low_latency_dispatch(x.to("meta"), ids, TOKENS, EXPERTS)),
+        ("topk_weights: it is on meta", lambda: buffer.low_latency_combine(low, ids, weights.to("meta"), low_handle)),
+        ("topk_weights: it is on meta", lambda: buffer.dispatch(x, topk_idx=ids, topk_weights=weights.to("meta"), **args)),
         ("out: strides", lambda: buffer.low_latency_combine(low, ids, weights, low_handle, out=out)),
     ):
         refused(ValueError, says, call)

@@ -55,6 +55,13 @@ class TestEP(unittest.TestCase):
         with self.assertRaisesRegex(epcomm.EpcommError, "was destroyed"):
             module._ep(first.id)
 
+    def test_tensors_of_another_device(self):
+        ep = make()
+        x, ids, weights = torch.zeros((4, 8), dtype=torch.bfloat16), torch.zeros((4, 2), dtype=torch.int64), torch.zeros((4, 2))
+        for name, args in (("x", (x.to("meta"), ids, weights)), ("topk_ids, weights", (x, ids.to("meta"), weights)), ("topk_ids, weights", (x, ids, weights.to("meta")))):
+            with self.assertRaisesRegex(ValueError, f"^{name}: .*on .*meta.*give .* on cpu"):
+                ep.dispatch(*args)
+
     def test_a_call_on_another_stream(self):
         """With several nodes, y is copied on the call's stream. out is allocated for that stream, and the current
         stream is recorded as a user of out."""

@@ -81,6 +81,7 @@ class EP:
         if device is None:
             device = torch.device("cuda", torch.cuda.current_device())
         self.device = torch.device(device)
+        self._kind = self.device.type
         index = self.device.index if self.device.index is not None else rank if self.device.type == "cpu" else torch.cuda.current_device()
         if self.device.type == "cuda":
             torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
@@ -158,6 +159,8 @@ class EP:
             raise TypeError(f"weights: {weights.dtype}, give float32")
         if not (ids.is_contiguous() and weights.is_contiguous()):
             raise ValueError("topk_ids, weights: not contiguous")
+        if {ids.device.type, weights.device.type} != {self._kind}:
+            raise ValueError(f"topk_ids, weights: on {ids.device} and {weights.device}; give tensors on {self.device}")
         if ids.shape != weights.shape or ids.shape[1] != self.topk:
             raise ValueError(f"topk_ids, weights: {tuple(ids.shape)} and {tuple(weights.shape)}, want [tokens, {self.topk}]")
         call.tokens, call.fullest = ids.shape[0], fullest
@@ -168,6 +171,8 @@ class EP:
     def _check_rows(self, name, t, rows):
         if t.dtype is not torch.bfloat16 or not t.is_contiguous() or t.shape[-1] != self.hidden or t.shape[0] < rows:
             raise ValueError(f"{name}: {t.dtype} {tuple(t.shape)}, want contiguous bfloat16 [at least {rows}, {self.hidden}]")
+        if t.device.type != self._kind:
+            raise ValueError(f"{name}: on {t.device}; give a tensor on {self.device}")
 
     def dispatch(self, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
         """Sends tokens to the ranks of their experts.

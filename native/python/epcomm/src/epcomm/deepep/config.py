@@ -24,6 +24,13 @@ def must_be(name, tensor, dtype, *shape):
         raise ValueError(f"{name}: {tensor.dtype} {list(tensor.shape)}; give {dtype} [{want}]")
 
 
+def must_be_on(device, **tensors):
+    """Refuses a tensor whose memory the kernels on a device cannot read."""
+    for name, tensor in tensors.items():
+        if tensor is not None and (tensor.device.type != device.type or None not in (tensor.device.index, device.index) and tensor.device != device):
+            raise ValueError(f"{name}: it is on {tensor.device}; give a tensor on {device}")
+
+
 class Config:
     """A Config bounds the SMs of a call by num_sms; 0 means no bound. The other numbers are only
     kept for programs that read them."""

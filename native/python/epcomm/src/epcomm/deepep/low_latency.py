@@ -4,7 +4,7 @@ import typing
 
 import torch
 
-from .config import must_be, must_be_off
+from .config import must_be, must_be_off, must_be_on
 from .link import Half, Misread
 
 
@@ -61,7 +61,8 @@ def refuse_combine(use_logfmt, stats):
 
 
 def check(link, x, topk_idx, stats):
-    """Refuses inputs whose sizes or dtypes do not fit each other."""
+    """Refuses inputs whose sizes, dtypes or devices do not fit."""
+    must_be_on(link.device, x=x, topk_idx=topk_idx, cumulative_local_expert_recv_stats=stats)
     must_be("x", x, torch.bfloat16, None, link.hidden)
     must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, x.shape[0], link.topk)
     if stats is not None:
@@ -119,6 +120,7 @@ def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
 
 def check_combine(sent, x, topk_idx, topk_weights, out):
     """Refuses arguments that combine would misread."""
+    must_be_on(sent.link.device, x=x, topk_idx=topk_idx, topk_weights=topk_weights, out=out)
     must_be("x", x, torch.bfloat16, *sent.link.rows_shape(sent.fp8))
     must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, sent.tokens, sent.link.topk)
     must_be("topk_weights", topk_weights, torch.float32, sent.tokens, sent.link.topk)

@@ -5,7 +5,7 @@ import typing
 
 import torch
 
-from .config import NotServed, must_be
+from .config import NotServed, must_be, must_be_on
 
 
 class Sent(typing.NamedTuple):
@@ -44,7 +44,9 @@ def in_rows(*tensors):
 
 
 def check(link, x, per_rank, per_expert, is_token_in_rank, topk_idx, topk_weights):
-    """Refuses inputs of a new dispatch whose sizes or dtypes do not fit each other."""
+    """Refuses inputs of a new dispatch whose sizes, dtypes or devices do not fit."""
+    must_be_on(link.device, x=x, num_tokens_per_rank=per_rank, num_tokens_per_expert=per_expert, is_token_in_rank=is_token_in_rank,
+               topk_idx=topk_idx, topk_weights=topk_weights)
     tokens = x.shape[0]
     must_be("x", x, x.dtype, None, link.hidden)
     must_be("num_tokens_per_rank", per_rank, torch.int32, link.ranks)
@@ -58,6 +60,7 @@ def check(link, x, per_rank, per_expert, is_token_in_rank, topk_idx, topk_weight
 
 def check_combine(sent, x, topk_weights):
     """Refuses arguments that combine would misread."""
+    must_be_on(sent.link.device, x=x, topk_weights=topk_weights)
     must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
     if topk_weights is not None:
         must_be("topk_weights", topk_weights, torch.float32, sent.received, None)

@@ -73,26 +73,28 @@ func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	}
 }
 
-// besideConfig verifies and times a config while the product runs, twice.
+// besideConfig verifies a config before and after it is timed while the product runs.
 func besideConfig(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
 		t.Errorf("%s: %v", c.Key(), err)
 		return
 	}
-	for range 2 {
+	verify := func() {
 		if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() || v.Rows == 0 {
 			t.Errorf("%s: %+v, %v", c.Key(), v, err)
 		}
-		r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2})
-		if err != nil {
-			t.Errorf("%s: %v", c.Key(), err)
-			return
-		}
-		if err := r.Beside.Validate(1, 2); err != nil {
-			t.Errorf("%s: %v", c.Key(), err)
-		}
 	}
+	verify()
+	r, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 2})
+	if err != nil {
+		t.Errorf("%s: %v", c.Key(), err)
+		return
+	}
+	if err := r.Beside.Validate(1, 2); err != nil {
+		t.Errorf("%s: %v", c.Key(), err)
+	}
+	verify()
 }
 
 // checkPlanned checks that the product is planned for the SMs that calls on two SMs leave.

@@ -107,12 +107,12 @@ EpcommStatus epcomm_reset(EpComm *c) {
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
-  /* After this exchange no rank's kernels run. Before it, memory that they write must not
-   * change. */
+  /* After this exchange no rank's kernels run. Before it, memory that these kernels write
+   * must not change. */
   s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);
-    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank begins before all ranks are done */
+    s = exchange(c, STEP_RESET_END, s, NULL, NULL, 0); /* no rank makes a call before all ranks have reset their memory */
   }
   c->driver->context_set(before);
   return s;

@@ -147,7 +147,7 @@ EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   if (s != EPCOMM_OK) return s;
   *own = (DrvPointer)(uintptr_t)group.library.alloc((size_t)c->at.bytes);
   if (*own == 0)
-    s = comm_say(c, EPCOMM_NETWORK, "NVSHMEM: no %llu bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is",
+    s = comm_say(c, EPCOMM_NETWORK, "NVSHMEM could not allocate %llu bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is",
                  (unsigned long long)c->at.bytes);
   s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   if (s != EPCOMM_OK) {

@@ -151,7 +151,7 @@ EpcommStatus epcomm_return_weights(EpComm *c, const EpcommReturn *call, EpcommSt
   if (s == EPCOMM_OK) s = check_whole(c, "return_weights");
   if (s != EPCOMM_OK) return s;
   if (call->topk < 1 || call->topk > (int)c->pack.head->topk)
-    return comm_say(c, EPCOMM_INVALID, "topk: %d is outside 1 to %u, the pack's", call->topk, c->pack.head->topk);
+    return comm_say(c, EPCOMM_INVALID, "topk: %d is outside 1 to %u, the pack's top-k", call->topk, c->pack.head->topk);
   WITH_ROOM(EpReturnArgs);
   meeting(c, &a.of.meeting);
   a.of.weights = call->weights;

@@ -55,7 +55,7 @@ class TestLane(Streams):
         self.assertEqual((aside.after(before), here.after(first)), (True, False))
         # A call without async_finish returns no event to wait for.
         second, none = self.lane.run(EventOverlap(None), False, step, ())
-        self.assertEqual((none, here.after(first)), (None, True), "calls share memory")
+        self.assertEqual((none, here.after(first)), (None, True), "a call did not wait for the call before it, with which it shares memory")
         # The call waits for previous_event and for the calls before.
         third, event = self.lane.run(EventOverlap(event), True, step, ())
         queued = here.step()
@@ -66,7 +66,7 @@ class TestLane(Streams):
         self.lane.run(EventOverlap(event), True, step, ())
         self.assertEqual((aside.after(fourth), aside.after(behind)), (True, False))
         self.lane.run(None, True, step, ())
-        self.assertTrue(aside.after(behind), "a call without previous_event follows all that was queued")
+        self.assertTrue(aside.after(behind), "a call without previous_event did not wait for all that was queued")
 
     def test_buffers_of_a_thread_share_one_order(self):
         device, others = torch.device("cpu", 0), []
@@ -272,7 +272,7 @@ def layers(buffer, rank):
 
 def one_rank(rank, port):
     sys.path.insert(1, os.path.join(HERE, "../shim"))
-    import deep_ep  # puts the stand-ins in torch
+    import deep_ep  # replaces torch's streams by the stand-ins
     import torch.distributed as dist
 
     torch.cuda.set_device(rank)

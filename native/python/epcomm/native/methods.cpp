@@ -3,7 +3,8 @@
  * DeepEP's tuple. If the call only sends, its Hook receives later. This is the short way.
  *
  * A method goes the long way if no link is known for the arguments, if an option is on that this file does not
- * support, or if a tensor must be copied: before anything is sent, it calls the Python method that serve() replaced. */
+ * support, or if a tensor must be copied. It then calls the Python method that serve() replaced, before anything is
+ * sent. */
 #include "calls.h"
 
 namespace native {

@@ -122,7 +122,7 @@ const (
 )
 
 // Implausible returns why r cannot be the result of measuring spec on `ranks` ranks, "" if it
-// can. If `idle` is true the workload has no token, and a clock may read a little below zero.
+// can be. If `idle` is true the workload has no token, and a clock may read a little below zero.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d rounds of fold %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))

@@ -8,7 +8,7 @@ import (
 )
 
 // TestCostOf: dispatch and combine of a pair run one after the other, so each field of the
-// pair's cost is the larger of both. Words and parameters without a cost count as 0.
+// pair's cost is the larger of the two costs. Values that are words, and parameters without a cost, count as 0.
 func TestCostOf(t *testing.T) {
 	half := func(name string) kernels.Kernel {
 		return kernels.Kernel{Name: name, Params: []kernels.Param{

@@ -15,7 +15,7 @@ type Former struct {
 	Params   map[string]Respelled
 }
 
-// Respelled is a parameter of a former kernel that has another name now. Values maps its values.
+// Respelled is a parameter of a former kernel that has another name now. Values maps former values to values of today.
 type Respelled struct {
 	Name   string
 	Values map[ep.Value]ep.Value

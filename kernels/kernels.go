@@ -158,7 +158,7 @@ func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 
 // DefaultWithin returns the default on at most `sms` SMs (0 is no bound): the config that
 // the kernel chooses for a machine with that many SMs. A parameter that still exceeds the
-// bound gets its largest value within it.
+// bound gets its largest value within the bound.
 func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)

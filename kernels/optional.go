@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Clocker is implemented by backends that can time an empty kernel. Every run stores the
-// reading.
+// Clocker is implemented by backends that can time an empty kernel. Every run stores these
+// times.
 type Clocker interface {
 	// Empty returns the seconds that each clock reads for a kernel that does nothing.
 	Empty(context.Context) (map[string]float64, error)

@@ -154,8 +154,9 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// Each calls visit with every combination of the declared values of params. The config has the
-// other values of c. Each changes that config after the call, so clone the values to keep them.
+// Each calls visit with every combination of the declared values of params. All other parameters of
+// the visited config have their values in c. Each changes that config after visit returns, so
+// visit must clone the values to keep them.
 func Each(c ep.Config, params []Param, visit func(ep.Config)) {
 	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
 }

@@ -12,7 +12,7 @@ func TestActivationBytes(t *testing.T) {
 		Dispatch: ep.FP8, Combine: ep.BF16}
 	w := mustNew(t, "balanced", p, 1)
 	if a, b := w.Received(0), w.Received(1); a+b != 2*16*4 {
-		t.Errorf("%d and %d rows, want 128 together", a, b)
+		t.Errorf("the ranks receive %d and %d rows, want 128 in all", a, b)
 	}
 	rows := max(w.Received(0), w.Received(1))
 	// A row has 2 x 256 BF16 values of input, 256 bytes of FP8 output and 256/128 scales of 4 bytes.
@@ -29,7 +29,7 @@ func TestActivationBytes(t *testing.T) {
 	}
 }
 
-// TestReceivedByHand: a rank receives the selections of its own experts, from every source, and not the masked ones.
+// TestReceivedByHand: a rank receives the selections of its own experts from every source, without masked selections.
 func TestReceivedByHand(t *testing.T) {
 	w := &Workload{Problem: ep.Problem{Ranks: 2, Nodes: 1, Experts: 4, TopK: 2}, Ranks: []Routing{
 		{Tokens: 2, Experts: []int32{0, 1, 1, 3}, Weights: make([]float32, 4)},

@@ -26,7 +26,7 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 }
 
 // Rebalance returns the placement of EPLB's global policy, which ignores hosts. load holds the load of
-// each expert, and redundant is the number of slots beyond one for each expert. Rebalance does the work
+// each expert, and redundant is the number of slots less the number of experts. Rebalance does the work
 // of replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })

@@ -10,7 +10,7 @@ import (
 
 // BalanceOptions holds the options of JudgeBalance.
 type BalanceOptions struct {
-	Ranks, Redundant int // ranks, and redundant slots of all ranks together
+	Ranks, Redundant int // number of ranks; number of redundant slots on all ranks
 	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
 	Windows          int // number of windows into which the second half is divided
 	// Hosts and Groups are the numbers of hosts and of groups of experts. If both are above 1 and
@@ -120,7 +120,7 @@ func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceR
 	j.result.Planned = j.all.Rows / 2
 	j.result.Judged = j.all.Rows - j.result.Planned
 	if j.result.Planned < 1 {
-		return nil, errors.New("the trace has one token; the first half of the tokens needs at least one, and so does the second")
+		return nil, errors.New("the trace has one token; each half of the tokens needs at least one")
 	}
 	counts := make([]int64, j.result.Experts)
 	err := j.walk(false, func(_ int64, ids []int32, _ []float32) error {

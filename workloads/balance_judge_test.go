@@ -79,7 +79,7 @@ func TestJudgeBalance(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		layer      int
-		gain       float64 // the busiest rank's load before the placement, divided by its load after, is at least this
+		gain       float64 // least allowed ratio of the busiest rank's load before the placement to its load after
 	}{
 		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // half of 28 tokens hardly predicts the other half
 		{"zipf", drawnTrace(t, "zipf:1.2"), -1, 1.3},

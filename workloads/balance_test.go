@@ -236,7 +236,7 @@ func seq(n int) (out []int64) {
 }
 
 // TestRebalanceOverFallsBack: if groups do not divide among hosts, the placement is that of the
-// global policy. Other numbers that do not divide are refused.
+// global policy. Experts that do not divide into groups, and slots that do not divide among ranks, are refused.
 func TestRebalanceOverFallsBack(t *testing.T) {
 	load := []int64{9, 2, 2, 1, 5, 5, 8, 3}
 	global, err := Rebalance(load, 4, 4)

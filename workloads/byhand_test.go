@@ -116,8 +116,9 @@ func TestCopiesByHand(t *testing.T) {
 }
 
 // TestJudgeByHand: the first four tokens select expert 0, so that it gets both redundant slots and three
-// copies on two ranks. Of the last four tokens three select expert 0 and one expert 1. In blocks the
-// first window is all on rank 0 and the second is even; EPLB's replicas take turns and are even in both.
+// copies on two ranks. Of the last four tokens three select expert 0 and one selects expert 1. With experts
+// in blocks, rank 0 gets both selections of the first window and one of the two in the second. EPLB's
+// replicas take turns, so each rank gets one selection in each window.
 func TestJudgeByHand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	w, err := trace.Create(path, 1, false)
@@ -141,7 +142,7 @@ func TestJudgeByHand(t *testing.T) {
 	if r.Planned != 4 || r.Judged != 4 || r.Experts != 2 || r.TopK != 1 || r.Before.Busiest() != 3 || r.After.Busiest() != 2 {
 		t.Errorf("%+v; the busiest rank has %d selections before and %d after", r, r.Before.Busiest(), r.After.Busiest())
 	}
-	// Tokens of a window belong to the ranks in blocks: rank 0 has tokens 0 and 2, rank 1 has 1 and 3.
+	// Each rank is the source of one token in each window of two: rank 0 of tokens 0 and 2, rank 1 of 1 and 3.
 	if want := [][]int64{{2, 0}, {1, 1}}; !reflect.DeepEqual(r.Before.BetweenRanks, want) {
 		t.Errorf("pairs %v, want %v", r.Before.BetweenRanks, want)
 	}

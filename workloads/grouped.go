@@ -77,8 +77,8 @@ func topTwo(s []uint32) uint64 {
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the top scores of the best groups, descending. It sets `best` to 0
-// for the groups that it takes; `top` is scratch memory.
+// choose fills ids with the experts that have the largest scores in the best groups, largest first.
+// It sets `best` to 0 for the groups that it takes; `top` is scratch memory.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

@@ -51,7 +51,7 @@ func TestPoissonShares(t *testing.T) {
 	}
 }
 
-// TestCalibrate: calibrate finds the odds for any loads, over many orders of magnitude.
+// TestCalibrate: calibrate finds the odds also for loads that differ by many orders of magnitude.
 func TestCalibrate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 100).Draw(t, "experts")

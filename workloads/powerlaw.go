@@ -17,8 +17,8 @@ var powerlawKind = kind{
 	},
 }
 
-// powerlaw follows aiconfigurator, which draws the loads of experts from this
-// density between 1 and 0.8 of the tokens, or between 0.01 and 2 if there are fewer
+// powerlaw follows aiconfigurator, which draws the loads of experts from the density x^-a
+// between 1 and 0.8 times the number of tokens, or between 0.01 and 2 if there are fewer
 // selections than experts. Here loads are quantiles of the density, not random draws.
 func powerlaw(s drawRequest, a, span float64) []float64 {
 	if math.IsNaN(span) {

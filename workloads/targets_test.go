@@ -10,7 +10,7 @@ import (
 // chance makes a smaller difference.
 func TestTargets(t *testing.T) {
 	if raceEnabled {
-		t.Skip("large draws, which other tests make smaller; left out under the race detector")
+		t.Skip("draws large workloads; left out under the race detector, because other tests draw smaller ones there")
 	}
 	for _, name := range []string{"zipf", "powerlaw", "lognormal", "dirichlet"} {
 		for statistic, targets := range map[string][]string{
@@ -19,7 +19,7 @@ func TestTargets(t *testing.T) {
 			for _, target := range targets {
 				spec := name + ":" + statistic + "=" + target
 				if spec == "powerlaw:maxmean=1.5" {
-					continue // with a = 0 it is uniform from 1 to span, whose max/mean is 2
+					continue // out of reach: even with a = 0 the density is uniform from 1 to span, and max/mean is 2
 				}
 				p := v3(32768)
 				s := MeasureCounts(mustNew(t, spec, p, 1).TotalCounts(), p.Ranks)

@@ -14,7 +14,7 @@ import (
 type Level string
 
 // Quick runs every value of every axis at least once, Default every pair of values of two
-// axes, Stress every triple of three. Quick and Default try each value of each parameter in
+// axes, Stress every triple of values of three axes. Quick and Default try each value of each parameter in
 // every case. Stress has many more cases, with a few chosen configs in each.
 const (
 	Quick   Level = "quick"
@@ -23,11 +23,11 @@ const (
 )
 
 type effort struct {
-	strength   int // number of axes of which every combination of values occurs
+	strength   int // for every set of this many axes, each combination of their values occurs
 	iterations int // number of calls between two verifications
 	endurance  int // number of calls between two verifications in the endurance cases
-	words      int // most combinations of parameters whose values are words
-	configs    int // most configs of a kernel in a case, 0 for no limit
+	words      int // largest number of combinations of parameters whose values are words
+	configs    int // largest number of configs of a kernel in a case, 0 for no limit
 }
 
 func (l Level) effort() effort {
@@ -48,8 +48,8 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // number of calls between the two verifications
-	Words      int // most combinations of parameters whose values are words
-	Configs    int // most configs of a kernel, 0 for no limit
+	Words      int // largest number of combinations of parameters whose values are words
+	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 
 // Trial is the result of one config of a case.

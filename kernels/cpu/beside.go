@@ -13,7 +13,7 @@ import (
 
 // beside holds the matrix product that runs at the same time as a session's calls. Each
 // rank's product has its own goroutine, which shares the processors with the rank's
-// workers. As on a GPU, no processor is reserved for either.
+// workers. As on a GPU, no processor is reserved for the product or for the workers.
 type beside struct {
 	products []*product // by rank
 	share    int        // pieces of the product for one call
@@ -98,7 +98,7 @@ func (s *Session) size(ctx context.Context) error {
 }
 
 // runBeside times rounds with the product. In each round it times the calls alone, the product alone, and
-// both together.
+// calls and product at the same time.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err

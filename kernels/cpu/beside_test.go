@@ -40,8 +40,8 @@ func TestProductCopies(t *testing.T) {
 }
 
 // TestRunBeside: every op, fused and split, gives consistent times of the call alone, the product
-// alone and both together. Outputs stay correct while the product runs. The objective selects the
-// time that is reported.
+// alone, and call and product at the same time. Outputs stay correct while the product runs. The
+// objective selects the time that is reported.
 func TestRunBeside(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.BesideProduct, "copy": ep.Alone} {

@@ -96,7 +96,7 @@ func (w *worker) addRow(row []uint16, columns span, weight float32) {
 	w.weights = append(w.weights, weight)
 }
 
-// sum adds the gathered rows up into columns of dst.
+// sum adds up the gathered rows and stores the result in columns of dst.
 func (w *worker) sum(dst []uint16, columns span) {
 	vec.Sum(dst[columns.start:columns.start+columns.count], w.rows, w.weights)
 }

@@ -53,8 +53,8 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params returns the parameters of dispatch or combine. They differ in the class of algo: a dispatch with
-// algo=dedup delivers the same rows, but a combine with algo=dedup rounds partial sums.
+// params returns the parameters of dispatch or combine. Only the class of the parameter algo differs: a dispatch
+// delivers the same rows with algo=dedup as with algo=direct, but a combine with algo=dedup rounds partial sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],

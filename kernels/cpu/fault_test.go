@@ -96,7 +96,7 @@ func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	}
 	b.deadline = longestWait
 	if got, reason := end(t, s, good); got != ep.OK {
-		t.Errorf("the candidate without a fault, after it, ended as %s (%s)", got, reason)
+		t.Errorf("the candidate without a fault, which ran after the faulty candidate, ended as %s (%s)", got, reason)
 	}
 }
 

@@ -86,8 +86,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the number to a multiple of which the output rounds up the rows of each group. FP8 needs
-// 4, so that its transposed scales begin at multiples of 16 bytes.
+// RowPad returns the padding of groups: the output rounds up the number of rows of each group to a multiple of
+// RowPad. With FP8 it is 4, so that the transposed scales begin at multiples of 16 bytes.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:

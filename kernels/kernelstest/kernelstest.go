@@ -27,7 +27,7 @@ type Options struct {
 	Mode ep.Mode       // how the backend issues rounds
 	Axes *conform.Axes // nil: the axes of conform.AxesFor, or small axes with -short
 
-	Configs int // most configs of a kernel in a case, 0 for the level's bound
+	Configs int // largest number of configs of a kernel in a case, 0 for the level's bound
 }
 
 // TestBackend checks a backend's declarations, its refusals, its cancellation, and its

@@ -20,7 +20,7 @@ type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
 	Doubling  float64 `yaml:"us_per_doubling_of_ranks"`
-	LinkShare float64 `yaml:"link_share"` // of the link's bandwidth that the kernels reach
+	LinkShare float64 `yaml:"link_share"` // share of the link's bandwidth that the kernels reach
 	Local     float64 `yaml:"us_per_mb_of_expert_rows"`
 	Own       float64 `yaml:"us_per_mb_of_own_tokens"`
 	Row       float64 `yaml:"us_per_expert_row"`
@@ -118,7 +118,7 @@ type Prediction struct {
 
 // Predict returns the time of a call. Transfers over the network and inside a host overlap;
 // latencies do not. There is no coefficient for the network, because no run over a network was
-// recorded: its bytes take the time that the link's bandwidth gives.
+// recorded: the bytes over the network take the time that the network's bandwidth gives.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),
@@ -136,7 +136,7 @@ func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	return p.inSeconds()
 }
 
-// norm returns the p-norm of two parts: their sum for p = 1, about the larger for a large p.
+// norm returns the p-norm of two parts: their sum for p = 1, about the larger part for a large p.
 func norm(p, a, b float64) float64 {
 	big := max(a, b)
 	if big <= 0 {

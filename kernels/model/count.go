@@ -9,13 +9,13 @@ import (
 )
 
 // Shape is the input of Count. Unlike an ep.Problem it may have more ranks than experts, or a
-// number of ranks that does not divide them.
+// number of ranks that does not divide the number of experts.
 type Shape struct {
 	Ranks   int
 	PerHost int // ranks of one host; it divides Ranks
-	Experts int // routed
+	Experts int // number of routed experts
 	TopK    int
-	Tokens  int // of each rank
+	Tokens  int // number of tokens of each rank
 }
 
 // MaxRanks is the largest number of ranks of a Shape.

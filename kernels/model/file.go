@@ -223,7 +223,7 @@ func (g Family) check() error {
 	return nil
 }
 
-// Link returns the link with a name, or the first of the reach if the name is empty.
+// Link returns the link with a name, or the first link of the reach if the name is empty.
 func (f *File) Link(name string, reach Reach) (Link, error) {
 	var known []string
 	for _, l := range f.Links {

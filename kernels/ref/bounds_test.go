@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlaces: placeOf gives every BF16 number its own position, in ascending order. NaNs are outside.
+// TestPlaces: placeOf gives every BF16 number its own position, in ascending order. NaNs have positions below
+// or above those of all numbers.
 func TestPlaces(t *testing.T) {
 	before := float32(math.Inf(-1))
 	for place := int(placeOf(0xff80)); place <= int(placeOf(0x7f80)); place++ {

@@ -29,7 +29,7 @@ const (
 	NoPartial   Partial = iota // the rank sends every row; the receiver sums all rows in top-k order
 	BF16Partial                // the rank sums its rows in top-k order and rounds the sum to BF16; the receiver adds the sums in the order of ranks
 	F32Partial                 // as BF16Partial, but the partial sums are not rounded
-	Weighted                   // as BF16Partial, but the experts have multiplied each row by its weight and rounded it to BF16
+	Weighted                   // as BF16Partial, but the experts have multiplied each row by its weight and rounded the products to BF16
 )
 
 // CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by rank,
@@ -39,8 +39,8 @@ func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 }
 
 // CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 there
-// are two. In the second, each element that is in the middle between two codes has the other code. The
-// second is computed only if the caller asks for it.
+// are two sums. In the second sum, each element that is in the middle between two codes has the other
+// code. The second sum is computed only if the caller's loop goes on to it.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {

@@ -28,8 +28,8 @@ func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds a finding. Detail describes the difference with the lowest place. If several have that
-// place, it describes the one that was added first.
+// finding adds a finding. Detail describes the difference with the lowest place. If several differences
+// have that place, Detail describes the difference that was added first.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {

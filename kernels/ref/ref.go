@@ -95,7 +95,7 @@ type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
 	End          int      // number of rows of memory up to the end of the last group
-	RowOffsets   []uint32 // [groups+1] first row of each group, with padding; for groups of fixed size, the number of rows in each group, then in all
+	RowOffsets   []uint32 // [groups+1] first row of each group, with padding; for groups of fixed size, the number of rows in each group, and at the end the number of rows in all groups
 	ScaleOffsets []uint32 // [groups] only used with NVFP4: the group's first scale block minus RowOffsets/128
 }
 

@@ -71,7 +71,7 @@ func TestToyBeside(t *testing.T) {
 			near(t, string(c.op)+": product alone", r.Beside.Product[1][rank], tick/3)
 			near(t, string(c.op)+": seconds", r.Seconds[1][rank], r.Beside.Cost()[1][rank])
 			if both := r.Beside.Both[1][rank]; both < r.Beside.CallIn[1][rank] || both < r.Beside.ProductIn[1][rank] {
-				t.Errorf("%s: both take %g, less than one of them: %+v", c.op, both, r.Beside)
+				t.Errorf("%s: call and product at the same time take %g s, less than the call or the product: %+v", c.op, both, r.Beside)
 			}
 		}
 		s.Close()

@@ -33,7 +33,7 @@ import (
 const (
 	greetLimit  = 10 * time.Second // from the connection to the proof
 	maxGreeting = 4096             // longest line, in bytes
-	maxUnproved = 256              // most connections without a proof; if another comes, the oldest is closed
+	maxUnproved = 256              // largest number of connections without a proof; if one more comes, the oldest is closed
 )
 
 // Challenge asks a rank to prove that it knows the token.

@@ -168,7 +168,7 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 		g.timer = time.AfterFunc(after, g.end)
 	}
 	g.note(m, t)
-	if g.gone { // either may have caused the other, so both are reported
+	if g.gone { // the lost rank may have caused t, or t the loss, so both are reported
 		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
 	}
 	g.gone = false

@@ -81,8 +81,8 @@ func TestLateTrouble(t *testing.T) {
 	}
 }
 
-// TestReasonAfterLoss receives the end of one rank before the failure of another. Either may be the
-// cause, so the reason names both, and no answer clears them.
+// TestReasonAfterLoss: rank 2 disconnects, and then rank 1 reports a failure. The disconnection or the
+// failure may be the cause, so the reason names both. An answer of rank 0 does not clear the reason.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
@@ -96,8 +96,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLate shows which rank the reason of a hang names: a rank without heartbeats; otherwise the only
-// rank that does not wait; otherwise the only rank in another step than the others.
+// TestLate shows which rank the reason of a hang names: a rank without heartbeats. If every rank sends
+// heartbeats, it is the only rank that does not wait, or the only rank that is in a step of its own.
 func TestLate(t *testing.T) {
 	ofRank := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}

@@ -219,7 +219,7 @@ func (l *Line) Watch() {
 	}
 }
 
-// Failed tells epbench that this rank failed while others may wait for it.
+// Failed tells epbench that this rank failed while other ranks may wait for this rank.
 func (l *Line) Failed(status ep.Status, reason string) {
 	l.notify(notifyFailed, Trouble{Status: status, Reason: reason})
 }

@@ -167,6 +167,6 @@ func TestAhead(t *testing.T) {
 		t.Errorf("a config that was not announced: %v", err)
 	}
 	if openScripted(t, "honest").welcome.Ahead {
-		t.Error("a backend without Precompile asks to be told configs")
+		t.Error("the backend has no method Precompile, but its welcome asks for configs to compile early")
 	}
 }

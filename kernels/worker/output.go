@@ -23,7 +23,7 @@ const pipeDelay = 2 * time.Second
 // exec.Cmd closes them soon after the command ends. Ranks that the command has started in the background
 // would then die when they print.
 type outputPipes struct {
-	read, given []*os.File     // our ends, and the command's ends until it has started
+	read, given []*os.File     // this program's ends; the command's ends, until the command has started
 	copied      sync.WaitGroup // counts the copying goroutines
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestShownLines: twenty lines of a worker are shown, and the last of them says that more follow. Empty lines do not
-// count.
+// TestShownLines: twenty lines of a worker are shown. The twentieth says that further lines are not shown. Empty lines
+// do not count.
 func TestShownLines(t *testing.T) {
 	var shown []string
 	p := &printer{tail: &tailBuffer{limit: 100}, show: func(s string) { shown = append(shown, s) }}
@@ -77,8 +77,8 @@ func TestWrittenLines(t *testing.T) {
 	}
 }
 
-// TestLastWords: the error of a worker that ended quotes its last output, with or without a line feed, on both outputs,
-// started directly or by a launcher.
+// TestLastWords: the error of a worker that ended quotes the worker's last output. The output goes to standard output or
+// to standard error, with or without a line feed. The worker is connected by pipes or over TCP.
 func TestLastWords(t *testing.T) {
 	for _, listen := range []string{"", Loopback} {
 		for _, to := range []string{"1", "2"} {

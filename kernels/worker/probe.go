@@ -68,8 +68,9 @@ func delivered(w *workloads.Workload, p Probe) bool {
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
 }
 
-// summedAs returns how the ranks of a config's combine add up rows. A plain sum of rows by expert takes rows that the
-// experts have weighted. In the layouts by rank the oracle takes BF16Partial in any case.
+// summedAs returns how the ranks of a config's combine add up rows. A combine whose Work.Sum is "plain" takes rows that
+// the experts have already multiplied by their weights. In the layouts by rank the oracle ignores this result and
+// computes BF16Partial.
 func (s *session) summedAs(c ep.Config) ref.Partial {
 	if s.workload.Problem.Op == ep.Pair {
 		_, c, _ = ep.Split(c)

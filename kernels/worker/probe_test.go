@@ -233,7 +233,7 @@ func TestWeightedRows(t *testing.T) {
 	}
 }
 
-// TestSummedAs: only a plain sum takes rows that are weighted already.
+// TestSummedAs: only a combine whose Work.Sum is "plain" takes rows that are multiplied by their weights already.
 func TestSummedAs(t *testing.T) {
 	b := &Backend{kernels: []kernels.Kernel{{Name: "plain", Op: ep.Combine, Work: ep.Work{Sum: "plain"}}, {Name: "gated", Op: ep.Combine, Work: ep.Work{Sum: "gated"}}}}
 	for _, c := range []struct {

@@ -201,7 +201,7 @@ func TestToySticky(t *testing.T) {
 	}
 }
 
-// TestToyAlone lets a candidate fail on one rank while the other ranks exchange data with it. The
+// TestToyAlone lets a candidate fail on one rank while the other ranks exchange data with that rank. The
 // failure must name the failing rank and its reason, and later candidates must run.
 func TestToyAlone(t *testing.T) {
 	for rank := range 3 {

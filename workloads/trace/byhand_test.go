@@ -25,7 +25,7 @@ func TestRanksAreJoinedByContent(t *testing.T) {
 	}
 }
 
-// TestMissingRanks lists the ranks below the highest that are not there.
+// TestMissingRanks: missing returns the ranks below the highest rank of a list that are not in the list.
 func TestMissingRanks(t *testing.T) {
 	for _, c := range []struct{ have, want []int }{{[]int{3, 0}, []int{1, 2}}, {[]int{0, 1}, nil}, {nil, nil}, {[]int{2}, []int{0, 1}}} {
 		if got := missing(c.have); !slices.Equal(got, c.want) {
@@ -67,8 +67,8 @@ func TestFilesAreAddedUp(t *testing.T) {
 	}
 }
 
-// TestFoldByHand: replicas count as their expert, in counts and in ids. If a file has both maps,
-// physical_to_logical_map is used.
+// TestFoldByHand: in counts and in ids, a replica becomes its logical expert. If a file has both
+// physical_to_logical_map and last_physical_to_logical_map, the former is used.
 func TestFoldByHand(t *testing.T) {
 	counts, err := foldCounts(func() ([]int64, error) { return []int64{1, 2, 4, 0, 8}, nil }, "m", []int32{0, 1, 0, -1, 1})()
 	if err != nil || !slices.Equal(counts, []int64{5, 10}) {

@@ -44,7 +44,7 @@ func at0(list []int64, i int) int64 {
 	return 0
 }
 
-// missing returns the ranks from 0 to the highest that are not in a list.
+// missing returns the ranks below the highest rank of a list that are not in the list.
 func missing(ranks []int) (out []int) {
 	if len(ranks) == 0 {
 		return nil

@@ -23,7 +23,7 @@ import (
 // model selects fewer than 8 experts, the rest is -1.
 
 // maxPickle bounds the bytes of the pickle; a record takes a few hundred bytes. maxValues bounds
-// the number of values that collect visits.
+// the number of values that ptFile.collect visits.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
@@ -94,7 +94,7 @@ type ptFile struct {
 	found   []*array
 	cost    *bounded.Budget
 	left    int   // values still to be visited; a pickle can refer to one list many times
-	ranks   []int // values of the key rank
+	ranks   []int // values of the dict key "rank"
 }
 
 // collect walks dicts and lists. A tensor has the name of the last dict key on the way to it.

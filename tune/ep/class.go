@@ -55,7 +55,7 @@ type Skew struct {
 	Hottest float64
 }
 
-// MeasureSkew computes the skew. counts says how often each expert was selected. Rank 0's experts
+// MeasureSkew computes the skew. `counts` says how often each expert was selected. Rank 0's experts
 // come first, and every rank has equally many experts. MeasureSkew subtracts three standard
 // deviations of an even routing from both measures, so that chance does not look like skew.
 // A negative count counts as zero. ok is false if all counts are zero or the number of experts
@@ -80,7 +80,7 @@ func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	return Skew{Share: share(total, pairs, len(counts)), Hottest: hottest(total/float64(ranks), fullest)}, true
 }
 
-// share returns Skew.Share. total is the number of selections. pairs is the number of pairs of selections of
+// share returns Skew.Share. `total` is the number of selections. `pairs` is the number of pairs of selections of
 // the same expert, summed over experts.
 func share(total, pairs float64, experts int) float64 {
 	certain := pairs - 3*math.Sqrt(pairs)
@@ -108,7 +108,7 @@ func (s Skew) Class(ranks int) Class {
 	return Even
 }
 
-// Classify returns the class of a routing. counts says how often each expert was selected. Rank
+// Classify returns the class of a routing. `counts` says how often each expert was selected. Rank
 // 0's experts come first, and every rank has equally many experts. Classify returns AllRoutings if
 // MeasureSkew cannot use the counts. Sum the counts over enough steps: with fewer than about 16
 // selections per expert only strong skew can be told from chance.

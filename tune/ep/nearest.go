@@ -2,9 +2,9 @@ package ep
 
 import "strings"
 
-// Nearest returns the first known name that begins with `name`. If no known name does, it
-// returns the known name with the least edit distance to `name`, or "" if more than half of
-// the letters would have to change.
+// Nearest returns the first known name that begins with `name`. If there is none, it returns the
+// known name with the least edit distance to `name`. It returns "" if more than half of the letters
+// would have to change.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {

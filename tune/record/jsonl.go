@@ -163,7 +163,7 @@ func (d *Reader) Torn() error {
 // Offset returns the number of bytes in the whole lines read so far.
 func (d *Reader) Offset() int64 { return d.bytes }
 
-// ReadAll reads a whole log. torn is the warning of Reader.Torn.
+// ReadAll reads a whole log. `torn` is the warning of Reader.Torn.
 func ReadAll(in io.Reader) (results []Result, torn error, err error) {
 	d := NewReader(in)
 	for {

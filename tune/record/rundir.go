@@ -56,7 +56,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 }
 
 // OpenDir opens a run directory to continue the run. It cuts off the lines after the last whole
-// block, because the rounds of a block belong together. cut is the length of these lines in bytes.
+// block, because the rounds of a block belong together. `cut` is the length of these lines in bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
 		return nil, nil, nil, 0, fmt.Errorf("%s is not a run directory: %w", path, err)

@@ -22,7 +22,8 @@ func (b *bayesSearch) nextInitial() []int {
 	return out
 }
 
-// drawInitial draws at most n points in turn from the kernels for which wants returns true.
+// drawInitial draws at most n points, from one kernel after the other. It draws only from kernels
+// for which `wants` returns true.
 func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []int) {
 	if b.Timed() {
 		n = min(n, chunk)

@@ -77,7 +77,7 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 
 // confirmationPoints returns the points of a confirmation, the challenger first and the runner-up
 // last, and the finalists that run with them in half of the rounds. If the challenger is the
-// default, the default is measured alone.
+// default, only the default is measured.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {
@@ -104,7 +104,7 @@ func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	return challenger
 }
 
-// decide decides whether the default or a challenger wins. earlier is the challenger's gain in the finals.
+// decide decides whether the default or a challenger wins. `earlier` is the challenger's gain in the finals.
 func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRules) Conclusion {
 	gain, warnings := win.Claim(dflt, earlier)
 	m := stat.Comparison{Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point), Gain: gain, Band: r.band()}

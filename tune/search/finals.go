@@ -195,7 +195,7 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
 // dropSlower drops the live points that are slower than the best by more than the band and two
-// standard errors, and returns the rest. It never drops the default. open is true if for some
+// standard errors, and returns the rest. It never drops the default. `open` is true if for some
 // returned point it is still undecided whether the point is slower.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()

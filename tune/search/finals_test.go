@@ -230,7 +230,7 @@ func TestGainIsOverCommonRounds(t *testing.T) {
 	}
 }
 
-// TestMeasureAgainstDefault: the reported times are those of the new rounds alone.
+// TestMeasureAgainstDefault: the reported times come only from the new rounds.
 func TestMeasureAgainstDefault(t *testing.T) {
 	e := &script{seconds: changedIn("y", 2, 1.25, truth)}
 	s := sixPoints(t, e, Budget{}, 2)

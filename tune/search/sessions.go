@@ -52,7 +52,7 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 	return out, true
 }
 
-// Claim returns the gain of a finalist over the default, and warnings about the gain. earlier is
+// Claim returns the gain of a finalist over the default, and warnings about the gain. `earlier` is
 // the gain in the rounds that chose the finalist. Claim compares it with the gain in the new rounds.
 // Claim also compares the gain in rounds in which the neighbours (see Neighbours) ran with the gain
 // in rounds without them. If two gains differ by more than their errors, it widens the interval to

@@ -61,7 +61,7 @@ func priorOf(scores []float64) prior {
 	return prior{mean, variance}
 }
 
-// newSurrogate makes a surrogate of one kernel. values holds the number of values of each axis.
+// newSurrogate makes a surrogate of one kernel. `values` holds the number of values of each axis.
 func newSurrogate(values []int, usual priors) *surrogate {
 	p := &surrogate{nugget: usual.nugget, usual: usual}
 	for _, n := range values {

@@ -30,8 +30,8 @@ func correlation(all []series) float64 {
 }
 
 // correlationFactor returns the factor by which an interval must be widened if consecutive rounds
-// have the correlation r, and if the correlation decreases geometrically with the distance of two
-// rounds (Bayley and Hammersley 1946).
+// have the correlation r. It assumes that the correlation of two rounds decreases geometrically with
+// their distance (Bayley and Hammersley 1946).
 func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
@@ -78,8 +78,8 @@ func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// If the rounds of one session have a correlation above trustedCorrelation, and Worth is below leastWorth, the
-// interval cannot be believed, because such rounds show less spread than longer measurements do.
+// The interval of one session cannot be believed if Correlation is above trustedCorrelation and Worth is below
+// leastWorth, because so few independent rounds show only a part of the spread.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10

@@ -126,9 +126,9 @@ func shifting(gain float64, seed uint64) Part {
 	return p
 }
 
-// TestGainFarBeyondNoise: a gain that is far beyond every spread of its rounds is claimed, even if
-// the rounds are so similar to their neighbours that the interval cannot be trusted. A gain of the
-// size of the spread is noisy.
+// TestGainFarBeyondNoise: consecutive rounds are so similar that the interval cannot be trusted. A
+// gain far larger than the spread of the rounds is still claimed. A gain about as large as the spread
+// is noisy.
 func TestGainFarBeyondNoise(t *testing.T) {
 	for gain, want := range map[float64]record.Verdict{4.4: record.Faster, 1 / 4.4: record.Slower, 1.5: record.Undecided, 1.1: record.Undecided, 1: record.Undecided} {
 		for seed := range uint64(100) {

@@ -125,7 +125,7 @@ func (e *Estimate) Cover(x float64) {
 }
 
 // AddSession widens the interval of one session so that it covers differences between sessions.
-// spread is the standard deviation of the logarithm between sessions, and sessions is the number of
+// `spread` is the standard deviation of the logarithm between sessions, and `sessions` is the number of
 // sessions from which spread was estimated.
 func (e *Estimate) AddSession(spread float64, sessions int) {
 	add := student(sessions) * spread

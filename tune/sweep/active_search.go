@@ -28,7 +28,7 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults holds the results of a search. Rows are made from these results alone.
+// searchResults holds the results of a search. Rows are made only from these results.
 type searchResults struct {
 	aa         record.AA
 	sibling    *activeSearch // the earlier search of the same combine with another dispatch dtype; nil if there is none

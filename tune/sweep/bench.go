@@ -27,7 +27,7 @@ type Job struct {
 	Over     Picker      // chooses the config with which the job's config is compared; nil stands for the default
 }
 
-// A Picker chooses a config for a problem under a routing class. reason says where the config comes
+// A Picker chooses a config for a problem under a routing class. `reason` says where the config comes
 // from. A zero config stands for the default.
 type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 

@@ -191,7 +191,7 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 }
 
 // makeSpace makes the space of a search. The space of pairs joins the best dispatch configs with the
-// best combine configs. first holds the best of these pairs.
+// best combine configs. `first` holds the best of these pairs.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)

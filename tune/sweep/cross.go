@@ -73,7 +73,7 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup measures the winners of one group under each of its routings. before is the minimax
+// crossGroup measures the winners of one group under each of its routings. `before` is the minimax
 // config at the next smaller token count; it wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
@@ -177,8 +177,8 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	return c, err == nil // every key is the key of a config
 }
 
-// screenedEffects returns the effect of each config that the search measured, computed from the
-// rounds of this search alone.
+// screenedEffects returns the effect of each config that the search measured. The effects are
+// computed only from the rounds of this search, not from crossings.
 func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {

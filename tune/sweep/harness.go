@@ -113,7 +113,7 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself. limit is the time of the search, 0 if it has no
+// measureAA measures the default against itself. `limit` is the time of the search, 0 if it has no
 // limit. The test takes at most the share Policy.AAShare of limit.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))

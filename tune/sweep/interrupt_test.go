@@ -30,7 +30,7 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 }
 
 // interrupted runs a sweep in dir again and again, each time with more Run calls before
-// the interrupt, until the sweep ends. stopped is called at each interrupt.
+// the interrupt, until the sweep ends. `stopped` is called at each interrupt.
 func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string, stopped func(*Summary)) *Summary {
 	t.Helper()
 	for stop := 50; ; stop += 170 {

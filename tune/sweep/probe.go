@@ -26,7 +26,7 @@ type probedCost struct {
 }
 
 // session returns the seconds that a session with this many configs takes. Each config is compared
-// with the oracle once. rounds is the mean number of rounds of a config.
+// with the oracle once. `rounds` is the mean number of rounds of a config.
 func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
@@ -170,8 +170,8 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 	return nil
 }
 
-// probeBlock measures the default `configs` times in each round. open is the time of opening a
-// session, in seconds, or 0 if a session is open already. rest is the seconds that everything else
+// probeBlock measures the default `configs` times in each round. `open` is the time of opening a
+// session, in seconds, or 0 if a session is open already. `rest` is the seconds that everything else
 // in the block took.
 func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
 	before, start := l.wall.Opening, time.Now()

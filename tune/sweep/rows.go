@@ -128,7 +128,7 @@ func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 
 // forClass returns the usable searches of a group from which the row of a class is made. After an
 // interrupt, winners may not have been measured under each other's routings. The row of a class is
-// then made from its first search alone. The row for all routings is still made from all searches.
+// then made from only its first search. The row for all routings is still made from all searches.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {

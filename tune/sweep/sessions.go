@@ -98,7 +98,7 @@ func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	return out
 }
 
-// decideOverSessions decides a search again, from its further sessions alone.
+// decideOverSessions decides a search again. It uses only the further sessions of the search.
 func (s *sweeper) decideOverSessions(c *activeSearch) {
 	if len(c.furtherSessions) == 0 {
 		return

@@ -39,7 +39,7 @@ type Summary struct {
 }
 
 // Run carries out a plan in dir. `run` is the record with which dir was created or reopened.
-// results holds the log of an earlier command. If ctx is cancelled, all measurements are on disk,
+// `results` holds the log of an earlier command. If ctx is cancelled, all measurements are on disk,
 // and Run returns ctx's error with a summary of the finished searches. The summary is nil if no
 // search was finished.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {

@@ -13,7 +13,7 @@ type stopwatch struct {
 	earlier record.Wall
 }
 
-// startWatch starts a stopwatch that adds to the times in run. began is the start of the command; a
+// startWatch starts a stopwatch that adds to the times in run. `began` is the start of the command; a
 // zero time stands for now.
 func startWatch(run *record.Run, began time.Time) stopwatch {
 	if began.IsZero() {
@@ -22,7 +22,7 @@ func startWatch(run *record.Run, began time.Time) stopwatch {
 	return stopwatch{began, run.Wall}
 }
 
-// wall returns the wall time so far. parts holds the times of this command.
+// wall returns the wall time so far. `parts` holds the times of this command.
 func (w stopwatch) wall(parts record.Wall) record.Wall {
 	parts.Total = time.Since(w.began).Seconds()
 	return w.earlier.Plus(parts)

@@ -169,7 +169,7 @@ func LoadFile(name string, allowEdited bool) (*Table, error) {
 	return loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), name, allowEdited)
 }
 
-// loadFrom reads the table called name in a directory. full is its path for errors.
+// loadFrom reads the table called name in a directory. `full` is its path for errors.
 func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	var t *Table
 	f, err := fsys.Open(name)

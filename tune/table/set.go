@@ -155,8 +155,9 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// Builds counts two kinds of rows: `earlier`, which the host accepts although another build of
-// their kernels was measured, and `refused`, which the host refuses because of their kernels.
+// Builds counts two kinds of rows. The host accepts the rows counted in `earlier`, although they were
+// measured with another build of their kernels. It refuses the rows counted in `refused` because of
+// their kernels.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	for _, r := range t.Rows {
 		switch {

@@ -227,7 +227,7 @@ func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 }
 
 // nextAutoregressive returns the value after x of a first-order autoregressive series with this
-// standard deviation. memory is the correlation of consecutive values.
+// standard deviation. `memory` is the correlation of consecutive values.
 func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

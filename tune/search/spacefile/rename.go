@@ -9,7 +9,7 @@ import (
 )
 
 // Renamed returns the file with the present names of kernels that were renamed or have become
-// configs of another kernel. rename converts a config that may leave out parameters. current
+// configs of another kernel. `rename` converts a config that may leave out parameters. `current`
 // converts a config that lacks only newer parameters. If several kernels of the file are one kernel
 // now, each parameter has the values of all of them. If one of these kernels does not restrict a
 // parameter, the parameter is not restricted.

@@ -153,8 +153,9 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWidenCertifies: the row gets the build and the protocol of the receipt if its check holds,
-// was made after the row was measured, and has a build of the same revision.
+// TestWidenCertifies: the row gets the build and the protocol of the receipt under three conditions:
+// the row's check holds, it was made after the row was measured, and the two builds have the same
+// revision.
 func TestWidenCertifies(t *testing.T) {
 	for _, c := range []struct {
 		name     string

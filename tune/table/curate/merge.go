@@ -247,7 +247,7 @@ func coversRoutings(r, other *table.Row) bool {
 }
 
 // tie reports whether the incumbent's config is as fast as the newcomer's under every routing.
-// known is false if the newcomer's run did not time both configs.
+// `known` is false if the newcomer's run did not time both configs.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

@@ -16,7 +16,7 @@ type Timing struct {
 }
 
 // Split divides rows that were measured at several token counts, so that each part has the times of its own
-// token count. A merge can then cut a row without separating it from its times. timed returns the times of a
+// token count. A merge can then cut a row without separating it from its times. `timed` returns the times of a
 // row's config at one token count; ok is false if they are unknown. A token count whose times are unknown
 // joins the part before it. The exception is the token count at which the row itself was timed
 // (Evidence.TimedAt): it begins a part, which keeps the row's times. Parts meet at the midpoints between

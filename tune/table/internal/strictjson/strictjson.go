@@ -253,7 +253,7 @@ func (w *walker) mapping(elem *shape) error {
 	})
 }
 
-// members walks the names and values of an object. take returns the shape of a name's value.
+// members walks the names and values of an object. `take` returns the shape of a name's value.
 func (w *walker) members(take func(name []byte) (*shape, error)) error {
 	w.pos++
 	for w.peek() != '}' {

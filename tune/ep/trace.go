@@ -7,7 +7,7 @@ import "strings"
 // identifies the routing; the file name is only a label.
 const DigestDigits = 12
 
-// SplitDigest splits FILE@DIGEST. The digest is "" if the text has none.
+// SplitDigest splits FILE@DIGEST. It returns "" as digest if the text has no digest.
 func SplitDigest(s string) (file, digest string) {
 	at := len(s) - DigestDigits - 1
 	if at < 1 || s[at] != '@' || strings.Trim(s[at+1:], "0123456789abcdef") != "" {
@@ -32,7 +32,7 @@ func RoutingContent(spec string) string {
 	})
 }
 
-// RoutingDigest returns the digest of a trace in a spec, "" if the spec has none.
+// RoutingDigest returns the digest of a trace in a spec, or "" if the spec has no digest.
 func RoutingDigest(spec string) (digest string) {
 	editTrace(spec, func(_, d string) string { digest = d; return "" })
 	return digest

@@ -19,7 +19,7 @@ const (
 )
 
 // Protocol is the revision of the way in which backends measure on GPUs. It rises with a change
-// that makes measured times differ from earlier ones by more than their intervals.
+// that makes measured times differ from earlier times by more than their intervals.
 //
 //	0: the sessions of a process could lie at the same place in memory, and ranks left the start
 //	   barrier up to 0.7 us apart (a write from GPU to GPU takes as long)

@@ -19,8 +19,8 @@ type DecisionRules struct {
 	Protocol   Protocol
 	AA         record.AA // the A/A test of this search
 
-	// HostBound gets the default's median time in seconds. It returns why launch
-	// parameters cannot matter, or "" if they can. If HostBound is nil, they can.
+	// HostBound gets the default's median time in seconds. It returns why launch parameters
+	// cannot matter, or "" if they can matter. If HostBound is nil, they can matter.
 	HostBound func(seconds float64) string
 }
 

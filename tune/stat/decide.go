@@ -63,7 +63,7 @@ type Comparison struct {
 	Config, Default ep.Config
 	Gain            Estimate // the default's time divided by the config's
 	Band            record.Band
-	HostBound       string // why launch parameters cannot matter here, "" if they can
+	HostBound       string // why launch parameters cannot matter here, "" if they can matter
 }
 
 // Compare decides about a config that the caller chose. The decision's config is the caller's

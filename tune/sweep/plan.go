@@ -247,7 +247,7 @@ func (pl *planner) paramNames() []string {
 	return out
 }
 
-// legalPoints returns the size of a problem's space, 0 if it has none.
+// legalPoints returns the number of legal points in a problem's space, 0 if the problem has no space.
 func (pl *planner) legalPoints(p ep.Problem) int {
 	space, _, err := pl.enumerate(p)
 	if err != nil {

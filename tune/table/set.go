@@ -110,7 +110,7 @@ type Host struct {
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal returns why a table may not be used on this host for a problem, nil if it may. Refusal
+// Refusal returns why a table may not be used on this host for a problem, nil if it may be. Refusal
 // refuses a table of another machine, with other hooks, or without a row for the problem's rank
 // count and dtypes. It also refuses a table if every row needs kernels that the host does not have.
 func (t *Table) Refusal(h Host, p ep.Problem) error {

@@ -49,7 +49,7 @@ type Point struct {
 	Time    float64   // the time in seconds that the other tuner minimized; NaN if the config failed
 	Runs    []float64 // seconds of each run, in time order; empty if the file has none
 	Prepare float64   // seconds to compile and check the config
-	Failure string    // why the config failed, "" if it did not
+	Failure string    // why the config failed, "" if it did not fail
 }
 
 // endings lists the endings of file names in both formats.

@@ -23,7 +23,7 @@ type Model struct {
 	Required  []int
 	Incumbent int    // point of the config in the table in use, -1 if there is none
 	Neighbour int    // point that won a neighbouring search, -1 if there is none
-	HostBound string // why launch parameters cannot matter, "" if they can
+	HostBound string // why launch parameters cannot matter, "" if they can matter
 	Pace      record.Pace
 	Prepare   []float64 // [point] seconds to prepare the config; if nil, every config takes Pace.Config
 	Truth     []float64 // [point] true time in seconds; NaN for a config that fails
@@ -192,7 +192,8 @@ func (e *Machine) own(point int) float64 {
 	return x + p.placed
 }
 
-// own returns the residuals of a point, nil if it has none. The twin has the default's residuals.
+// own returns the residuals of a point, nil if the model has none for it. The twin has the default's
+// residuals.
 func (m *Model) own(point int) []float64 {
 	if point == search.Twin {
 		point = m.Default

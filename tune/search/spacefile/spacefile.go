@@ -178,7 +178,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// Values returns the values that the file gives for a parameter, nil if it gives none.
+// Values returns the values that the file gives for a parameter, nil if it gives no values.
 func (f *File) Values(kernel, param string) []ep.Value {
 	if f == nil {
 		return nil

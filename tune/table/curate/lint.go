@@ -25,7 +25,7 @@ type Finding struct {
 	Text     string
 }
 
-// Legality returns why a config cannot run, or nil if it can. A nil Legality means that the
+// Legality returns why a config cannot run, or nil if it can run. A nil Legality means that the
 // table's kernels are unknown here; Lint then does not check legality.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 

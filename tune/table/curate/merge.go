@@ -30,10 +30,10 @@ type Overlap struct {
 	Old, New *table.Row
 }
 
-// Comparable returns why two tables cannot be merged, nil if they can. They must have the
-// same machine, bound on SMs and hooks. If one hash stands for all kernels, the tables must
-// also have the same build. If every kernel has its own hash, a merged table may hold
-// several builds.
+// Comparable returns why two tables cannot be merged, nil if they can be merged. They must have
+// the same machine, bound on SMs and hooks. If one hash stands for all kernels, the tables must
+// also have the same build. If every kernel has its own hash, a merged table may hold several
+// builds.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():

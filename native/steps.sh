@@ -3,6 +3,7 @@
 #
 #   OUT    folder for the output of each step, NAME.txt; steps.sh creates it
 #   ONLY   regular expression; only steps whose names match it run
+#   EXCEPT regular expression; steps whose names match it do not run
 #   LIMIT  number of seconds after the start of the script; no step begins later; default 570
 out=${OUT:-/tmp/epbench-out} limit=${LIMIT:-570} failures="" steps=0
 mkdir -p "$out" || exit 1
@@ -36,6 +37,7 @@ step() {
   local seconds=$1 name=$2 pattern=$3 start=$SECONDS left=$((limit - SECONDS)) word=ok line="" code
   shift 3
   [[ $name =~ ${ONLY:-.} ]] || return 0
+  [[ ! $name =~ ${EXCEPT:-^$} ]] || return 0
   if [ $left -lt 10 ]; then
     ended "$name" "FAILED, no time left"
     return 1

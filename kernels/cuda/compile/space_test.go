@@ -12,7 +12,7 @@ import (
 )
 
 // compileConfigs varies the parameters of base that are compiled into the kernel. Parameters of class
-// speed are varied in every combination, the others one value at a time. Base comes first.
+// speed are varied in every combination, and all other parameters one value at a time. Base comes first.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {

@@ -24,10 +24,10 @@ import (
 // variant for sm_90a.
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// arches lists the architectures for which every kernel must compile. For each the test compiles every
-// default. For sm_90a, on which tables are measured, it adds variants until they contain every pair of
-// parameter values of a source, or all variants, which takes twice as long. For the others it adds
-// variants until they contain every parameter value.
+// arches lists the architectures for which every kernel must compile. For each architecture the test compiles
+// every default. For sm_90a, on which tables are measured, it adds variants until they contain every pair of
+// parameter values of a source. With EPBENCH_VARIANTS=all it adds all variants for sm_90a, which takes twice as
+// long. For the other architectures it adds variants until they contain every parameter value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
 // variantsFor returns the variants of a space that are compiled for an architecture.

@@ -83,7 +83,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("loopback: %v", err)
 	}
 	if got := maxBlocks(m, sound); got != 132/2/2 {
-		t.Errorf("two ranks on each GPU may launch %d blocks each, want 33: two calls of both ranks must fit on 132 SMs", got)
+		t.Errorf("two ranks on each GPU may launch %d blocks each, want 132 SMs / (2 ranks x 2 calls) = 33", got)
 	}
 }
 

@@ -203,8 +203,8 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // startsCombineFinal returns a config with all SMs, for ranks that read and sum more than they
-// send. If there are few SMs, it also returns configs with more loads in flight, one with blocks
-// that only sum and one without.
+// send. If there are few SMs, it also returns two configs with more loads in flight: one with blocks
+// that only sum, and one without such blocks.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
 	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))

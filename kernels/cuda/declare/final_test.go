@@ -30,8 +30,8 @@ func TestFinalEmulated(t *testing.T) {
 	})
 }
 
-// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs, and if there are not few
-// SMs they are all different.
+// TestStartsAreLegal: the configs of Kernel.Starts are legal with any number of SMs. With more than fewSMs SMs they
+// are all different.
 func TestStartsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := onCPU()

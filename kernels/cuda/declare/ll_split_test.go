@@ -9,7 +9,7 @@ import (
 )
 
 // TestLowLatencySplitEmulated: dispatch_ll and combine_ll with mode=split give the oracle's bytes in a fixed
-// order, also if the sending and the receiving grid have different sizes, and if one of the two is fused.
+// order, also if the sending and the receiving grid have different sizes, and if only the dispatch is split.
 func TestLowLatencySplitEmulated(t *testing.T) {
 	checkEach(t, splitting(dispatchLL()), splitting(combineLL()), []fastCase{
 		{pairProblem(ep.FP8, 4, 512, 64, 8, 4), []int{1, 0, 4, 3}, 0.7, 0, "sms=3,recv_sms=2,threads=128,part=512", "sms=1,recv_sms=3,threads=128,algo=dedup", 30},

@@ -37,8 +37,8 @@ func TestMaskedIDsEmulated(t *testing.T) {
 }
 
 // TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in
-// every order, with a late rank and without a barrier. A call uses the memory of the call three
-// before it, so each dispatch must clear the words that the other dispatches wrote.
+// every order, with a late rank and without a barrier. A call uses the same memory as the call three
+// calls earlier, so each dispatch must clear the words that the other dispatches wrote.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,

@@ -22,7 +22,7 @@ import (
 // partGates names the part of the heap that holds the input rows of an activation.
 const partGates = "gates"
 
-// rotatedBytes is the size of all copies of a call's rows together: several times the L2 cache of
+// rotatedBytes is the total size of all copies of a call's rows: several times the L2 cache of
 // any GPU. Each call works on the next copy, so that its rows come from memory and not from the cache.
 const rotatedBytes = declare.FlushBytes
 

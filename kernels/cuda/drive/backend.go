@@ -21,7 +21,7 @@ type Options struct {
 	InputScale float32       // global input scale of NVFP4; 0 means 1
 	Drill      Drill         // fault that is caused on purpose
 
-	sms int // SMs to use of each GPU, 0 for all; NVIDIA's racecheck takes longer with more
+	sms int // number of SMs to use on each GPU, 0 for all; NVIDIA's racecheck takes longer with more SMs
 }
 
 // DefaultDeadline is much longer than the time between the starts of the first and the last rank,

@@ -107,7 +107,7 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	}
 	err := s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
-			if rank == 0 { // a repeated run replaces the readings of the first
+			if rank == 0 { // if the run is repeated, its readings replace those of the first run
 				for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
 					(*rows)[round] = nil
 				}
@@ -220,7 +220,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	err = s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
 			x, err := p.times(raw)
-			if rank == 0 { // a repeated run replaces the readings of the first
+			if rank == 0 { // if the run is repeated, its readings replace those of the first run
 				alone[round], within[round] = nil, nil
 			}
 			alone[round], within[round] = append(alone[round], x.product), append(within[round], x.productIn)

@@ -354,11 +354,11 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 }
 
 // TestSessionExplain: Explain returns one effect with the calls and one with each load: blocks that
-// hold SMs, a copy that takes bandwidth, and both. If a config leaves SMs free, there is also an
+// hold SMs, a copy that takes bandwidth, and blocks that do both. If a config leaves SMs free, there is also an
 // effect without a load, whose product is planned for these SMs. Each effect has times of every round.
 func TestSessionExplain(t *testing.T) {
 	p := besideProblem(ep.Dispatch, ep.Graph, smallGemm)
-	p.Layout = ep.LayoutRank // an emulated call of its default takes a sixth of the time, and so does its part of the product
+	p.Layout = ep.LayoutRank // in this layout an emulated call of the default, and the product beside the call, take a sixth of the time
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, p)
 	k := kernels.For(b.Kernels(), p)[0]
 	c := drillConfig(b, k, s.problem)

@@ -54,7 +54,7 @@ func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	return err
 }
 
-// TestSessionCalls checks the number of driver calls that two ranks make together. Each driver call
+// TestSessionCalls checks how many driver calls two ranks make in all. Each driver call
 // takes 2 to 20 us; making a graph or an allocation takes far longer. A search verifies thousands of
 // configs and takes tens of thousands of samples.
 func TestSessionCalls(t *testing.T) {
@@ -85,7 +85,7 @@ func TestSessionCalls(t *testing.T) {
 		} {
 			got := callsOf(t, of.f)
 			if n := got["cuGraphLaunch"]; n > 2*(1+warmups) {
-				t.Errorf("%s, %s: %d rounds of two ranks", op, of.name, n)
+				t.Errorf("%s, %s: two ranks launch %d graphs, want at most %d", op, of.name, n, 2*(1+warmups))
 			}
 			delete(got, "cuGraphLaunch") // the number of launches depends on how long the last sample took
 			if !maps.Equal(got, of.want) {

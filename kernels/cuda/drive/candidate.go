@@ -44,8 +44,8 @@ type candidate struct {
 // ops lists the ops that a candidate may have, in the order in which they run.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs returns the config of each op that runs for c. Before a combine alone, the dispatch runs
-// that the combine's declaration names.
+// opConfigs returns the config of each op that runs for c. If the problem's op is combine, it adds the
+// dispatch that the combine's declaration names, because this dispatch must run before the combine.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:

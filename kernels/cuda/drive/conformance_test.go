@@ -136,8 +136,8 @@ func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.C
 	return c
 }
 
-// paths returns the default of a kernel with the fewest legal threads, and for each parameter outside
-// sizes one config with each other value of it.
+// paths returns the default of a kernel with the fewest legal threads. It adds one config for each value
+// that differs from the default, of each parameter that is not in sizes.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}

@@ -98,13 +98,13 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 	return p, nil
 }
 
-// keptPrograms is the largest number of programs that exist at once: the CUDA graphs of each take
-// memory on every GPU.
+// keptPrograms is the largest number of programs that exist at once: the CUDA graphs of each program
+// take memory on every GPU.
 const keptPrograms = 256
 
 // makeRoom frees all programs if there are too many. A candidate makes its program again when it runs.
-// Freeing only the oldest would be worse, because a search that runs its candidates in turns needs
-// the oldest next.
+// Freeing only the oldest program would be worse, because a search that runs its candidates in turns
+// needs the oldest program next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {

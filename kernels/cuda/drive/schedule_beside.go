@@ -40,8 +40,8 @@ type section struct {
 	within  productStamps // stamps of the product while calls run
 	begin   int           // start of calls and product together
 	end     int           // end of the last call; in phases, end of calls and product
-	aligned int           // in phases: end of as many alignments, which follow end
-	halves  []int         // in phases: four stamps of each call, before and after its send, product and receive
+	aligned int           // in phases: end of the alignments after `end`, which are as many as between the calls
+	halves  []int         // in phases: four stamps of each call: before its send, after send, after the product, after receive
 }
 
 // productStamps holds the indices of the stamps of a product: its start, and the first of the marks.
@@ -51,7 +51,7 @@ type productStamps struct {
 }
 
 // withProduct adds the steps of a round with a product. The round times the calls alone as a chain,
-// the product alone, and both together. If a combine uses up the data of its dispatch, each call has
+// the product alone, and calls and product at the same time. If a combine uses up the data of its dispatch, each call has
 // a section of its own with a dispatch before the call.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
@@ -76,7 +76,7 @@ func (s *schedule) withProduct() {
 	}
 }
 
-// section adds the three parts for `calls` calls: calls alone, product alone, both.
+// section adds the three parts for `calls` calls: the calls alone, the product alone, and calls with product.
 func (s *schedule) section(calls int) {
 	s.now = &section{calls: calls}
 	s.sections = append(s.sections, s.now)

@@ -84,8 +84,8 @@ func near(t *testing.T, what string, got, want float64) {
 }
 
 // TestAbreast: the time of the call alone is the time that the chain clock gives, and the time of the
-// product alone is the time of its launches. The time of both is the time of the longer one. done, the
-// part of the product that is complete when the calls end, is found between marks.
+// product alone is the time of its launches. The field both is the longer of the two times. The field done,
+// the part of the product that is complete when the calls end, is interpolated between marks.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share, false)
@@ -106,7 +106,7 @@ func TestAbreast(t *testing.T) {
 	}
 }
 
-// TestAbreastCallsLast: if the calls take longer than the product, both end with the calls.
+// TestAbreastCallsLast: if the calls take longer than the product, the field both is the time of the calls.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1, false)
 	x, err := s.times(twoStreams(s, 1))
@@ -262,14 +262,14 @@ func TestShareOf(t *testing.T) {
 		{0.04, 128, 1, 1, 8, 1},  // a few experts of many
 		{0.10, 128, 1, 1, 14, 1}, // rounded up
 		{0.50, 128, 1, 2, 32, 2}, // a pair has a launch for each half
-		{0.83, 128, 1, 2, 56, 2}, // an odd number, in two launches and not in three
+		{0.83, 128, 1, 2, 56, 2}, // 0.83 x 128 = 106.2, so 107 experts in two launches: 54 in each, rounded up to 56
 		{0.79, 128, 1, 2, 56, 2}, // the same for a call that took 5 % less
 		{0.93, 60, 1, 1, 56, 1},
 		{0.96, 60, 1, 1, 60, 1},   // never more than all experts
 		{1.50, 128, 1, 1, 128, 2}, // more than one pass over the experts
 		{0.50, 4, 1, 1, 4, 1},     // all experts if there are few
 		{2.30, 1, 1, 1, 1, 3},     // one expert, multiplied again
-		{0.30, 1, 4, 2, 1, 2},     // a copy, in four passes
+		{0.30, 1, 4, 2, 1, 2},     // a copy whose pass has 4 launches: 0.3 x 4 = 1.2 launches, rounded up
 	} {
 		batch, launches := shareOf(c.share, c.groups, c.passes, c.least)
 		if batch != c.batch || launches != c.launches {

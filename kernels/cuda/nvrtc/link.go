@@ -76,8 +76,8 @@ func (l *Linker) load(path string) string {
 	return ""
 }
 
-// Version returns the library's version, such as 13.0. It can link binaries that NVRTC of this
-// version or an older version compiled.
+// Version returns the library's version, such as 13.0. The library can link binaries that NVRTC of
+// this version or an older version compiled.
 func (l *Linker) Version() string { return l.version }
 
 // Link links parts into a binary for an architecture such as sm_90a. The log reports the

@@ -85,8 +85,7 @@ func TestFitSizesAreThePacks(t *testing.T) {
 	}
 }
 
-// TestFitAsksFewCounts: a token count costs a look-up in all tables, so that the search must not try
-// many.
+// TestFitAsksFewCounts: Tokens tries few token counts, because each count costs a look-up in all tables.
 func TestFitAsksFewCounts(t *testing.T) {
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "abi"}}
 	for _, inFlight := range []int{1, 2, 4} {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestHead compares what a library checks before it uses a pack with values worked out by hand: the
-// compute capability of the binaries, which may be exact, and the sizes of a call of at most 10 tokens.
+// TestHead compares parts of a pack with values worked out by hand. A library checks these parts before it
+// uses the pack: the compute capability of the binaries, and the sizes of a call of at most 10 tokens.
 // A rank receives at most 10 tokens x 2 ranks x 8 selections = 160 rows. FP8 pads the rows of each of its
 // 128 experts to a multiple of 4, so that there are at most 160 + 3 x 128 = 544 rows.
 func TestHead(t *testing.T) {
@@ -158,7 +158,7 @@ func TestFitByHand(t *testing.T) {
 	if err := fitted(ep.MaxTokens).Beyond(ep.MaxTokens); err != nil {
 		t.Errorf("beyond the largest count: %v", err)
 	}
-	// 4,500 bytes hold 1,000 and three calls of 10 tokens.
+	// 4,500 bytes hold three calls of 10 tokens: 1,000 + 3 x 100 x 10 = 4,000, and a fourth call needs 5,000.
 	for bytes, want := range map[int64]int{4500: 3, 4999: 3, 5000: 4, 1000: 0, 10: 0} {
 		if n, err := f.InFlight(bytes, 10); n != want || err != nil {
 			t.Errorf("%d bytes: %d calls, %v, want %d", bytes, n, err, want)

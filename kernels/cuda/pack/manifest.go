@@ -25,7 +25,7 @@ type manifest struct {
 // pack loads the library and allocates its memory before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
-	Version string   `json:"version"` // version that the host library must have; the binaries contain the same
+	Version string   `json:"version"` // version of the device library in the binaries; the host library must have the same
 	Modules []string `json:"modules"` // binaries that must be announced to the library once they are loaded
 	// HeapBytes is the symmetric memory of each rank, for one call in flight and all dtypes.
 	HeapBytes int64 `json:"heap_bytes"`

@@ -63,8 +63,8 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestIDsOfSurvivors: a pack for survivors has room for the ids of a dispatch and for those of a
-// combine. In other packs of layout expert, both use the same room.
+// TestIDsOfSurvivors: a pack for survivors has separate room for the ids of a dispatch and the ids of a
+// combine. In other packs of layout expert, dispatch and combine use the same room.
 func TestIDsOfSurvivors(t *testing.T) {
 	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
 	one := p.idBytes() // 100 x 8 ids of 4 bytes are 3200 bytes, 3328 in multiples of 256

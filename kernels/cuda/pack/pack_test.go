@@ -141,7 +141,7 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 // a row of combine together are faster in proportion to tokens.
 func TestNearestPairAnswers(t *testing.T) {
 	for us, want := range map[float64]string{
-		// At 4,096 tokens the pair takes 4096/2048 x us. The other two rows take 4096/128 x 10 + 400 = 720 us.
+		// At 4,096 tokens the pair takes 4096/2048 = 2 times the time in its row. The other two rows take 4096/128 x 10 + 400 = 720 us.
 		240: dispatchFinal, // 480 us
 		400: dispatchLL,    // 800 us
 	} {

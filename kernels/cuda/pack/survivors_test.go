@@ -32,7 +32,7 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// TestSurvivorsRefused: the kernels of other layouts wait for every rank. The error names the layouts to use.
+// TestSurvivorsRefused: a layout whose kernels wait for every rank is refused. The error names the layouts to use.
 func TestSurvivorsRefused(t *testing.T) {
 	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128} {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: true}

@@ -104,7 +104,7 @@ func (l *Library) Alloc(bytes int64) (uint64, error) {
 // Free gives memory back. It is collective.
 func (l *Library) Free(p uint64) { C.give(&l.c, C.uint64_t(p)) }
 
-// Peer returns the address of another rank's memory for this GPU, 0 if it has none.
+// Peer returns the address under which this GPU reaches memory of another rank, 0 if the GPU cannot reach it.
 func (l *Library) Peer(p uint64, rank int) uint64 {
 	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }

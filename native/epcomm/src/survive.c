@@ -127,7 +127,7 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
 
 /* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are the
  * same as those of epcomm_create, because a rank in a new process takes part in them by epcomm_create. A rank takes part in
- * all of them, also after an error: a rank that passed another set may not see the error. */
+ * all of these exchanges, also after an error, because a rank that was called with another `alive` may not see the error. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();

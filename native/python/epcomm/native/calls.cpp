@@ -106,6 +106,7 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   k.hidden = hidden, k.experts = experts, k.topk = topk, k.most = most, k.key = key;
   k.fp8 = fp8 != 0, k.later = later != 0, k.device = device;
   k.native = reinterpret_cast<Link *>(number);
+  serve(device);
   if (!knows_streams(device)) Py_RETURN_NONE;
   k.wide = PyLong_FromLongLong(hidden);
   if (k.wide == nullptr) return nullptr;

@@ -177,9 +177,11 @@ enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws an exception with the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
+/* Says on which device the kernels of this process run, -1 for the CPU. Then tensors on devices of other types do not fit. */
+void serve(int32_t device);
 /* Throws if fine is false: a kernel would misread a tensor. */
 void fits(Link &l, bool fine);
-/* Returns whether a tensor is contiguous and has the dtype and the sizes; -1 allows any size. */
+/* Returns whether a tensor is contiguous, on a device whose memory kernels can read, and has the dtype and the sizes; -1 allows any size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
 /* Calls check after a launch. On the emulated driver it also waits for the launch, because memory of the
  * CPU is reused without regard to streams. */

@@ -146,6 +146,7 @@ PyObject *learn_normal(PyObject *self, PyObject *args) {
   k.hidden = hidden, k.experts = experts, k.topk = topk, k.sms = sms, k.key = key;
   k.fp8 = fp8 != 0, k.device = device;
   k.native = reinterpret_cast<Link *>(number);
+  serve(device);
   if (!knows_streams(device)) Py_RETURN_NONE;
   Py_INCREF(k.link);
   Py_INCREF(k.nothing);
@@ -160,6 +161,7 @@ PyObject *learn_layout(PyObject *self, PyObject *args) {
   long long number = 0;
   int device = 0;
   if (!PyArg_ParseTuple(args, "OLi", &link, &number, &device)) return nullptr;
+  serve(device);
   if (!knows_streams(device)) Py_RETURN_NONE;
   Py_INCREF(link);
   Py_XDECREF(c->counter_link);

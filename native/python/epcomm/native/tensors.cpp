@@ -1,5 +1,7 @@
 #include "native.h"
 
+#include <atomic>
+
 namespace native {
 
 int32_t dtype_of(Elements e) {
@@ -34,7 +36,20 @@ void *address(Ref t) {
   return p;
 }
 
+/* The type of the device whose kernels read this process's tensors; -1 until a link is learned. */
+static std::atomic<int32_t> device_type{-1};
+
+void serve(int32_t device) { device_type = device < 0 ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(); }
+
+/* Returns whether kernels can read the tensor's memory. A tensor on meta has none. */
+static bool readable(Ref t) {
+  int32_t type = 0, wanted = device_type;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.handle, &type));
+  return wanted >= 0 ? type == wanted : type == aoti_torch_device_type_cpu() || type == aoti_torch_device_type_cuda();
+}
+
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes) {
+  if (!readable(t)) return false;
   int32_t number = 0;
   int64_t dims = 0;
   bool contiguous = false;

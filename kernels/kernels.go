@@ -28,7 +28,7 @@ type Class string
 const (
 	Speed     Class = "speed"     // time only
 	Precision Class = "precision" // time and rounding: stays at its default unless the caller accepts ep.Reduced
-	Hook      Class = "hook"      // the result, such as an epilogue: set by the caller, verified, never swept
+	Hook      Class = "hook"      // the result. Example: an epilogue. The caller sets it; it is verified and never swept
 )
 
 // Cost names the field of ep.Cost that a parameter's value sets.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the GPU tests in this folder, which `make gpu-bundle` makes. Their output is written to results/.
 #
-#   ./run-tests.sh            conformance on 1, 2, 4 and 8 GPUs if there are as many, faults on purpose, 8 ranks on one GPU
+#   ./run-tests.sh            conformance on as many of 1, 2, 4 and 8 GPUs as there are; tests that cause faults; 8 ranks on one GPU
 #   ./run-tests.sh stress     every problem, routing and config of epbench verify --stress on 1, 2, 4 and 8 GPUs, and 8 ranks on one GPU
 #   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes
 #

@@ -233,7 +233,7 @@ func unpack(command string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// where is the step that keeps rows. The comment on the variable figures describes all steps.
+// where keeps the rows that fulfil all conditions. The comment on the variable figures describes all steps.
 func where(rows [][]string, conditions []string) ([][]string, error) {
 	out := rows[:1:1]
 	for _, row := range rows[1:] {

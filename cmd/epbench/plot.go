@@ -185,7 +185,7 @@ var whyEmpty = map[string]string{
 	"pareto":    ": no kernel of the run says how many SMs it takes",
 	"regret":    ": it needs a problem measured under two routings",
 	"wire":      ": the link's speed is not known; give --link GB/s",
-	"imbalance": ": no routing of the run can be drawn again here",
+	"imbalance": ": no routing of the run can be generated again on this machine",
 	"compare":   ": it takes two comparable runs",
 	"libraries": ": it takes runs of several libraries on one machine that do the same work in one case",
 }

@@ -12,7 +12,7 @@ import (
 // casesAhead is the number of cases that Run announces in advance to a backend that compiles.
 const casesAhead = 12
 
-// Run runs the cases in order and calls the function each with every result. It returns the first
+// Run runs the cases in order and passes every result to the function `each`. It returns the first
 // error of RunCase.
 func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)) error {
 	told := 0

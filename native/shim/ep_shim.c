@@ -227,7 +227,7 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the time to which the limit of a wait applies: the host's time or, with the emulated driver, the device's.
+/* Returns the current time of the clock that limits waits: the host's clock or, with the emulated driver, the device's.
  * The emulated device's time passes more slowly on a crowded host, and kernels use it for their deadlines too. */
 static uint64_t now_ns(void) {
   struct timespec t;

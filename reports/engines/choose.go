@@ -26,8 +26,8 @@ type extremes struct{ fastest, slowest float64 } // seconds of dispatch and comb
 // pairs are equal, it takes the first by key.
 //
 // At a point where a pair was not measured, choose counts it as slow as the slowest pair measured at this point. The
-// stricter rule, that a pair must be measured at all points, was tried. It fails for a run of winners, in which only
-// the default was measured at all points: the default would always be chosen.
+// stricter rule, that a pair must be measured at all points, was tried. It fails for a run in which only the
+// default was measured at all points, such as a run that measures winners again: the default would always be chosen.
 //
 // The library's default stays unless the pair is faster by more than band, because one of many
 // equally fast configs seems fastest by chance.

@@ -95,9 +95,9 @@ func ncclWritten() (want []string) {
 	return want
 }
 
-// TestChangedWritten changes one figure of a written file. If says is not empty, the error or a warning must contain
-// it. If says is empty, there must be no error and no warning, because the change is within rounding or in a figure that
-// is not read.
+// TestChangedWritten changes one figure of a written file. If the field `says` is not empty, the error or a warning
+// must contain its text. If it is empty, there must be no error and no warning, because the change is within
+// rounding or in a figure that is not read.
 func TestChangedWritten(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
 		// 212.23 GB/s x 35.26 us = 7,483,230 bytes = 1,010.1 selections of 7,408 bytes. 128 tokens x

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// times returns the effects of times, which are relative to the default's time.
+// times returns the Effects of times that are given as multiples of the default's time.
 func times(xs map[string]float64) Effects {
 	e := Effects{}
 	for k, x := range xs {

@@ -16,7 +16,7 @@ const mostCrashes = 3
 type DefaultsCrash struct {
 	Title, Words string   // the last search, and the failure of its default
 	Searches     int      // number of searches so far
-	Configs      []string // ids of the defaults that crashed or hung. A resumed sweep measures them only if they are retried
+	Configs      []string // ids of the defaults that crashed or hung. A resumed sweep skips them, unless the user names them in --retry
 }
 
 func (e *DefaultsCrash) Error() string {
@@ -26,7 +26,9 @@ func (e *DefaultsCrash) Error() string {
 
 // A crashCount counts the searches of a sweep whose default crashed or hung.
 type crashCount struct {
-	similar map[ep.Problem]int // number of defaults that crashed or hung since a default last ran, by problem without tokens
+	// similar counts, for problems that differ only in tokens, the defaults that crashed or hung since a default of
+	// them ran. The key is the problem with 0 tokens.
+	similar map[ep.Problem]int
 	all     int
 	ran     bool     // a default ran
 	words   string   // failure of the last default that crashed or hung

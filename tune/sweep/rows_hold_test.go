@@ -82,8 +82,8 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	}
 }
 
-// TestOneRowForEachTokenCount: the user gives a product whose sizes are those of the model's own
-// product at one token count. Each token count still gets only one row.
+// TestOneRowForEachTokenCount: the user gives a matrix product. At one token count the
+// model's own matrix product has the same sizes. Each token count still gets only one row.
 func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"

@@ -9,8 +9,8 @@ import (
 // followed by slots that the combine polls. Dispatches of finalState can run in this memory too.
 var polledState = State{Name: "final-polled", extends: finalState.Name, anyDType: true, Regions: regionsPolled, Counters: finalState.Counters}
 
-// regionsPolled lists the regions of the enum FinRegion in final/layout.cuh, then the regions from FIN_POLLED
-// on in final/polled.cuh. The regions "flags" and "return" are unused and shrink to one word.
+// regionsPolled lists the regions of the enum FinRegion in final/layout.cuh, then the regions in
+// final/polled.cuh, which begin with FIN_POLLED. The regions "flags" and "return" are unused and shrink to one word.
 func regionsPolled(p ep.Problem) []Region {
 	out := regionsFinal(p)
 	for i := range out {
@@ -38,8 +38,8 @@ func afterFinal(c ep.Config) bool { return c.Str("after") == "final" }
 func checkAfter(c ep.Config) error { return kernels.CheckWord(c, "after", "ll", "final") }
 
 // startsAfterFinal returns configs that follow dispatch_final. From 1,024 tokens on, blocks of 24 warps were fastest,
-// with 12 warps that only sum (receivers=12). Blocks of 16 warps were fastest with receivers=8. The first start has 16
-// warps, because blocks of 24 warps spill registers on 8 ranks.
+// with 12 warps that only sum (receivers=12). Among configs with receivers=8, blocks of 16 warps were
+// fastest. The first start has 16 warps, because blocks of 24 warps spill registers on 8 ranks.
 func startsAfterFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	c := defaultCombineLLPartial(m, p).With("after", "final").With("receivers", "8")
 	return []ep.Config{c, c.With("threads", "768").With("receivers", "12")}

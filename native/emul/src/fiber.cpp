@@ -40,7 +40,7 @@ struct Barrier {
   uint32_t want = 0; /* number of threads that must arrive; 0: all threads of the block that have not ended */
   uint64_t generation = 0; /* counts how often the barrier was completed */
   int op = 0; /* kind of the collective (EmulOp), 0 for a block's barrier */
-  uint64_t slots[2][32]; /* values of the lanes, in the set generation & 1 */
+  uint64_t slots[2][32]; /* values of the lanes: two sets, of which set number generation & 1 is in use */
 };
 
 const int remembered = 16; /* number of atomic reads that a fiber remembers */
@@ -320,9 +320,9 @@ extern "C" void emul_updates(const void *p) {
 }
 
 /* Returns the time of the device. This time passes more slowly than the host's, by the factor `crowding`. Otherwise a
- * deadline could pass before another rank had a chance to end the wait: a rank that computes gets only its share
- * of a processor, but a rank that waits needs none. Between two calls at most 40 ms of device time pass, because
- * the host may stop the process for longer. */
+ * deadline could pass before another rank had a chance to end the wait: a rank that computes is slow, because it
+ * gets only a share of a processor, but the deadline of the rank that waits would not become longer. Between two
+ * calls at most 40 ms of device time pass, because the host may stop the process for longer. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;

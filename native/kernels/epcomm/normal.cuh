@@ -8,13 +8,14 @@
  *   u32 announced;                        number of calls of ep_announce so far
  *   u32 returned[EP_NORMAL_BLOCKS];       number of calls of each block of ep_return_weights
  *   (padding to EP_NORMAL_HEADER bytes)
- *   u64 counts[2][R][R + E + 1];          by source: call << 32 | rows for each rank, rows of each expert here, tokens
+ *   u64 counts[2][R][R + E + 1];          by source; each word has the call number in its upper half. Lower halves: rows for each
+ *                                         rank, rows for each expert of this rank, the source's number of tokens
  *   u64 weights[2][T][R][K];              call << 32 | weight
  * There are two sets, by call number. Two are enough, because a rank writes the words of call n + 2 only after
  * its call n + 1. For ep_announce: call n + 1 ends only when the words of all ranks for that call have arrived,
- * and a rank sends these words after its call n. For ep_return_weights: it follows a combine on its stream. A
- * combine waits until all ranks have begun the combine before it, and by then they have ended the
- * ep_return_weights of the call before that.
+ * and a rank sends these words after its call n. For ep_return_weights: it follows a combine on its stream. The
+ * combine of call n + 2 waits until all ranks have begun the combine of call n + 1. A rank begins that one only
+ * after its ep_return_weights of call n has ended.
  */
 #ifndef EP_EPCOMM_NORMAL_CUH
 #define EP_EPCOMM_NORMAL_CUH

@@ -12,7 +12,7 @@ import (
 // the noise of both.
 const besideSamples = 8
 
-// stageTogether holds the rounds of a point and of one stage in which a matrix product ran.
+// stageTogether holds the rounds that a point had in one stage while a matrix product ran.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds

@@ -142,8 +142,9 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it, if the default is ready. The GPU then has
-// switched back from the process that used it before. If this run fails, the rounds will fail too.
+// Warm runs the default once without recording it, if the default is ready. So the GPU
+// switches back from the process that used it before, and no recorded time contains the switch. If
+// this run fails, the rounds will fail too.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
@@ -281,7 +282,7 @@ func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 // appendRound adds a measured round to a line.
 func appendRound(line *record.Result, got kernels.Rounds) error {
 	if len(got.Seconds) != 1 || len(got.Seconds[0]) == 0 {
-		return kernels.Failf(ep.Unstable, "the backend returned %d rounds for 1", len(got.Seconds))
+		return kernels.Failf(ep.Unstable, "the backend returned %d rounds, want 1 with the time of at least one rank", len(got.Seconds))
 	}
 	for i, t := range got.Seconds[0] {
 		if !(t > 0) || math.IsInf(t, 1) {

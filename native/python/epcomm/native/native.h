@@ -156,7 +156,7 @@ struct Link {
   Board *board; /* null if the ranks share none */
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms; /* longest wait of the host */
-  bool debug;          /* debug mode, in which the ranks compare their calls and the values of fullest */
+  bool debug;          /* debug mode, in which the ranks compare their calls and the number of tokens of the fullest rank */
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* for dispatch and combine: the call that was sent and not yet received */
   uint64_t sent_in[2]; /* for dispatch and combine: number of the capture in which this call was sent */

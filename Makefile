@@ -57,7 +57,7 @@ mutation: ## mutation tests of MUTATED, hours; needs gremlins v0.6.0 (github.com
 	done
 
 # MUTATION holds options of native/mutation, for example MUTATION='-only call.c'.
-mutation-native: ## put faults into C, Python and device code, one at a time, and print the faults that no test notices; half an hour
+mutation-native: ## put faults into C, Python and device code, one at a time, and print the faults that no test notices; about two hours
 	$(GO) run ./native/mutation $(MUTATION) $(wildcard native/mutation/*.yaml)
 
 golden: ## rewrite expected outputs; review the diff

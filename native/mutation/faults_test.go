@@ -46,17 +46,17 @@ func TestMutate(t *testing.T) {
 	check := Test{Run: "grep -qx 'two = 2' f", Seconds: 60}
 	for _, c := range []struct {
 		f     Fault
-		alive bool
+		want  verdict
 		fails string
 	}{
-		{Fault{File: "f", Text: "two = 2", With: "two = 3"}, false, ""},
-		{Fault{File: "f", Text: "three = 3", With: "three = 4"}, true, ""},
-		{Fault{File: "f", Text: "=", With: ":"}, false, "occurs 2 times"},
-		{Fault{File: "f", Text: "four", With: "five"}, false, "occurs 0 times"},
+		{Fault{File: "f", Text: "two = 2", With: "two = 3"}, noticed, ""},
+		{Fault{File: "f", Text: "three = 3", With: "three = 4"}, survives, ""},
+		{Fault{File: "f", Text: "=", With: ":"}, wrong, "occurs 2 times"},
+		{Fault{File: "f", Text: "four", With: "five"}, wrong, "occurs 0 times"},
 	} {
-		alive, err := w.survives(c.f, check)
-		if alive != c.alive || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-			t.Errorf("%+v: survives %v, %v", c.f, alive, err)
+		got, err := w.judge(c.f, check)
+		if got != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%+v: %s, %v", c.f, got, err)
 		}
 		if text, err := os.ReadFile(source); err != nil || string(text) != "two = 2\nthree = 3\n" {
 			t.Errorf("the file is %q after the fault, %v", text, err)
@@ -114,8 +114,8 @@ func TestRemoveOthers(t *testing.T) {
 	}
 }
 
-// TestSurvives: a fault that does not compile is an error. A test that never ends counts as having noticed the fault.
-func TestSurvives(t *testing.T) {
+// TestJudge: a fault that does not compile is an error. A test that never ends notices the fault too late.
+func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "tree"), 0o755); err != nil {
 		t.Fatal(err)
@@ -125,15 +125,16 @@ func TestSurvives(t *testing.T) {
 	}
 	w, f := workTree{t.Context(), dir, map[string]bool{}}, Fault{File: "f", Text: "x", With: "y"}
 	for _, c := range []struct {
-		test  Test
-		fails bool
+		test Test
+		want verdict
 	}{
-		{Test{Build: "false", Run: "true", Seconds: 60}, true},
-		{Test{Run: "echo '    a.c:1:2: error: no'; false", Seconds: 60}, true},
-		{Test{Run: "timeout 600 sleep 600", Seconds: 1}, false},
+		{Test{Build: "false", Run: "true", Seconds: 60}, wrong},
+		{Test{Run: "echo '    a.c:1:2: error: no'; false", Seconds: 60}, wrong},
+		{Test{Run: "false", Seconds: 60}, noticed},
+		{Test{Run: "timeout 600 sleep 600", Seconds: 1}, late},
 	} {
-		if alive, err := w.survives(f, c.test); alive || (err != nil) != c.fails {
-			t.Errorf("%+v: survives %v, %v", c.test, alive, err)
+		if got, err := w.judge(f, c.test); got != c.want || (err != nil) != (got == wrong) {
+			t.Errorf("%+v: %s, %v", c.test, got, err)
 		}
 	}
 }

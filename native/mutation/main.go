@@ -151,10 +151,11 @@ func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	return s.print(l.Title)
 }
 
-// A score counts the faults that were noticed, left out or wrong, and lists the survivors.
+// A score counts the faults that were noticed, left out or wrong, and lists the survivors. Late faults are
+// noticed faults whose test did not fail before its time limit.
 type score struct {
-	noticed, left, wrong int
-	survivors            []Fault
+	noticed, late, left, wrong int
+	survivors                  []Fault
 }
 
 // try puts one fault into the tree and adds to the score. An error ends the run: the test fails without
@@ -169,17 +170,19 @@ func (w workTree) try(l List, f Fault, s *score) error {
 	if err := w.ready(l, f.Test); err != nil {
 		return err
 	}
-	begin, word := time.Now(), "noticed "
-	alive, err := w.survives(f, test)
-	switch {
-	case err != nil:
+	begin := time.Now()
+	word, err := w.judge(f, test)
+	switch word {
+	case wrong:
 		fmt.Printf("NO FAULT   %v\n", err)
 		s.wrong++
 		return w.ctx.Err()
-	case alive:
-		word = "SURVIVES"
+	case survives:
 		s.survivors = append(s.survivors, f)
-	default:
+	case late:
+		s.late++
+		s.noticed++
+	case noticed:
 		s.noticed++
 	}
 	fmt.Printf("%s   %s (%s, %.0f s)\n", word, f, f.Test, time.Since(begin).Seconds())
@@ -188,7 +191,8 @@ func (w workTree) try(l List, f Fault, s *score) error {
 
 // print prints the score and the survivors.
 func (s score) print(title string) error {
-	fmt.Printf("%s: %d of %d faults are noticed, %d left out\n", title, s.noticed, s.noticed+len(s.survivors), s.left)
+	fmt.Printf("%s: %d of %d faults are noticed, %d of them only by the time limit of a test, %d left out\n",
+		title, s.noticed, s.noticed+len(s.survivors), s.late, s.left)
 	for _, f := range s.survivors {
 		fmt.Printf("  %s\n    - %s\n    + %s\n", f, f.Text, f.With)
 	}
@@ -220,24 +224,38 @@ func (w workTree) ready(l List, name string) error {
 	return nil
 }
 
-// survives runs the test of a fault. A fault that does not compile is an error.
-func (w workTree) survives(f Fault, test Test) (bool, error) {
+// A verdict is what the test of a fault found.
+type verdict string
+
+const (
+	noticed  verdict = "noticed "
+	late     verdict = "TOO LATE" // noticed, but only by the time limit
+	survives verdict = "SURVIVES"
+	wrong    verdict = "NO FAULT" // the text is not in the file, or the file does not compile
+)
+
+// judge runs the test of a fault. The error belongs to the verdict wrong.
+func (w workTree) judge(f Fault, test Test) (verdict, error) {
 	right, err := f.put(filepath.Join(w.dir, "tree"))
 	if err != nil {
-		return false, err
+		return wrong, err
 	}
 	defer os.WriteFile(filepath.Join(w.dir, "tree", f.File), right, 0o644)
 	if err := w.run(test.Build, 600); err != nil {
-		return false, fmt.Errorf("%s: %w", f, err)
+		return wrong, fmt.Errorf("%s: %w", f, err)
 	}
 	err = w.run(test.Run, test.Seconds)
-	if w.ctx.Err() != nil {
-		return false, w.ctx.Err()
+	switch {
+	case w.ctx.Err() != nil:
+		return wrong, w.ctx.Err()
+	case err == nil:
+		return survives, nil
+	case notCompiled.MatchString(err.Error()):
+		return wrong, fmt.Errorf("%s: the fault does not compile: %w", f, err)
+	case errors.Is(err, errLate):
+		return late, nil
 	}
-	if err != nil && notCompiled.MatchString(err.Error()) {
-		return false, fmt.Errorf("%s: the fault does not compile: %w", f, err)
-	}
-	return err == nil, nil
+	return noticed, nil
 }
 
 // notCompiled matches the error of a compiler, or of Python, about a file that it cannot read.
@@ -263,6 +281,8 @@ func (w workTree) run(command string, seconds int) error {
 	return fmt.Errorf("%w\n%s", err, text[max(0, len(text)-4000):])
 }
 
+var errLate = errors.New("took too long")
+
 // sh runs a shell command in a new session, and kills all processes of the session when ctx ends. Killing the process
 // group would not be enough, because the program timeout starts another group.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
@@ -272,7 +292,7 @@ func sh(ctx context.Context, dir string, out *os.File, command string, args ...s
 	cmd.Cancel = func() error { return exec.Command("pkill", "-KILL", "-s", fmt.Sprint(cmd.Process.Pid)).Run() }
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		return errors.Join(errors.New("took too long"), err)
+		return errors.Join(errLate, err)
 	}
 	return err
 }

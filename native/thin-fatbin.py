@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Overwrites the device code in a library with zeros, except for the given architectures: thin-fatbin.py FILE 90 [...].
+"""Overwrites the device code in a library with zeros, except the code for the given architectures.
+
+Usage: thin-fatbin.py FILE ARCHITECTURE..., for example thin-fatbin.py lib.so 90 100.
 
 The library then compresses to a fraction of its size. The driver uses only the code for the GPU's architecture. Sizes,
 offsets and headers do not change.

@@ -10,14 +10,15 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// besideProblem is a dispatch of 16 tokens that runs beside the product "copy".
+// besideProblem returns a dispatch of 16 tokens that runs beside the load "copy". The reports call every load
+// beside a call the product, because it usually is a matrix product.
 func besideProblem() ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16, Beside: "copy", Objective: ep.BesideProduct}
 }
 
-// besideLine returns the log line of a config that takes sms SMs. Without the product its call takes
-// `alone` us. With the product, call and product together take 100 + cost us; the product takes 100 us.
+// besideLine returns the log line of a config that takes sms SMs. The call alone takes `alone` us, the product
+// alone 100 us, and both together 100 + cost us.
 func besideLine(config string, sms int, alone, cost float64) record.Result {
 	c, err := ep.ParseConfig(config)
 	if err != nil {
@@ -31,8 +32,8 @@ func besideLine(config string, sms int, alone, cost float64) record.Result {
 		Stage: record.StageFinals, Status: ep.OK, Clock: "stamp", Fold: 1, Seconds: t.Cost(), Beside: t}
 }
 
-// TestBesidePareto expects the same four configs in both sets of points: in one by their time
-// alone, in the other by their cost beside the product. Two of the configs run in split phases.
+// TestBesidePareto expects the same four configs in both sets of points. One set has the time of the call that
+// runs alone, the other has the cost of the call beside the product. Two of the configs run in split phases.
 func TestBesidePareto(t *testing.T) {
 	lines := []record.Result{besideLine("d:sms=8", 8, 40, 6), besideLine("d:sms=132", 132, 10, 30),
 		besideLine("d_split:sms=64", 64, 15, 5), besideLine("d:mode=split,sms=32", 32, 20, 8)}
@@ -58,13 +59,13 @@ func TestBesidePareto(t *testing.T) {
 		lines[i].Beside = nil
 	}
 	if _, ok := reports.BesideParetoOf(reports.Cases(&record.Run{}, lines)[0]); ok {
-		t.Error("a run without products has fronts beside products")
+		t.Error("a run in which nothing was measured beside a product has Pareto fronts for such calls")
 	}
 }
 
 // TestBesideTable expects two rows: the winner's, and the row of the config that it was compared with.
-// The second row is called "default" if the search names no other reference, and has a config id if
-// the search does.
+// If the search names a reference, the second row has the id of that config. Otherwise the second row is called
+// "default".
 func TestBesideTable(t *testing.T) {
 	config, _ := ep.ParseConfig("d:sms=64")
 	over, _ := ep.ParseConfig("d:sms=8")
@@ -103,7 +104,7 @@ func TestBesideTable(t *testing.T) {
 	}
 	run.Searches[0].Beside = nil
 	if _, ok := reports.BesideTable(run); ok {
-		t.Error("a run without products has a table of costs")
+		t.Error("a run in which nothing was measured beside a product has a table of costs")
 	}
 }
 

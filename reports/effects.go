@@ -24,8 +24,8 @@ type Effect struct {
 	Cases  int     // cases in which a config with the value was timed
 	Points int     // timed configs with the value, over all cases
 
-	logs float64   // sum of the logarithms of the ratios whose mean is Best
-	all  []float64 // the ratios whose median is Median
+	logs float64   // sum of the logarithms of these ratios: Best is the geometric mean of the ratios
+	all  []float64 // Median is the median of these ratios
 }
 
 // Effects computes the effect of every value of every parameter. It leaves out parameters that have
@@ -117,7 +117,7 @@ func EffectsTable(cases []*Case) Table {
 			Words("kernel"), Words("parameter"), Numbers("value", ""), Numbers("best with it", "%"), Numbers("worst case", "%"),
 			Numbers("typical", "%").Dropped(2), Numbers("wins", ""), Numbers("cases", "").Dropped(1), Numbers("configs", "").Dropped(3),
 		},
-		Notes: []string{"Time lost against the kernel's fastest config in the same case. best with it: loss of the best config with the value, mean of all cases; worst case: the largest loss of the best config with the value; typical: median loss of all configs with the value."},
+		Notes: []string{"Time lost against the kernel's fastest config in the same case. Column \"best with it\": the loss of the best config that has the value, as the mean over cases. Column \"worst case\": the largest such loss in one case. Column \"typical\": the median loss of all configs that have the value."},
 	}
 	for _, e := range Effects(cases) {
 		t.Add(Str(e.Kernel), Str(e.Param), valueCell(e.Value), Percent(e.Best-1), Percent(e.Worst-1), Percent(e.Median-1),

@@ -25,9 +25,9 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit returns the time in seconds in which a link moves the bytes of the case's busiest rank, each
-// token once to each rank that needs it. gbps is the link's speed in 1e9 bytes per second. WireLimit
-// returns NaN if the bytes or the speed are unknown, or if nothing is sent.
+// WireLimit returns the time in seconds in which a link moves the bytes of the case's busiest rank. Each token
+// counts once for each rank that needs it. gbps is the link's speed in 1e9 bytes per second. WireLimit returns
+// NaN if the bytes or the speed are unknown, or if nothing is sent.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

@@ -153,8 +153,8 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestGivenToken uses a token that the user chose, as for ranks that the command does not start. Other
-// processes may have the same token in their environment. Ending the group must not kill them.
+// TestGivenToken uses a token that the user chose. Users choose one to start ranks themselves. Other processes
+// may have the same token in their environment. Ending the group must not kill them.
 func TestGivenToken(t *testing.T) {
 	t.Setenv(tokenEnv, "a secret of all hosts")
 	bystander := exec.Command("sleep", "600")
@@ -198,7 +198,7 @@ func TestLaunchedTrouble(t *testing.T) {
 			setMark(t)
 			b, _ := openLaunched(t, c.script, c.role)
 			if c.status == ep.Hang {
-				b.limits.Round = 4 * time.Second // longer than silence
+				b.limits.Round = silence + time.Second // a rank is reported as silent before the round ends
 			}
 			b.proc.group.waitFor(t, 2)
 			s := openWorkload(t, b, ep.Dispatch)
@@ -212,7 +212,7 @@ func TestLaunchedTrouble(t *testing.T) {
 			if left := marked(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
-			os.Setenv(roleEnv, "idle") // t.Setenv restores it
+			os.Setenv(roleEnv, "idle") // openLaunched called t.Setenv for roleEnv, so the test restores the old value
 			if b.proc.group.mark == mark {
 				t.Error("a second group has the token of the first")
 			}

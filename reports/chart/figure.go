@@ -32,8 +32,8 @@ type Figure struct {
 	draw   func(draw.Canvas)
 }
 
-// seriesWidth is the width of a picture over token counts. On a phone 400 pixels wide its text is 9 pixels
-// high; in a wider picture it would be smaller.
+// seriesWidth is the width of a picture over token counts. On a phone the picture is scaled to the screen. On a
+// screen of 400 pixels the text is then 9 pixels high. The text of a wider picture would be smaller.
 const seriesWidth = 5.2 * vg.Inch
 
 // Formats lists the file formats of Figure.Write.
@@ -104,7 +104,7 @@ type Kind struct {
 // Draw makes figures of this kind from the runs. It returns none if there is nothing to show.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
-	seen := map[string]int{} // figures with each name; cases may have one name if they differ only in fields that the name lacks
+	seen := map[string]int{} // number of figures by name; two cases share a name if it lacks the fields in which they differ
 	for i := range figures {
 		if figures[i].Source == "" {
 			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
@@ -117,8 +117,8 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase returns the function draw of a kind that has one figure for each case. A case has no
-// figure if draw returns nil.
+// perCase returns a function for Kind.draw. That function calls `draw` for each case and adds a title and a source to
+// the figure. A case has no figure if `draw` returns nil.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -211,12 +211,12 @@ var Kinds = []Kind{
 	{"latency", "time against tokens, a line for each routing or peer, with the wire or memory limit", latency.figures},
 	{"heatmap", "time against two parameters, the winner framed, failures crossed", perCase("heatmap", "Slower than the fastest by (%)", heatmap)},
 	{"pareto", "time against SMs: front, knee and winner", perCase("pareto", "Time against SMs", pareto)},
-	{"regret", "what one routing's winner loses under another", regret},
+	{"regret", "what the winner under one routing loses under another routing", regret},
 	{"bandwidth", "GB/s of the busiest rank, with the wire or memory limit as the ceiling", bandwidth.figures},
 	{"wire", "per cent of the wire limit reached", wire.figures},
-	{"memory", "per cent of the memory limit that op activation reached", memory.figures},
+	{"memory", "for op activation, per cent of the memory limit reached", memory.figures},
 	{"imbalance", "load of experts and ranks, traffic between ranks", imbalance},
-	{"samples", "every round, and the default against itself", perCase("samples", "Every round", samples)},
+	{"samples", "every round; the default is measured under two labels", perCase("samples", "Every round", samples)},
 	{"libraries", "time of several libraries, tuned and by default, a panel for each kind of work", libraries},
 	{"compare", "ratio of two runs in each case, with intervals", compare},
 }

@@ -180,19 +180,16 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 	return open, time.Since(start).Seconds() - open, err
 }
 
-// sessionRounds returns the mean number of rounds in which a config runs in a further session. It is
-// smaller than the number of rounds, because search.Neighbours of the configs run in half of the
-// rounds.
+// sessionRounds returns the mean number of rounds in which a config runs in a further session. The mean is
+// smaller than the number of rounds of the session, because some configs run in half of the rounds only.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }
 
-// In a further session sessionConfigs configs are prepared: the winner, the default, its twin, the
-// runner-up and search.Neighbours other finalists. sessionSamples is the mean number of configs in
-// a round; it comes from the searches recorded in the archive.
+// A further session prepares the winner, the default, its twin, the runner-up and some other finalists.
 const (
-	sessionConfigs = 4 + search.Neighbours
-	sessionSamples = 6
+	sessionConfigs = 4 + search.Neighbours // number of configs that the session prepares
+	sessionSamples = 6                     // mean number of configs in a round, from the searches recorded in the archive
 )
 
 // further returns the seconds of all further sessions of a search with this cost.
@@ -210,7 +207,7 @@ func (p *Plan) shortest(c probedCost) float64 {
 // leastConfigs is the least number of configs in the finals: the default and one other config.
 const leastConfigs = 2
 
-// Least returns the shortest time that a plan takes. A sweep exceeds any smaller budget.
+// Least returns the shortest time that a plan takes. A sweep cannot keep a budget that is smaller.
 func (p *Plan) Least() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {

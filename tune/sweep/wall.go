@@ -6,8 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch measures the wall time of a sweep: the time of this command and of the commands that it
-// resumes.
+// stopwatch measures the wall time of a sweep: the time of this command, and of the earlier commands if this
+// command resumes their sweep.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
@@ -37,10 +37,10 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time since `since` to the run's wall time and writes run.json again. Call it after
-// writing further files into dir; `since` is the time at which that writing began.
-func (o *Summary) Wrote(dir *record.Dir, since time.Time) error {
-	took := time.Since(since).Seconds()
+// Wrote adds the time that writing further files into dir took to the run's wall time, and writes run.json
+// again. Call it after these files are written. `began` is the time at which their writing began.
+func (o *Summary) Wrote(dir *record.Dir, began time.Time) error {
+	took := time.Since(began).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})
 	return dir.WriteRun(o.Run)
 }

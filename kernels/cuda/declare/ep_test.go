@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epCase is a pair to emulate. The defaults of the configs are small, but every role has a block of its own.
+// epCase is a dispatch and a combine to emulate. By default both use few blocks and threads. There are still
+// enough blocks that each task of a kernel has one of its own.
 type epCase struct {
 	name    string
 	dtype   ep.DType
@@ -76,8 +77,8 @@ func (e epPair) compare() ref.Compare {
 
 // round returns the statements of a pair. They first wipe receive slots and outputs, so that no data of the
 // pair before is left. The slots of the dispatch are wiped before the combine only with algo=direct, because
-// a combine with algo=dedup reads them. The slots of the combine can be wiped first, because no rank writes
-// to them before this rank has dispatched.
+// a combine with algo=dedup reads them. The slots that receive the combine's rows can be wiped first: another
+// rank sends rows back to this rank only after this rank has dispatched.
 func (e epPair) round() [][]string {
 	calls := [][]string{e.wipe(epState.Part("return")), e.wipe(PartCombined), e.wipe(PartOut), e.dispatch}
 	if e.cc.Str("algo") == "direct" {
@@ -96,8 +97,8 @@ func (e epPair) check() {
 	e.checkCounters()
 }
 
-// checkCounters checks that every counter is zero after the call, and that the entry of each pair of expert
-// and source is {1024 + end row, rows}.
+// checkCounters checks the counters after the call. For each expert and source rank there is an entry
+// {EP_READY_FLAG + end row, rows}; EP_READY_FLAG is 1024. Every other counter is zero.
 func (e epPair) checkCounters() {
 	e.t.Helper()
 	p := e.w.Problem
@@ -170,8 +171,9 @@ var epCases = []epCase{
 		conf: []string{"mode", "split"}},
 }
 
-// TestEPEmulated: both ep kernels give the oracle's bytes. The test checks one pair from poisoned outputs, then
-// another combine after the same dispatch, then many pairs without a barrier on ranks with different delays.
+// TestEPEmulated: both ep kernels give the oracle's bytes. The test first checks one pair, which starts with
+// poisoned outputs. Then it repeats the combine alone. Then it runs many pairs. Nothing joins the ranks between
+// these pairs, and each rank is delayed by another time.
 func TestEPEmulated(t *testing.T) {
 	for _, c := range epCases {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMaskedIDsEmulated: the receivers of dispatch_masked_ids count rows and put them in order
-// into the blocks of layout masked. They also write routes, which every combine of the layout can read.
+// TestMaskedIDsEmulated: the blocks of dispatch_masked_ids that receive rows count these rows and write them
+// in the order of layout masked. They also write routes, which every combine of the layout can read.
 // The cases are those of TestLowLatencyIDsEmulated.
 func TestMaskedIDsEmulated(t *testing.T) {
 	oncePerRun(t)
@@ -36,9 +36,9 @@ func TestMaskedIDsEmulated(t *testing.T) {
 	}
 }
 
-// TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in
-// every order, with a late rank and without a barrier. A call uses the same memory as the call three
-// calls earlier, so each dispatch must clear the words that the other dispatches wrote.
+// TestMaskedIDsFollow: the three dispatches of the layout follow each other on one state, in every order, with
+// a late rank and without a barrier. Three calls in a row use different words, and the fourth uses the words of
+// the first again. The fourth may be another kernel, so each kernel must clear the words that another one wrote.
 func TestMaskedIDsFollow(t *testing.T) {
 	oncePerRun(t)
 	q := fastCase{p: pairProblem(ep.FP8, 3, 640, 12, 3, 9), tokens: []int{9, 7, 0}, masked: 0.2,

@@ -46,7 +46,7 @@ func (g *gpu) do(f func() error) error {
 // node holds all GPUs of this host, and the modules loaded on them.
 type node struct {
 	gpus     []*gpu
-	apart    map[[2]int]error // for each two GPUs that cannot address each other: why
+	apart    map[[2]int]error // by two GPUs: why the first cannot address the second; no entry if it can
 	compiler *compile.Compiler
 	ahead    *compile.Queue     // compiles binaries before they are needed
 	modules  map[string]*module // by key of the unit
@@ -66,8 +66,8 @@ func (n *node) addModule(m *module) error {
 	return nil
 }
 
-// openGPUs opens the GPU with number `only`, or all GPUs if `only` is below 0. Every unit is compiled
-// with these macros in addition to its own.
+// openGPUs opens the GPU with number `only`, or all GPUs if `only` is below 0. `defines` holds macros with
+// which every unit is compiled, in addition to the macros of the unit.
 func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -169,8 +169,9 @@ func (n *node) close() {
 		m.unload()
 	}
 	for _, g := range n.gpus {
-		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() }) // the context is released next
-		_ = g.device.ReleasePrimaryCtx()                                // nothing can be done about a failure here
+		// Nothing can be done about an error: releasing the context frees what is left.
+		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() })
+		_ = g.device.ReleasePrimaryCtx()
 	}
 	n.gpus = nil
 }
@@ -182,8 +183,9 @@ type module struct {
 	byGPU []cu.Module
 }
 
-// load compiles a unit and loads it on every GPU at once, unless that was done before. It must not
-// be called while a kernel waits for other ranks: the driver may load only after that kernel ends.
+// load compiles a unit and loads it on every GPU at once, unless that was done before. It must not be called
+// while a kernel waits for other ranks. The driver may delay the loading until that kernel ends, and the kernel
+// may wait for a rank that cannot start before the loading.
 func (n *node) load(u declare.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {
@@ -224,11 +226,12 @@ func sideBySide(n int, f func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
-// unload unloads the module wherever it was loaded.
+// unload unloads the module wherever it was loaded. It ignores errors, because node.close releases the context
+// and everything that is loaded in it.
 func (m *module) unload() {
 	for i, loaded := range m.byGPU {
 		if loaded != (cu.Module{}) {
-			_ = m.node.gpus[i].do(loaded.Unload) // the context is released next
+			_ = m.node.gpus[i].do(loaded.Unload)
 		}
 	}
 	m.byGPU = nil

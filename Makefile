@@ -61,7 +61,7 @@ mutation-native: ## put faults into C, Python and device code, one at a time, an
 	$(GO) run ./native/mutation $(MUTATION) $(wildcard native/mutation/*.yaml)
 
 golden: ## rewrite expected outputs; review the diff
-	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./tune/record ./kernels/worker
+	EPBENCH_UPDATE=1 $(GO) test ./cmd/epbench ./reports/... ./tune/table/... ./tune/record ./kernels/worker ./workloads
 
 pages: ## rewrite the figures of README and docs from their recordings; review the diff
 	EPBENCH_UPDATE=1 $(GO) test -run '^TestPages$$|^TestDocument$$' ./cmd/epbench ./docs/workloads

@@ -91,6 +91,7 @@ var arrows = map[string]string{
 	"docs/workloads":   "",
 
 	// What tests share.
+	"tune/testfile":  "tune/ep",
 	"tune/processor": "",
 
 	"examples": "",

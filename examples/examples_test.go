@@ -14,6 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/table"
 	"github.com/epbench/epbench/tune/table/export"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // sealed returns the table in which the examples look up configs. Its rows lead to the answers
@@ -57,9 +58,7 @@ func exported(t *testing.T, language string) string {
 	}
 	dir := t.TempDir()
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, f.Name), f.Data)
 	}
 	return dir
 }
@@ -93,9 +92,7 @@ func TestGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(here, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, here, text)
 	if got := output(t, exec.Command("go", "run", "./runtime", path, here)); got != want {
 		t.Errorf("got\n%s", got)
 	}
@@ -142,17 +139,12 @@ func TestPagesGo(t *testing.T) {
 	}
 	blocks := 0
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, page)
 		for _, block := range strings.Split(string(text), "\n```go\n")[1:] {
 			code, _, _ := strings.Cut(block, "\n```")
 			source := filepath.Join(t.TempDir(), "page.go")
 			head := "package main\n\nimport (\n\t\"github.com/epbench/epbench/tune/ep\"\n\t\"github.com/epbench/epbench/tune/table\"\n)\n\nfunc main() {}\n\n"
-			if err := os.WriteFile(source, []byte(head+code+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testfile.Write(t, source, head+code+"\n")
 			output(t, exec.Command("go", "vet", source))
 			blocks++
 		}

@@ -2,7 +2,6 @@ package reports_test
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/reports/text"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // runs returns four runs: two recorded on a CPU, and two synthetic ones. Of the synthetic runs
@@ -28,25 +28,6 @@ func runs(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// golden compares got with the file name in testdata/golden. If EPBENCH_UPDATE is 1, it
-// rewrites the file first.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", "golden", name)
-	if os.Getenv("EPBENCH_UPDATE") == "1" {
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; EPBENCH_UPDATE=1 rewrites it. Got\n%s", path, got)
-	}
-}
-
 // TestTablesGolden compares the tables of each run with golden files: with lines of at most 80 and
 // 120 columns, and without a limit.
 func TestTablesGolden(t *testing.T) {
@@ -61,7 +42,7 @@ func TestTablesGolden(t *testing.T) {
 					t.Errorf("%s: a line has %d columns, the limit is %d: %q", name, w, width, line)
 				}
 			}
-			golden(t, name+"-"+suffix+".txt", b.Bytes())
+			testfile.Golden(t, "testdata/golden/"+name+"-"+suffix+".txt", b.Bytes())
 		}
 	}
 }
@@ -74,6 +55,6 @@ func TestFormatsGolden(t *testing.T) {
 		if err := write(&b, reports.DerivedTables(l, reports.Speeds{}, 0)...); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "cpu-sweep."+ext, b.Bytes())
+		testfile.Golden(t, "testdata/golden/cpu-sweep."+ext, b.Bytes())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -12,9 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden digests")
+	"github.com/epbench/epbench/tune/testfile"
+)
 
 // digest is a hash of every id and weight.
 func digest(w *Workload) string {
@@ -29,8 +28,6 @@ func digest(w *Workload) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-const goldenFile = "testdata/digests.txt"
-
 // TestGolden pins the bytes of every distribution, on all architectures; see
 // TestNoFusedOperations.
 func TestGolden(t *testing.T) {
@@ -39,18 +36,7 @@ func TestGolden(t *testing.T) {
 		w := mustNew(t, spec, v3(600), 42)
 		fmt.Fprintf(&b, "%s %s\n", digest(w), spec)
 	}
-	if *update {
-		if err := os.WriteFile(goldenFile, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("routings changed; if this was meant, run go test ./workloads -run Golden -update\ngot\n%swant\n%s", b.String(), want)
-	}
+	testfile.Golden(t, "testdata/digests.txt", []byte(b.String()))
 }
 
 // fused matches the functions that may fuse multiplication and addition. They measure and fit

@@ -1,10 +1,11 @@
 package workloads
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 func TestPresets(t *testing.T) {
@@ -55,9 +56,7 @@ func TestUserPresets(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) string {
 		path := filepath.Join(dir, "p.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, path, text)
 		return path
 	}
 	path := write("- {name: mine, hidden: 4096, experts: 64, top_k: 6}\n")

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,12 +16,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"github.com/epbench/epbench/tune/testfile"
 	"github.com/epbench/epbench/workloads"
 )
-
-// With EPBENCH_UPDATE=1, which make pages sets, the test writes the table and the pictures
-// instead of comparing them.
-var update = os.Getenv("EPBENCH_UPDATE") != ""
 
 // specs lists the routings that have a row in the table.
 var specs = []string{
@@ -38,10 +34,7 @@ const (
 
 // TestDocument compares the table and the pictures with new ones.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, document)
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -55,22 +48,13 @@ func TestDocument(t *testing.T) {
 		checkPicture(t, w)
 	}
 	want := before + begin + table.String() + end + after
-	if update {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if string(text) != want {
-		t.Errorf("%s is out of date: make pages", document)
-	}
+	testfile.Golden(t, document, []byte(want))
 }
 
 // TestNothingIsLeftOut checks that the page names every distribution and every modifier of
 // --routing.
 func TestNothingIsLeftOut(t *testing.T) {
-	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, document)
 	for _, k := range append(workloads.Kinds(), workloads.Modifiers()...) {
 		if !strings.Contains(string(text), "`"+k.Name) && !strings.Contains(string(text), "+"+k.Name) {
 			t.Errorf("%s does not mention %s", document, k.Name)
@@ -132,7 +116,7 @@ func name(spec string) string {
 	return strings.Join(words, "-")
 }
 
-// checkPicture compares a picture with its file, or writes the file. It compares only on amd64,
+// checkPicture compares a picture with its file, or writes the file. It does so only on amd64,
 // because on other processors fused arithmetic changes the last digit of coordinates.
 func checkPicture(t *testing.T, w *workloads.Workload) {
 	t.Helper()
@@ -141,17 +125,8 @@ func checkPicture(t *testing.T, w *workloads.Workload) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if update {
-		if err := os.WriteFile(file, svg, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if runtime.GOARCH == "amd64" && !bytes.Equal(have, svg) {
-		t.Errorf("%s is out of date: make pages", file)
+	if runtime.GOARCH == "amd64" {
+		testfile.Golden(t, file, svg)
 	}
 }
 

@@ -31,10 +31,7 @@ func draw(t testing.TB, p ep.Problem, routing string) *workloads.Workload {
 // session opens a session with uniform routing and prepares the op's default config.
 func session(t *testing.T, p ep.Problem) (*Session, ep.Config) {
 	t.Helper()
-	b, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := opened(t)
 	s, err := b.Open(t.Context(), draw(t, p, "uniform"))
 	if err != nil {
 		t.Fatal(err)
@@ -104,10 +101,7 @@ func TestPairsNeedMatchingDispatch(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	b, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := opened(t)
 	for _, bad := range []struct {
 		change func(*workloads.Workload)
 		says   string
@@ -146,10 +140,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestClosingFreesWorkers(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
-		b, err := Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := opened(t)
 		s, err := b.Open(t.Context(), draw(t, problem(ep.Pair), "uniform"))
 		if err != nil {
 			t.Fatal(err)
@@ -245,10 +236,7 @@ func TestLeftoverSignalIsFound(t *testing.T) {
 
 // TestEmptyKernelIsShort: the clock reads a positive time for an empty kernel, at most 0.1 s.
 func TestEmptyKernelIsShort(t *testing.T) {
-	b, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := opened(t)
 	read, err := b.(kernels.Clocker).Empty(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -259,12 +247,19 @@ func TestEmptyKernelIsShort(t *testing.T) {
 }
 
 func TestABIIsAHash(t *testing.T) {
-	a, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := opened(t)
 	first, second := a.(kernels.Versioned).ABI(), a.(kernels.Versioned).ABI()
 	if first != second || len(first) != 16 {
 		t.Errorf("%q, then %q", first, second)
 	}
+}
+
+// opened calls Open. It fails the test if Open does.
+func opened(t testing.TB) kernels.Backend {
+	t.Helper()
+	b, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // tick is the time in seconds by which the clock of tickPython advances at each reading. A tick
@@ -24,9 +24,7 @@ func tickPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) / (1 << 18)\n"
-	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, filepath.Join(dir, "sitecustomize.py"), clock)
 	t.Setenv("PYTHONPATH", dir)
 }
 
@@ -46,10 +44,7 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 // round's three calls takes one tick if it is measured alone: 1/3 tick for each call.
 func TestToyBeside(t *testing.T) {
 	tickPython(t)
-	b, _, err := openToy(t, toyFile, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, toyFile, "")
 	for _, c := range []struct {
 		op      ep.Op
 		product string
@@ -84,10 +79,7 @@ func TestToyBeside(t *testing.T) {
 // twice as long as a default dispatch: 2 x 2 = 4 ticks, which are 4 x 32 = 128 launches.
 func TestSharedAlike(t *testing.T) {
 	tickPython(t)
-	b, _, err := openToy(t, "testdata/paced.py", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, "testdata/paced.py", "")
 	for _, messages := range []ep.Value{"4", "1"} {
 		s, cfg := besideSession(t, b, ep.Dispatch, "gemm", ep.BesideProduct)
 		r, err := s.Run(t.Context(), cfg.With("messages", messages), kernels.RunSpec{Rounds: 1, Fold: 1})
@@ -106,10 +98,7 @@ func TestSharedAlike(t *testing.T) {
 // These are three ticks, one of which is the product's. So a pair takes 2 x 3 = 6 ticks.
 func TestToyInPhases(t *testing.T) {
 	tickPython(t)
-	b, _, err := openToy(t, "testdata/split.py", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, "testdata/split.py", "")
 	s, cfg := besideSession(t, b, ep.Pair, "gemm", ep.Alone)
 	r, err := s.Run(t.Context(), cfg, kernels.RunSpec{Rounds: 1, Fold: 2})
 	if err != nil || r.Beside == nil {
@@ -133,14 +122,8 @@ func near(t *testing.T, what string, got, want float64) {
 
 // TestBesideRefused shows that epbench refuses a kind of product that the worker does not offer.
 func TestBesideRefused(t *testing.T) {
-	none, _, err := openToy(t, "testdata/split.py", "none")
-	if err != nil {
-		t.Fatal(err)
-	}
-	some, _, err := openToy(t, toyFile, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	none, _ := openToy(t, "testdata/split.py", "none")
+	some, _ := openToy(t, toyFile, "")
 	for _, c := range []struct {
 		b             *Backend
 		product, says string

@@ -14,6 +14,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // soon is long enough for a busy host to kill a process, and shorter than any hang.
@@ -190,10 +191,7 @@ func TestLeftInGroup(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, file)
 	within(t, "the end of child "+string(text), func() {
 		for { // the command line is empty when the process has ended
 			if line, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/cmdline"); len(line) == 0 {

@@ -12,10 +12,7 @@ import (
 // TestToyPrintsAndMisses shows that a rank may print to standard output: epbench shows the text. If a
 // rank's library is missing, the error names the rank and has Python's message.
 func TestToyPrintsAndMisses(t *testing.T) {
-	b, said, err := openToy(t, "testdata/drill.py", "print")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, said := openToy(t, "testdata/drill.py", "print")
 	s, c := toySession(t, b, ep.Dispatch)
 	if _, err := s.Run(t.Context(), c.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil {
 		t.Error(err)
@@ -24,7 +21,7 @@ func TestToyPrintsAndMisses(t *testing.T) {
 	if text := said.with("a line on standard output"); !strings.Contains(text, "a line on standard output") {
 		t.Errorf("shown: %q", text)
 	}
-	if _, _, err := openToy(t, "testdata/drill.py", "missing"); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), "no_such_library") {
+	if _, _, err := tryToy(t, "testdata/drill.py", "missing"); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), "no_such_library") {
 		t.Errorf("a missing library: %v", err)
 	}
 }
@@ -43,7 +40,7 @@ func TestFaulty(t *testing.T) {
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Parallel()
-			b, said, err := openToy(t, "../../native/python/workers/faulty.py mine "+toyFile, c.fault)
+			b, said, err := tryToy(t, "../../native/python/workers/faulty.py mine "+toyFile, c.fault)
 			if strings.Contains(c.reason, "No module") {
 				if err == nil || !strings.Contains(err.Error(), "rank 1 of 3") || !strings.Contains(err.Error(), c.reason) {
 					t.Fatalf("%v, want %s", err, c.reason)

@@ -112,10 +112,7 @@ func TestFlood(t *testing.T) {
 
 // TestFloodOfRankZero: all ranks can connect to rank 0 while 200 connections of strangers are open.
 func TestFloodOfRankZero(t *testing.T) {
-	l, err := net.Listen("tcp", Loopback)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAt(t, Loopback)
 	const ranks = 4
 	flood(t, l.Addr().String(), 200)
 	time.Sleep(floodFirst(t))
@@ -142,10 +139,7 @@ func TestFloodOfRankZero(t *testing.T) {
 
 // TestGatherEnds: if ranks do not join in time, Gather's error counts them.
 func TestGatherEnds(t *testing.T) {
-	l, err := net.Listen("tcp", Loopback)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAt(t, Loopback)
 	zero := &Line{Place: Place{Rank: 0, Ranks: 3}, Token: "secret"}
 	if _, err := zero.Gather(l.(*net.TCPListener), time.Millisecond); err == nil || !strings.Contains(err.Error(), "2 of 3 ranks have not joined") {
 		t.Errorf("%v", err)
@@ -156,10 +150,7 @@ func TestGatherEnds(t *testing.T) {
 // refuses a listener that does not know the token.
 func TestProof(t *testing.T) {
 	said := func(answer func(in *bufio.Reader, out net.Conn)) (string, error) {
-		l, err := net.Listen("tcp", Loopback)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := listenAt(t, Loopback)
 		defer l.Close()
 		heard := make(chan string, 1)
 		go func() {
@@ -221,10 +212,7 @@ func TestProof(t *testing.T) {
 // pipe returns both ends of a connection.
 func pipe(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", Loopback)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAt(t, Loopback)
 	defer l.Close()
 	there, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -254,10 +242,7 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 
 // TestAcceptGoesOn: the gate keeps accepting connections after an error of Accept.
 func TestAcceptGoesOn(t *testing.T) {
-	l, err := net.Listen("tcp", Loopback)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listenAt(t, Loopback)
 	var g gate
 	met := make(chan net.Conn)
 	go g.accept(&faultyListener{l, 3}, func(c net.Conn) { met <- c })
@@ -290,4 +275,14 @@ func TestOldestIsClosed(t *testing.T) {
 	if len(g.unproved) != maxUnproved {
 		t.Errorf("%d connections are unproved", len(g.unproved))
 	}
+}
+
+// listenAt opens a TCP port. It fails the test if it cannot.
+func listenAt(t *testing.T, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

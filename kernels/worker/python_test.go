@@ -1,9 +1,8 @@
 package worker
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // openPython starts the example worker in Python. If tee is not empty, the worker's output is copied
@@ -56,10 +56,7 @@ func TestPythonWorker(t *testing.T) {
 // TestRankWithoutTokens opens a workload in which a rank has no tokens: the message has two empty
 // strings for its routing.
 func TestRankWithoutTokens(t *testing.T) {
-	toy, _, err := openToy(t, toyFile, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	toy, _ := openToy(t, toyFile, "")
 	for _, b := range []*Backend{toy, openPython(t, "")} {
 		for _, op := range ep.Exchanges() {
 			k := kernels.Of(b.Kernels(), op)[0]
@@ -126,7 +123,7 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 		if name == "" {
 			continue
 		}
-		schema, err := compiler.Compile(schemaFile + "#/properties/" + name)
+		schema, err := compiler.Compile("../../docs/schema/worker.v2.json" + "#/properties/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,16 +155,9 @@ func TestHarnessTensors(t *testing.T) {
 // readLines decodes the replies in a file. It leaves out heartbeats.
 func readLines(t *testing.T, file string) []map[string]any {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []map[string]any
-	for line := range strings.Lines(string(text)) {
-		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatal(err)
-		}
+	for line := range bytes.Lines(testfile.Read(t, file)) {
+		m := testfile.JSON[map[string]any](t, line)
 		if _, reply := m["id"]; reply {
 			out = append(out, m)
 		}
@@ -195,10 +185,7 @@ print(json.dumps(l.kernels()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var declared []KernelDecl
-	if err := json.Unmarshal(out, &declared); err != nil {
-		t.Fatal(err)
-	}
+	declared := testfile.JSON[[]KernelDecl](t, out)
 	k, err := declared[0].kernel()
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,6 @@
 package worker
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
 	"reflect"
 	"regexp"
 	"testing"
@@ -11,10 +8,8 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
-
-const schemaFile = "../../docs/schema/worker.v2.json"
 
 // messages lists every message once, for the published schema.
 type messages struct {
@@ -42,53 +37,15 @@ type messages struct {
 
 func workerSchema(t *testing.T) []byte {
 	t.Helper()
-	r := jsonschema.Reflector{
-		Anonymous: true, ExpandedStruct: true,
-		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			switch t {
-			case reflect.TypeFor[ep.Value]():
-				return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-					{Type: "integer"}, {Type: "string", Pattern: `^[a-z0-9_.+-]{1,64}$`},
-				}}
-			case reflect.TypeFor[ep.Precision]():
-				return &jsonschema.Schema{Type: "string", Enum: []any{"full", "reduced"}}
-			case reflect.TypeFor[ep.Objective]():
-				return &jsonschema.Schema{Type: "string", Enum: []any{"alone", "beside"}}
-			case reflect.TypeFor[ep.Layout]():
-				s := &jsonschema.Schema{Type: "string"}
-				for _, l := range ep.Layouts() {
-					s.Enum = append(s.Enum, l.String())
-				}
-				return s
-			}
-			return nil
-		},
-	}
-	s := r.Reflect(&messages{})
-	s.Title = "epbench worker protocol, version 2: params and results by message"
+	none := func(reflect.Type) *jsonschema.Schema { return nil }
+	s := testfile.Schema(t, "epbench worker protocol, version 2: params and results by message", &messages{}, "", none)
 	s.Required = nil
-	b, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(b, '\n')
+	return testfile.Indented(t, s)
 }
 
 // TestSchemaIsPublished compares the published schema with the message types.
 func TestSchemaIsPublished(t *testing.T) {
-	want := workerSchema(t)
-	if os.Getenv("EPBENCH_UPDATE") == "1" {
-		if err := os.WriteFile(schemaFile, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from the types; run make golden and review", schemaFile)
-	}
+	testfile.Golden(t, "../../docs/schema/worker.v2.json", workerSchema(t))
 }
 
 // TestPagesNameEveryField checks that the two pages of the protocol name every field of the schema,
@@ -96,10 +53,7 @@ func TestSchemaIsPublished(t *testing.T) {
 func TestPagesNameEveryField(t *testing.T) {
 	var pages []byte
 	for _, name := range []string{"worker-protocol.md", "worker-messages.md"} {
-		page, err := os.ReadFile("../../docs/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testfile.Read(t, "../../docs/"+name)
 		pages = append(pages, page...)
 	}
 	words := map[string]bool{}
@@ -109,10 +63,7 @@ func TestPagesNameEveryField(t *testing.T) {
 			words[w] = true
 		}
 	}
-	var schema map[string]any
-	if err := json.Unmarshal(workerSchema(t), &schema); err != nil {
-		t.Fatal(err)
-	}
+	schema := testfile.JSON[map[string]any](t, workerSchema(t))
 	delete(schema, "properties") // the names of messages, which only the schema has
 	n := 0
 	eachProperty(schema, func(name string) {

@@ -38,9 +38,9 @@ func python(t *testing.T) string {
 	return found
 }
 
-// openToy starts a Python file as three ranks by a shell script. drill names a fault for the file to
+// tryToy starts a Python file as three ranks by a shell script. drill names a fault for the file to
 // inject.
-func openToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
+func tryToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	t.Helper()
 	interpreter := python(t)
 	limits := DefaultLimits()
@@ -71,10 +71,7 @@ const toyFile = "../../examples/workers/toy.py"
 // TestToyWorker verifies and times the example library toy.py. The oracle checks its outputs in
 // layout rank.
 func TestToyWorker(t *testing.T) {
-	b, _, err := openToy(t, toyFile, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, toyFile, "")
 	if w := b.Kernels()[1].Work; w.Key(ep.Problem{Dispatch: ep.BF16}) != "rank plain +reduction" || w.Library != "toy" {
 		t.Errorf("work %+v", w)
 	}
@@ -156,10 +153,7 @@ func TestToyDrills(t *testing.T) {
 	} {
 		t.Run(c.drill, func(t *testing.T) {
 			t.Parallel()
-			b, _, err := openToy(t, "testdata/drill.py", c.drill)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b, _ := openToy(t, "testdata/drill.py", c.drill)
 			s, good := toySession(t, b, ep.Dispatch)
 			mark := b.proc.group.mark
 			bad := good.With("messages", "4")
@@ -169,7 +163,7 @@ func TestToyDrills(t *testing.T) {
 			if c.status == ep.Hang {
 				b.proc.timeout = untilLate(b.proc.group, c.reason)
 			}
-			_, err = s.Run(t.Context(), bad, kernels.RunSpec{Rounds: 1, Fold: 1})
+			_, err := s.Run(t.Context(), bad, kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			if !errors.As(err, &f) || f.Status != c.status || !strings.Contains(f.Reason, c.reason) || !strings.Contains(f.Reason, "rank 1") {
 				t.Fatalf("got %v, want %s with %q and the rank", err, c.status, c.reason)
@@ -187,10 +181,7 @@ func TestToyDrills(t *testing.T) {
 // TestToySticky lets a candidate cause an error that every later call returns too. The process must be
 // replaced, and later candidates must run.
 func TestToySticky(t *testing.T) {
-	b, _, err := openToy(t, "testdata/drill.py", "sticky")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, "testdata/drill.py", "sticky")
 	s, good := toySession(t, b, ep.Dispatch)
 	var f *kernels.Failure
 	if err := s.Prepare(t.Context(), good.With("messages", "4")); !errors.As(err, &f) || f.Status != ep.Crash || !strings.Contains(f.Reason, "illegal memory access") {
@@ -207,12 +198,9 @@ func TestToyAlone(t *testing.T) {
 	for rank := range 3 {
 		t.Run(fmt.Sprint(rank), func(t *testing.T) {
 			t.Parallel()
-			b, _, err := openToy(t, "testdata/drill.py", fmt.Sprint("alone", rank))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b, _ := openToy(t, "testdata/drill.py", fmt.Sprint("alone", rank))
 			s, good := toySession(t, b, ep.Dispatch)
-			_, err = s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
+			_, err := s.Run(t.Context(), good.With("messages", "4"), kernels.RunSpec{Rounds: 1, Fold: 1})
 			var f *kernels.Failure
 			want := fmt.Sprintf("rank %d of 3", rank)
 			if !errors.As(err, &f) || f.Status != ep.LaunchFailed || !strings.Contains(f.Reason, want) || !strings.Contains(f.Reason, "too many resources") {
@@ -231,10 +219,7 @@ func TestToyAlone(t *testing.T) {
 // TestToyRefusals lets every rank refuse each of 200 candidates. A refusal of another rank
 // that arrives after rank 0's answer must not be charged to a later candidate.
 func TestToyRefusals(t *testing.T) {
-	b, _, err := openToy(t, toyFile, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, toyFile, "")
 	s, c := toySession(t, b, ep.Dispatch)
 	for i := range 200 {
 		var f *kernels.Failure
@@ -253,10 +238,7 @@ func TestToyRefusals(t *testing.T) {
 // TestToyCaptureAgain shows that all ranks repeat a capture that failed once on one of them,
 // in the same process.
 func TestToyCaptureAgain(t *testing.T) {
-	b, _, err := openToy(t, "testdata/drill.py", "capture")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := openToy(t, "testdata/drill.py", "capture")
 	s, c := toySession(t, b, ep.Dispatch)
 	for range 2 {
 		if r, err := s.Run(t.Context(), c.With("messages", "4"), kernels.RunSpec{Rounds: 2, Fold: 1}); err != nil || len(r.Seconds) != 2 {
@@ -333,10 +315,7 @@ func TestStrangers(t *testing.T) {
 // NaN.
 func TestToyLies(t *testing.T) {
 	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine, "infinite": ep.Combine, "nan": ep.Combine} {
-		b, _, err := openToy(t, "testdata/drill.py", drill)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, _ := openToy(t, "testdata/drill.py", drill)
 		s, c := toySession(t, b, op)
 		v, err := s.Verify(t.Context(), c.With("messages", "4"))
 		if err != nil || v.OK() || v.Detail == "" || (drill == "infinite" || drill == "nan") && v.MaxErr < 1 {
@@ -344,4 +323,14 @@ func TestToyLies(t *testing.T) {
 		}
 		b.Close()
 	}
+}
+
+// openToy calls tryToy. It fails the test if tryToy does.
+func openToy(t *testing.T, file, drill string) (*Backend, *heard) {
+	t.Helper()
+	b, said, err := tryToy(t, file, drill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, said
 }

@@ -1,7 +1,6 @@
 package engines
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // deepEPRun returns a run in which the fastest pair has 20 SMs at 128 tokens and 24 SMs at 4,096
@@ -82,10 +82,7 @@ func TestSGLang(t *testing.T) {
 		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
 	} {
 		out := write(t, "sglang", c.mix)
-		var got map[string]map[string]int
-		if err := json.Unmarshal(out.Data, &got); err != nil {
-			t.Fatal(err)
-		}
+		got := testfile.JSON[map[string]map[string]int](t, out.Data)
 		d, k := got["normal_dispatch"], got["normal_combine"]
 		if len(got) != 2 || len(d) != 3 || d["num_sms"] != c.sms || k["num_sms"] != c.sms || d["num_max_nvl_chunked_recv_tokens"] != 256 {
 			t.Errorf("mix %v: %s", c.mix, out.Data)

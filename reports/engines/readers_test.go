@@ -1,8 +1,6 @@
 package engines
 
 import (
-	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // readers is the folder to which "make engine-readers" downloads the engines' wheels.
@@ -45,20 +44,12 @@ func TestEngineReaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(file, export.Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testfile.Write(t, file, export.Data)
 			out, err := exec.Command(python, "-B", "testdata/readers.py", c.engine, readers, file).Output()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, err.(*exec.ExitError).Stderr)
 			}
-			var got, want any
-			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			got, want := testfile.JSON[any](t, out), testfile.JSON[any](t, []byte(c.want))
 			if !reflect.DeepEqual(rounded(got), want) {
 				t.Errorf("read as %s\nwant %s", out, c.want)
 			}

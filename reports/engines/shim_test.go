@@ -1,7 +1,6 @@
 package engines
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestShim loads the exported module in Python with the program shimTry.
@@ -20,9 +20,7 @@ func TestShim(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, data := range map[string][]byte{"shim.py": write(t, "deepep-shim", nil).Data, "try.py": []byte(shimTry)} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, name), data)
 	}
 	cmd := exec.Command(python, "-B", "try.py")
 	cmd.Dir = dir

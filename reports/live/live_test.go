@@ -2,7 +2,6 @@ package live
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/epbench/epbench/reports/text"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 const recorded = "../../testdata/runs/cpu-sweep"
@@ -30,13 +30,9 @@ func growing(t *testing.T) (dir string, log []byte, grow func(n int)) {
 		t.Fatal(err)
 	}
 	d.Close()
-	if log, err = os.ReadFile(filepath.Join(recorded, record.TrialsFile)); err != nil {
-		t.Fatal(err)
-	}
+	log = testfile.Read(t, filepath.Join(recorded, record.TrialsFile))
 	return dir, log, func(n int) {
-		if err := os.WriteFile(filepath.Join(dir, record.TrialsFile), log[:n], 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, record.TrialsFile), log[:n])
 	}
 }
 
@@ -172,9 +168,7 @@ func TestKernelsAndFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, record.TrialsFile), text, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, filepath.Join(dir, record.TrialsFile), text)
 	f, now := Follow(dir), time.Now()
 	if err := f.Update(now); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,11 @@
 package peers
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestCases reads public inputs from testdata/cases that an earlier version read wrongly.
@@ -32,10 +33,7 @@ func TestCases(t *testing.T) {
 		{"07-nccl-alltoallv/alltoallv.txt", model, nil, "this is alltoallv_perf; only alltoall_perf (an all-to-all with equal splits) can be imported"},
 		{"09-nccl-mpirun-prefix/mpi.txt", model, []string{"dispatch bf16 nccl-alltoall: t32 r2 n2 553.30 us, uniform"}, ""},
 	} {
-		data, err := os.ReadFile("../../testdata/cases/" + c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testfile.Read(t, "../../testdata/cases/"+c.file)
 		results, _, warnings, err := Read(strings.NewReader(string(data)), "auto", c.g)
 		said := strings.Join(warnings, "\n")
 		if err != nil {
@@ -56,10 +54,7 @@ func TestCases(t *testing.T) {
 // TestHostsAreAsked reads a low-latency log of 16 ranks that does not give the number of hosts. The
 // importer must ask for --nodes, and use its value.
 func TestHostsAreAsked(t *testing.T) {
-	data, err := os.ReadFile("../../testdata/cases/05-two-hosts-as-one/ll2node.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, "../../testdata/cases/05-two-hosts-as-one/ll2node.txt")
 	g := Given{Hidden: 7168, TopK: 8, Experts: 256, Tokens: 128}
 	if _, _, _, err := Read(strings.NewReader(string(data)), "auto", g); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("16 ranks without --nodes: %v", err)

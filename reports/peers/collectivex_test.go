@@ -3,9 +3,10 @@ package peers
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // collectiveXResult returns a result in the form that CollectiveX's run_sweep writes, with random times.
@@ -36,10 +37,7 @@ func collectiveXResult(r *rand.Rand) string {
 
 // TestCollectiveX reads a result that CollectiveX's own functions wrote, and changed copies of it that must be refused.
 func TestCollectiveX(t *testing.T) {
-	data, err := os.ReadFile("testdata/collectivex.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, "testdata/collectivex.json")
 	results, used, warnings, err := Read(strings.NewReader(string(data)), "auto", Given{})
 	if err != nil || used != "collectivex" || len(results) != 6 {
 		t.Fatalf("%s, %d results, %v", used, len(results), err)
@@ -82,10 +80,7 @@ func TestCollectiveX(t *testing.T) {
 // TestCollectiveXDataSet reads two points of a published data set, which does not name the shape. A copy in which a time
 // or a number of bytes was changed must be refused.
 func TestCollectiveXDataSet(t *testing.T) {
-	data, err := os.ReadFile("../../testdata/cases/20-collectivex-data-set/series.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, "../../testdata/cases/20-collectivex-data-set/series.json")
 	if _, _, _, err := Read(strings.NewReader(string(data)), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "give --hidden, --experts, --topk") {
 		t.Errorf("%v", err)
 	}

@@ -2,13 +2,13 @@ package peers
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // summary returns a text for each result: op, dtype, config, tokens, ranks, hosts, time and
@@ -66,10 +66,7 @@ func TestBestLinesOnly(t *testing.T) {
 // TestInternode reads the output of test_internode.py. A time is the sum of the notify kernel and the
 // transfer. The output does not give the number of hosts, so the importer must ask for --nodes.
 func TestInternode(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "deepep-internode.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, filepath.Join("testdata", "deepep-internode.txt"))
 	g := Given{Experts: 256, Ranks: 16}
 	if _, _, _, err := Read(strings.NewReader(string(data)), "auto", g); err == nil || !strings.Contains(err.Error(), "give --nodes") {
 		t.Errorf("without --nodes: %v", err)

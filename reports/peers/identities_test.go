@@ -3,12 +3,13 @@ package peers
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestFixturesFollowTheWriters checks that the fixtures in testdata equal the output of the
@@ -27,15 +28,7 @@ func TestFixturesFollowTheWriters(t *testing.T) {
 		"nccl.txt": standardNCCL().text(), "nccl-prefix.txt": two.text(), "nccl.json": wrong.json(), "nccl-mpi.json": mpi.json(),
 		"deepep-intranode.txt": standardNormalMode().text(), "deepep-internode.txt": inter.text(), "deepep-low-latency.txt": standardLowLatency().text(),
 	} {
-		path := filepath.Join("testdata", name)
-		if os.Getenv("EPBENCH_UPDATE") == "1" {
-			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if data, err := os.ReadFile(path); err != nil || string(data) != text {
-			t.Errorf("%s differs from its writer: %v", name, err)
-		}
+		testfile.Golden(t, filepath.Join("testdata", name), []byte(text))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 var (
@@ -192,10 +193,7 @@ func TestReadParquet(t *testing.T) {
 
 // TestOtherCollectives reads tables of programs other than alltoall_perf. They must be refused.
 func TestOtherCollectives(t *testing.T) {
-	data, err := os.ReadFile("testdata/nccl-reduce.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, "testdata/nccl-reduce.txt")
 	for _, text := range []string{string(data), "# ./build/all_gather_perf -b 8\n" + strings.Replace(string(data), " sum", "none", 1)} {
 		if _, _, _, err := Read(strings.NewReader(text), "auto", v3); err == nil || !strings.Contains(err.Error(), "only alltoall_perf") {
 			t.Errorf("%v", err)

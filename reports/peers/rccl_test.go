@@ -3,9 +3,10 @@ package peers
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestRCCL reads four files that rccl-tests wrote: CSV and JSON, each of a build without MPI and of a build
@@ -18,10 +19,7 @@ func TestRCCL(t *testing.T) {
 		"dispatch bf16 nccl-alltoall: t128 r8 n1 101.41 us, uniform", "combine bf16 nccl-alltoall: t128 r8 n1 101.41 us, uniform",
 	}
 	for _, name := range []string{"rccl.csv", "rccl-mpi.csv", "rccl.json", "rccl-mpi.json"} {
-		data, err := os.ReadFile("testdata/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testfile.Read(t, "testdata/"+name)
 		results, used, warnings, err := Read(strings.NewReader(string(data)), "auto", g)
 		if err != nil || used != "rccl" || len(warnings) > 0 {
 			t.Errorf("%s: %s, %q, %v", name, used, warnings, err)
@@ -31,10 +29,7 @@ func TestRCCL(t *testing.T) {
 			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))
 		}
 	}
-	mpi, err := os.ReadFile("testdata/rccl-mpi.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mpi := testfile.Read(t, "testdata/rccl-mpi.csv")
 	for _, c := range []struct{ from, to, says string }{
 		{`"AlltoAll",1,8,8,1,114688`, `"AlltoAll",2,16,8,1,114688`, "2 communicators of 8 ranks ran at the same time"},
 		{`"AlltoAll",1,8,8,1,114688,"bfloat16"`, `"AlltoAll",1,8,8,1,114688,"fp6"`, `type "fp6" is unknown`},

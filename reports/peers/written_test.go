@@ -1,18 +1,16 @@
 package peers
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 func written(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile("testdata/written/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, "testdata/written/"+name)
 	return string(data)
 }
 

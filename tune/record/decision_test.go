@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 func TestBand(t *testing.T) {
@@ -59,15 +59,9 @@ func decided() *Run {
 func written(t *testing.T, run *Run) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run")
-	d, err := CreateDir(path, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDir(t, path, run)
 	defer d.Close()
-	b, err := os.ReadFile(filepath.Join(path, RunFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testfile.Read(t, filepath.Join(path, RunFile))
 	return b
 }
 

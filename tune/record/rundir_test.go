@@ -12,10 +12,7 @@ import (
 
 func TestDirCutsBackToWholeBlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "run")
-	d, err := CreateDir(path, &Run{Tool: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDir(t, path, &Run{Tool: "test"})
 	for range 2 {
 		if err := d.Append([]Result{sample(0, 1), sample(0, 1)}, 0.5); err != nil {
 			t.Fatal(err)
@@ -49,10 +46,7 @@ func TestDirRefuses(t *testing.T) {
 	if _, _, _, _, err := OpenDir(path); err == nil || !strings.Contains(err.Error(), "not a run directory") {
 		t.Errorf("an empty directory was opened: %v", err)
 	}
-	d, err := CreateDir(path, &Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDir(t, path, &Run{})
 	if _, err := CreateDir(path, &Run{}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("two writers: %v", err)
 	}
@@ -93,10 +87,7 @@ func TestWriteFileKeepsTheOldFile(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	for range 2 {
-		d, err := CreateDir(path, &Run{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := createDir(t, path, &Run{})
 		if err := d.Discard(); err != nil {
 			t.Fatal(err)
 		}
@@ -104,10 +95,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%s is left behind: %v", path, err)
 		}
 	}
-	d, err := CreateDir(path, &Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDir(t, path, &Run{})
 	if err := d.Append([]Result{sample(0, 1)}, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -117,4 +105,14 @@ func TestDiscard(t *testing.T) {
 	if _, results, _, err := ReadDir(path); err != nil || len(results) != 1 {
 		t.Errorf("Discard removed measurements: %d results, %v", len(results), err)
 	}
+}
+
+// createDir calls CreateDir. It fails the test if CreateDir does.
+func createDir(t *testing.T, path string, run *Run) *Dir {
+	t.Helper()
+	d, err := CreateDir(path, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }

@@ -20,10 +20,7 @@ import (
 // the log back to the previous block. When there is room again, Append succeeds.
 func TestDirSurvivesAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
-	d, err := CreateDir(path, &Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := createDir(t, path, &Run{})
 	defer d.Close()
 	block := []Result{sample(0, 20), sample(0, 20)}
 	if err := d.Append(block, 1); err != nil {

@@ -1,9 +1,6 @@
 package record
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,6 +10,7 @@ import (
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // schemas lists the published schemas of a run directory, by the file that they describe.
@@ -31,7 +29,6 @@ func optional() *jsonschema.Schema {
 
 // mapped returns the schemas of types that write JSON by methods of their own.
 func mapped(t reflect.Type) *jsonschema.Schema {
-	words := func(all ...any) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Enum: all} }
 	switch t {
 	case reflect.TypeFor[ep.Value]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer"}, {Type: "string"}}}
@@ -43,47 +40,16 @@ func mapped(t reflect.Type) *jsonschema.Schema {
 		return s
 	case reflect.TypeFor[Loss]():
 		return optional()
-	case reflect.TypeFor[ep.Precision]():
-		return words("full", "reduced")
-	case reflect.TypeFor[ep.Objective]():
-		return words("alone", "beside")
 	case reflect.TypeFor[ep.Layout]():
 		return &jsonschema.Schema{Type: "string"}
 	}
 	return nil
 }
 
-func schemaOf(t *testing.T, title string, value any) []byte {
-	t.Helper()
-	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: mapped}
-	if err := r.AddGoComments("github.com/epbench/epbench/tune/record", "./"); err != nil {
-		t.Fatal(err)
-	}
-	s := r.Reflect(value)
-	s.Title = title
-	b, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(b, '\n')
-}
-
 // TestSchemasArePublished compares the published schemas with the types.
 func TestSchemasArePublished(t *testing.T) {
 	for _, s := range schemas {
-		want := schemaOf(t, s.title, s.value)
-		if os.Getenv("EPBENCH_UPDATE") == "1" {
-			if err := os.WriteFile(s.path, want, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(s.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s differs from the types; run make golden and review", s.path)
-		}
+		testfile.Golden(t, s.path, testfile.Indented(t, testfile.Schema(t, s.title, s.value, "github.com/epbench/epbench/tune/record", mapped)))
 	}
 }
 
@@ -97,10 +63,7 @@ func TestSchemasFitRecordings(t *testing.T) {
 			t.Fatalf("%d recordings of %s (%v)", len(found), file, err)
 		}
 		for _, path := range found {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testfile.Read(t, path)
 			docs := []string{string(text)}
 			if file == TrialsFile {
 				docs = strings.Split(strings.TrimSpace(string(text)), "\n")

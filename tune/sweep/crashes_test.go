@@ -25,10 +25,7 @@ func crashAbove(tokens int) *scripted {
 func TestDefaultsCrash(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(0)
-	p, err := MakePlan(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, b, o)
 	run, path := &record.Run{Machine: b.Machine()}, t.TempDir()
 	dir, err := record.CreateDir(path, run)
 	if err != nil {
@@ -98,10 +95,7 @@ func TestProbeReports(t *testing.T) {
 		}
 		return nil
 	}}
-	p, err := MakePlan(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, b, o)
 	if err := p.Probe(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,7 @@ import (
 // ranOn runs a sweep. Its clock reads `empty` seconds for an empty kernel.
 func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	t.Helper()
-	p, err := MakePlan(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, b, o)
 	run := &record.Run{Machine: b.Machine(), ABI: ABI(b), Space: p.Fingerprint, Policy: p.Policy.String(), Seed: o.Seed, Empty: map[string]float64{"wall": empty}}
 	d, err := record.CreateDir(t.TempDir(), run)
 	if err != nil {

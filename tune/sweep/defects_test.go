@@ -154,10 +154,7 @@ func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 // prepared returns a sweep whose searches have not begun.
 func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	t.Helper()
-	p, err := MakePlan(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOf(t, b, o)
 	run := &record.Run{Finished: time.Now(), AA: make([]record.AA, 1), Searches: make([]record.Search, 1), Workloads: make([]record.Workload, 1),
 		Spaces: make([]record.SpaceInfo, 1), Warnings: []string{"old"}}
 	d, err := record.CreateDir(t.TempDir(), run)

@@ -345,10 +345,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	}
 	for range 2 { // the second sweep reads all blocks from the log
 		b := &scripted{Sigma: 0.01}
-		p, err := MakePlan(b, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := planOf(t, b, o)
 		out, err := Run(context.Background(), b, p, d, run, results)
 		if err != nil {
 			t.Fatal(err)
@@ -394,4 +391,14 @@ func TestHostBoundHasAReason(t *testing.T) {
 	if r := out.Table.Rows[0]; !r.Default {
 		t.Errorf("the row is %+v", r)
 	}
+}
+
+// planOf calls MakePlan. It fails the test if MakePlan does.
+func planOf(t *testing.T, b kernels.Backend, o *Options) *Plan {
+	t.Helper()
+	p, err := MakePlan(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

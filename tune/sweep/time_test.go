@@ -98,10 +98,7 @@ func TestLeastBudget(t *testing.T) {
 		b := &scripted{Sigma: 0.002, OnOpen: func(int) error { time.Sleep(time.Second); return nil },
 			OnVerify: func(call) (int, error) { time.Sleep(50 * time.Millisecond); return 0, nil },
 			OnRun:    func(call, []float64) error { time.Sleep(5 * time.Millisecond); return nil }}
-		p, err := MakePlan(b, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := planOf(t, b, o)
 		if err := p.Probe(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -124,11 +121,8 @@ func TestProbeOfCrash(t *testing.T) {
 		opened := 0
 		b := &scripted{OnOpen: func(int) error { opened++; return nil },
 			OnVerify: func(call) (int, error) { return 0, kernels.Failf(status, "rank 1: topk_idx.dim() == 2") }}
-		p, err := MakePlan(b, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = p.Probe(t.Context(), b)
+		p := planOf(t, b, o)
+		err := p.Probe(t.Context(), b)
 		if ends != (err != nil) || ends && (opened != 1 || !strings.Contains(err.Error(), "dispatch, bf16, 1 token, uniform: the default failed: "+string(status)+": rank 1: topk_idx.dim() == 2; mend the worker")) {
 			t.Errorf("%s: %v after %d sessions", status, err, opened)
 		}

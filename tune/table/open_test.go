@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 func writeTable(t *testing.T, path string, rows ...Row) {
@@ -16,9 +17,7 @@ func writeTable(t *testing.T, path string, rows ...Row) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, encodeTable(t, testTable(rows...)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, encodeTable(t, testTable(rows...)))
 }
 
 func TestOpenLayers(t *testing.T) {
@@ -45,9 +44,7 @@ func TestOpenLayers(t *testing.T) {
 func TestOpenLeavesOutBadTables(t *testing.T) {
 	dir := t.TempDir()
 	writeTable(t, filepath.Join(dir, "good.json"), testRow(ep.Even, 0, 99, 64))
-	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{\n\"schema\": 2"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, filepath.Join(dir, "bad.json"), "{\n\"schema\": 2")
 	set, err := Open(Locations{System: dir, User: filepath.Join(dir, "absent")})
 	if err != nil || len(set.Sources()) != 1 {
 		t.Fatal(err, set)

@@ -2,8 +2,6 @@ package table
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,80 +10,31 @@ import (
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
-const schemaFile = "../../docs/schema/table.v2.json"
-
-// enums holds the values of types that have named values. The rest of the schema is made from the
-// Go types.
-var enums = map[reflect.Type][]any{
-	reflect.TypeFor[ep.Op]():    anys(ep.RowOps()),
-	reflect.TypeFor[ep.Mode]():  anys(ep.Modes()),
-	reflect.TypeFor[ep.DType](): anys(ep.DTypes()),
-	reflect.TypeFor[ep.Class](): anys(ep.Classes()),
-
-	reflect.TypeFor[ep.Precision](): {"full", "reduced"},
-	reflect.TypeFor[ep.Objective](): {"alone", "beside"},
-	reflect.TypeFor[ep.Layout]():    layoutNames(),
-}
-
-func layoutNames() (out []any) {
-	for _, l := range ep.Layouts() {
-		out = append(out, l.String())
+// named returns the schema of a type that has named values. The rest of the schema is made from the Go types.
+func named(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[ep.Op]():
+		return testfile.Words(ep.RowOps())
+	case reflect.TypeFor[ep.Mode]():
+		return testfile.Words(ep.Modes())
+	case reflect.TypeFor[ep.DType]():
+		return testfile.Words(ep.DTypes())
+	case reflect.TypeFor[ep.Class]():
+		return testfile.Words(ep.Classes())
 	}
-	return out
-}
-
-func anys[T any](values []T) []any {
-	out := make([]any, len(values))
-	for i, v := range values {
-		out[i] = v
-	}
-	return out
+	return nil
 }
 
 func tableSchema(t *testing.T) []byte {
 	t.Helper()
-	r := jsonschema.Reflector{
-		Anonymous: true, ExpandedStruct: true,
-		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t == reflect.TypeFor[ep.Value]() {
-				return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-					{Type: "integer"}, {Type: "string", Pattern: `^[a-z0-9_.+-]{1,64}$`},
-				}}
-			}
-			if enum := enums[t]; enum != nil {
-				return &jsonschema.Schema{Type: "string", Enum: enum}
-			}
-			return nil
-		},
-	}
-	if err := r.AddGoComments("github.com/epbench/epbench/tune/table", "./"); err != nil {
-		t.Fatal(err)
-	}
-	s := r.Reflect(&Table{})
-	s.Title = "epbench tuned table, schema 2"
-	b, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(b, '\n')
+	return testfile.Indented(t, testfile.Schema(t, "epbench tuned table, schema 2", &Table{}, "github.com/epbench/epbench/tune/table", named))
 }
 
 func TestSchemaIsPublished(t *testing.T) {
-	want := tableSchema(t)
-	if os.Getenv("EPBENCH_UPDATE") == "1" {
-		if err := os.WriteFile(schemaFile, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs from the types; run make golden and review", schemaFile)
-	}
+	testfile.Golden(t, "../../docs/schema/table.v2.json", tableSchema(t))
 }
 
 // TestSchemaJudgesAsLoadDoes: the published schema accepts and refuses the same files as Load.

@@ -13,15 +13,13 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/tune/bounded"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // copyFile copies a golden file into a folder under a name.
 func copyFile(t *testing.T, from, dir, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(golden + from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, golden+from)
 	return write(t, dir, name, string(text))
 }
 
@@ -135,10 +133,7 @@ func changeOne(t *testing.T, file string, random *rand.Rand) string {
 func TestChangedCountsAreNoticed(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for file, start := range map[string]int{"moe_load_0.npy": 128, "trtllm_statistic/rank0.safetensors": 0, "sglang_counts.json": -1} {
-		whole, err := os.ReadFile(golden + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := testfile.Read(t, golden+file)
 		if n := noticed(t, write(t, t.TempDir(), filepath.Base(file), string(whole))); n {
 			t.Errorf("%s: an unchanged file has a note", file)
 		}

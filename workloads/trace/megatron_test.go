@@ -3,10 +3,11 @@ package trace
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestMegatronRouterTrace reads two files that RouterTracer wrote, one for each rank. The expected
@@ -84,10 +85,7 @@ func TestMegatronContradictions(t *testing.T) {
 // TestChangedMegatronRecords: if one num_tokens or topk is changed, the reader notices it in at least
 // 95 % of the cases. The test changes no ids, because the reader cannot notice another valid id.
 func TestChangedMegatronRecords(t *testing.T) {
-	data, err := os.ReadFile(golden + "megatron_router/router_trace_rank0.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testfile.Read(t, golden+"megatron_router/router_trace_rank0.jsonl")
 	rng := rand.New(rand.NewPCG(5, 6))
 	noticed := 0
 	for range 200 {

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // golden is a folder of files that NumPy wrote, or that have the recorders' formats. make.py in
@@ -137,9 +139,7 @@ func TestLayerAxes(t *testing.T) {
 func write(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, text)
 	return path
 }
 
@@ -265,10 +265,7 @@ func BenchmarkScan(b *testing.B) {
 func TestTruncatedFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"ids_i4.npy", "ids_weights.npz", "vllm_routed_experts.npz", "sglang_stat.pt", "sglang_per_token.pt", "sglang_counts.json"} {
-		whole, err := os.ReadFile(golden + f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := testfile.Read(t, golden+f)
 		for cut := 0; cut < len(whole); cut += max(1, len(whole)/37) {
 			path := write(t, dir, f, string(whole[:cut]))
 			if _, err := scan(path, Options{Layer: 0}); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), f) {

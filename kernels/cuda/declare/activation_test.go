@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -97,9 +97,7 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	m.add("input_scales", inputScales)
 	m.add("scale_offsets", d.ScaleOffsets)
 	arena := filepath.Join(t.TempDir(), "arena")
-	if err := os.WriteFile(arena, m.mem, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, arena, m.mem)
 	job := append([]string{"object " + object, "arena " + arena, "ranks 1"}, m.job...)
 	job = append(job, fmt.Sprintf("set 0 silu.max_rows %d", x.maxRows), fmt.Sprintf("set 0 silu.groups %d", len(d.Groups)))
 	if c := x.how.Clamp; c != nil {
@@ -109,9 +107,7 @@ func (x *activated) emulate(t *testing.T, tools *emulator, c ep.Config) {
 	if err := tools.run(time.Minute, append(job, fmt.Sprintf("launch_silu %s %d %d 0", l.Entry, l.Grid, l.Block), "run 1")); err != nil {
 		t.Fatal(err)
 	}
-	if m.mem, err = os.ReadFile(arena); err != nil {
-		t.Fatal(err)
-	}
+	m.mem = testfile.Read(t, arena)
 	copy(x.out, m.mem[out:])
 	copy(x.scales, m.mem[scales:])
 }

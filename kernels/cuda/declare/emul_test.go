@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -237,16 +237,11 @@ func (e *emulated) run(n int, calls ...[]string) {
 	for _, c := range calls {
 		job = append(job, c...)
 	}
-	if err := os.WriteFile(e.arena, e.mem, 0o600); err != nil {
+	testfile.Write(e.t, e.arena, e.mem)
+	if err := e.emulation().perform(2*emulPatience, append(job, fmt.Sprintf("run %d", n))); err != nil {
 		e.t.Fatal(err)
 	}
-	err := e.emulation().perform(2*emulPatience, append(job, fmt.Sprintf("run %d", n)))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	if e.mem, err = os.ReadFile(e.arena); err != nil {
-		e.t.Fatal(err)
-	}
+	e.mem = testfile.Read(e.t, e.arena)
 	e.rounds += n
 	e.checkGaps()
 }

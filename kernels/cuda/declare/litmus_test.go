@@ -3,12 +3,12 @@ package declare
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 const litmusRanks = 2
@@ -35,15 +35,11 @@ func runLitmus(t *testing.T, tools *emulator, l Litmus, defines ...string) (area
 		}
 	}
 	arena := strings.TrimPrefix(job[1], "arena ")
-	if err := os.WriteFile(arena, mem, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, arena, mem)
 	if err := tools.run(2*emulPatience, append(job, launchLine(l.Launch), "run 1")); err != nil {
 		return nil, nil, err
 	}
-	if mem, err = os.ReadFile(arena); err != nil {
-		t.Fatal(err)
-	}
+	mem = testfile.Read(t, arena)
 	for r := range litmusRanks {
 		areas = append(areas, mem[at(r):at(r)+l.Area])
 		counters = append(counters, mem[at(r)+l.Area:at(r)+l.Area+16])

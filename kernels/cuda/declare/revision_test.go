@@ -3,12 +3,12 @@ package declare
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 const parametersFile = "testdata/parameters.txt"
@@ -37,10 +37,7 @@ func parameters(k kernels.Kernel) string {
 // recorded reads parametersFile. The result is indexed by kernel, then by parameter, and holds
 // meanings. The empty parameter name has the line with the kernel's revision.
 func recorded(t *testing.T) map[string]map[string]string {
-	text, err := os.ReadFile(parametersFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, parametersFile)
 	out := map[string]map[string]string{}
 	var now map[string]string
 	for _, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {

@@ -89,10 +89,7 @@ func near(t *testing.T, what string, got, want float64) {
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share, false)
-	x, err := s.times(twoStreams(s, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := timesOf(t, s, twoStreams(s, 1))
 	near(t, "call", x.call, 4.1e-6) // 4000 and a kernel boundary
 	// A call has share launches of 3000 and a boundary each. The stamps of the marks are shared by all calls.
 	marked := (share*3100 + 100.0*marks/fold) * 1e-9
@@ -109,10 +106,7 @@ func TestAbreast(t *testing.T) {
 // TestAbreastCallsLast: if the calls take longer than the product, the field both is the time of the calls.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1, false)
-	x, err := s.times(twoStreams(s, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := timesOf(t, s, twoStreams(s, 1))
 	near(t, "both", x.both, x.callIn)
 	if x.both <= x.productIn || x.done != 1 {
 		t.Errorf("%+v", x)
@@ -123,10 +117,7 @@ func TestAbreastCallsLast(t *testing.T) {
 func TestInPhases(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		s := besideSchedule(op, inPhases, 4, 2, false)
-		x, err := s.times(twoStreams(s, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := timesOf(t, s, twoStreams(s, 1))
 		// The halves of a dispatch take 4000/4 + 4000/8 = 1500, of a combine 6000/4 + 6000/8 = 2250. Each half
 		// adds a boundary of 100.
 		halves := map[ep.Op]float64{ep.Dispatch: 1500 + 200, ep.Combine: 2250 + 200, ep.Pair: 3750 + 400}[op] * 1e-9
@@ -149,10 +140,7 @@ func TestFedCombine(t *testing.T) {
 		if s.calls[ep.Dispatch] != want || s.calls[ep.Combine] != want {
 			t.Errorf("way %d: the round has %v calls, want %d of each op", w, s.calls, want)
 		}
-		x, err := s.times(twoStreams(s, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := timesOf(t, s, twoStreams(s, 1))
 		near(t, "call", x.call, 6.1e-6)
 		if x.both > 20e-6 {
 			t.Errorf("the times include the untimed dispatches: %+v", x)
@@ -166,10 +154,7 @@ func TestFedCombine(t *testing.T) {
 func TestSteps(t *testing.T) {
 	for _, w := range []way{stepOverlapped, stepPhases} {
 		s := besideSchedule(ep.Pair, w, 2, 1, false)
-		x, err := s.times(twoStreams(s, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := timesOf(t, s, twoStreams(s, 1))
 		if s.calls[ep.Dispatch] != s.secondCalls[ep.Dispatch] || s.calls[ep.Combine] != s.secondCalls[ep.Combine] {
 			t.Errorf("way %d: one micro-batch has %v calls, the other %v", w, s.calls, s.secondCalls)
 		}
@@ -223,10 +208,7 @@ func TestLoaded(t *testing.T) {
 	if !slices.Equal(loads, []int{0, 1, 2, 3}) {
 		t.Errorf("loads %v", loads)
 	}
-	x, err := s.times(twoStreams(s, 1.5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := timesOf(t, s, twoStreams(s, 1.5))
 	near(t, "beside less alone", x.productIn-x.product, share*1500e-9)
 }
 
@@ -308,4 +290,14 @@ func TestFastestPlan(t *testing.T) {
 			t.Errorf("times %v: plan %d is chosen, want %d", c.seconds, got, c.want)
 		}
 	}
+}
+
+// timesOf returns the times in a schedule's stamps.
+func timesOf(t *testing.T, s *schedule, r []uint64) roundTimes {
+	t.Helper()
+	x, err := s.times(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }

@@ -16,10 +16,7 @@ func TestMergeOfBuilds(t *testing.T) {
 	old.Rows[0].Evidence.Tokens, next.Rows[0].Evidence.Tokens = []int{8, 64}, []int{8}
 	old.Rows[0].Evidence.Gain = 9
 	next.Header.Created = old.Header.Created.Add(time.Hour)
-	got, _, err := Merge(old, next, Rule{Band: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, _ := mergedBy(t, old, next, Rule{Band: 0.01})
 	if got.Header.ABI != "k=2,other=1" {
 		t.Errorf("header %q", got.Header.ABI)
 	}
@@ -36,10 +33,7 @@ func TestEarlierBuildGivesWayBetweenPoints(t *testing.T) {
 	old.Rows[0].Config.Kernel, next.Rows[0].Config.Kernel, next.Rows[1].Config.Kernel = "k", "k", "k"
 	old.Rows[0].Evidence.Tokens, next.Rows[0].Evidence.Tokens, next.Rows[1].Evidence.Tokens = []int{8, 32, 64}, []int{8}, []int{64}
 	next.Header.Created = old.Header.Created.Add(time.Hour)
-	got, _, err := Merge(old, next, Rule{Band: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, _ := mergedBy(t, old, next, Rule{Band: 0.01})
 	if len(got.Rows) != 2 || got.Rows[0].ABI != "k=2" || got.Rows[1].ABI != "k=2" || got.Rows[0].Hi+1 != got.Rows[1].Lo || got.Rows[1].Hi != 128 {
 		t.Errorf("rows %+v", got.Rows)
 	}
@@ -53,10 +47,7 @@ func TestLaterBuildHoldsToItsEnd(t *testing.T) {
 	old.Rows[0].Config.Kernel, next.Rows[0].Config.Kernel = "k", "k"
 	old.Rows[0].Evidence.Tokens, next.Rows[0].Evidence.Tokens = []int{8, 100}, []int{8}
 	next.Header.Created = old.Header.Created.Add(time.Hour)
-	got, overlaps, err := Merge(old, next, Rule{Band: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, overlaps := mergedBy(t, old, next, Rule{Band: 0.01})
 	if len(got.Rows) != 2 || got.Rows[0].ABI != "k=2" || got.Rows[0].Hi != 64 || got.Rows[1].ABI != "k=1" || got.Rows[1].Hi != 128 {
 		t.Errorf("rows %+v", got.Rows)
 	}

@@ -76,12 +76,24 @@ func encoded(t *rapid.T, tab *table.Table) string {
 	return b.String()
 }
 
-func merged(t *rapid.T, a, b *table.Table) (*table.Table, []Overlap) {
-	m, d, err := Merge(a, b, Rule{Band: 0.01})
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(...any)
+}
+
+// mergedBy calls Merge. It fails the test if Merge does.
+func mergedBy(t fataler, old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap) {
+	t.Helper()
+	m, overlaps, err := Merge(old, newcomer, rule)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, d
+	return m, overlaps
+}
+
+func merged(t *rapid.T, a, b *table.Table) (*table.Table, []Overlap) {
+	return mergedBy(t, a, b, Rule{Band: 0.01})
 }
 
 func TestMergeIsIdempotent(t *testing.T) {
@@ -179,10 +191,7 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 	old := sealed(at(1, 1, 11, 128, 2), at(128, 12, 1024, 256, 2), at(8192, 1025, 8192, 512, 2))
 	fresh := sealed(at(8, 1, 181, 640, 1.1), at(4096, 182, 8192, 768, 4))
-	m, decisions, err := Merge(old, fresh, Rule{Band: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, decisions := mergedBy(t, old, fresh, Rule{Band: 0.01})
 	var got []string
 	for _, r := range m.Rows {
 		got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))
@@ -205,10 +214,7 @@ func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
 	fresh.Evidence.Gain, fresh.Evidence.GainLow, fresh.Evidence.GainHigh = 1.5, 1.49, 1.51
 	first := row(ep.Even, 0, 8, 128)
-	m, decisions, err := Merge(sealed(first, old), sealed(fresh), Rule{Band: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, decisions := mergedBy(t, sealed(first, old), sealed(fresh), Rule{Band: 0.01})
 	var said []string
 	for _, d := range decisions {
 		said = append(said, fmt.Sprintf("%d-%d %s", d.Lo, d.Hi, d.Effect))
@@ -264,10 +270,7 @@ func TestLaterEvidenceIsTaken(t *testing.T) {
 		want       float64
 		effects    string
 	}{{early, late, 26e-6, "[refreshed]"}, {late, early, 26e-6, "[]"}, {early, more, 25.5e-6, "[refreshed]"}, {more, early, 25.5e-6, "[]"}, {late, more, 26e-6, "[]"}} {
-		m, overlaps, err := Merge(sealed(c.old), sealed(c.fresh), Rule{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, overlaps := mergedBy(t, sealed(c.old), sealed(c.fresh), Rule{})
 		effects := []Effect{}
 		for _, o := range overlaps {
 			effects = append(effects, o.Effect)
@@ -290,10 +293,7 @@ func TestMergedHeader(t *testing.T) {
 		if !aFirst {
 			old, fresh = b, a
 		}
-		m, _, err := Merge(old, fresh, Rule{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, _ := mergedBy(t, old, fresh, Rule{})
 		h := m.Header
 		if h.Tool != "1 + 2" || h.Space != "r + s + t" || h.Policy != "" || h.TrialLog != "x + y" || h.AA != 0.005 || h.Band != 0.02 ||
 			!h.Edited || h.Machine.Driver != "late" || !h.Created.Equal(day.Add(time.Hour)) || fmt.Sprint(h.Fallback) != want[aFirst] {

@@ -37,10 +37,7 @@ func TestSearchOutranksACountBetween(t *testing.T) {
 			"1-858 128, 859-8192 640"},
 		{"no search lies between", ends, wide, "1-9 512, 10-90 128, 91-8192 512"},
 	} {
-		m, _, err := Merge(c.old, c.newcomer, Rule{Band: 0.01})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, _ := mergedBy(t, c.old, c.newcomer, Rule{Band: 0.01})
 		var got []string
 		for _, r := range m.Rows {
 			got = append(got, fmt.Sprintf("%d-%d %d", r.Lo, r.Hi, r.Config.Int("threads")))

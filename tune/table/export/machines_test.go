@@ -2,7 +2,6 @@ package export
 
 import (
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 const machinesC = `#include <stdio.h>
@@ -120,9 +120,7 @@ func askExports(t *testing.T, tab *table.Table, inC, inPython string, args []str
 	t.Helper()
 	dir := exported(t, tab)
 	for name, text := range map[string]string{"main.c": inC, "main.py": inPython} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, name), text)
 	}
 	t.Run("c", func(t *testing.T) {
 		bin := filepath.Join(dir, "main")

@@ -15,6 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/processor"
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // A question is a key and a token count to look up.
@@ -183,9 +184,7 @@ func exported(t testing.TB, tab *table.Table) string {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testfile.Write(t, filepath.Join(dir, f.Name), f.Data)
 		}
 	}
 	return dir

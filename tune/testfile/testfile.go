@@ -1,0 +1,59 @@
+// Package testfile reads, writes and compares files in tests. If that fails, the test fails.
+package testfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Read returns the content of a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Write writes a file, makes its folder if it is missing, and returns the path.
+func Write[T ~[]byte | ~string](t testing.TB, path string, content T) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Golden compares text with the content of a file. With EPBENCH_UPDATE=1 it writes the file first.
+func Golden(t testing.TB, path string, text []byte) {
+	t.Helper()
+	if os.Getenv("EPBENCH_UPDATE") == "1" {
+		Write(t, path, text)
+	}
+	old := Read(t, path)
+	if bytes.Equal(text, old) {
+		return
+	}
+	now, was := bytes.Split(text, []byte("\n")), bytes.Split(old, []byte("\n"))
+	n := 0
+	for n < min(len(now), len(was))-1 && bytes.Equal(now[n], was[n]) {
+		n++
+	}
+	t.Errorf("%s differs from line %d on; run make golden (make pages for pages and pictures) and review the change. The file has\n%.500s\nIt should have\n%.500s", path, n+1, was[n], now[n])
+}
+
+// JSON decodes a JSON text.
+func JSON[T any](t testing.TB, text []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/stat"
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestInterruptedBench: after Ctrl-C bench prints and writes the finished cases. Its exit code
@@ -90,16 +90,13 @@ func TestBandNote(t *testing.T) {
 // TestIntervalsPageStatesReach: docs/intervals.md gives the reach and the band that bench prints.
 func TestIntervalsPageStatesReach(t *testing.T) {
 	spread := ep.Machine{GPUs: 2}.SessionSpread()
-	page, err := os.ReadFile("../../docs/intervals.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testfile.Read(t, "../../docs/intervals.md")
 	text := strings.Join(strings.Fields(string(page)), " ")
 	reach := func(sessions int) float64 { return 100 * stat.RatioReach(sessions, spread) }
 	for _, want := range []string{
 		fmt.Sprintf("With `S` sessions in each run and a deviation of %.0f %% between them", 100*spread),
 		fmt.Sprintf("%.1f %% for three, %.1f %% for twelve, %.1f %% for twenty", reach(3), reach(12), reach(20)),
-		fmt.Sprintf("twice as wide: %.1f %% for twelve", 100*stat.DecidedBand(benchSessions, spread)),
+		fmt.Sprintf("twice the half width: %.1f %% for twelve", 100*stat.DecidedBand(benchSessions, spread)),
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal opens a pseudo-terminal of width columns. The function read closes the terminal
+// openTerminal opens a pseudo-terminal of width columns. It returns a function that closes the terminal
 // and returns the text that was written to it.
 func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	t.Helper()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // A docCommand is one "$ epbench ..." line of a document.
@@ -30,10 +32,7 @@ func docCommands(t *testing.T, root string) []docCommand {
 	t.Helper()
 	var out []docCommand
 	for _, f := range pages(t, root) {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, f)
 		for _, m := range shBlock.FindAllStringSubmatch(string(text), -1) {
 			for line := range strings.Lines(strings.ReplaceAll(m[2], "\\\n", " ")) {
 				line = strings.TrimSpace(line)
@@ -92,10 +91,7 @@ func galleryDrawn(t *testing.T, root string) {
 	for _, picture := range shown {
 		kind := strings.TrimSuffix(filepath.Base(picture), ".svg")
 		drawn, _ := filepath.Glob(filepath.Join("gallery", kind+"*.svg"))
-		want, err := os.ReadFile(picture)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := testfile.Read(t, picture)
 		if !slices.ContainsFunc(drawn, func(path string) bool {
 			got, err := os.ReadFile(path)
 			return err == nil && bytes.Equal(got, want)
@@ -113,17 +109,11 @@ var makeLine = regexp.MustCompile(`(?m)^\$ (?:[A-Z_]+=\S+ )*make ([^&\n]*)`)
 func TestDocsNameMakeTargets(t *testing.T) {
 	var rules []byte
 	for _, file := range []string{"Makefile", "release.mk", "native/cuda.mk", "native/epcomm/epcomm.mk"} {
-		text, err := os.ReadFile(filepath.Join("../..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, filepath.Join("../..", file))
 		rules = append(rules, text...)
 	}
 	for _, page := range pages(t, "../..") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, page)
 		for _, m := range makeLine.FindAllStringSubmatch(string(text), -1) {
 			for _, target := range strings.Fields(m[1]) {
 				isTarget := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(rules)
@@ -133,14 +123,8 @@ func TestDocsNameMakeTargets(t *testing.T) {
 			}
 		}
 	}
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ci, err := os.ReadFile("../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := testfile.Read(t, "../../README.md")
+	ci := testfile.Read(t, "../../.ci/run")
 	if !bytes.Contains(readme, []byte("$ make test\n")) || !bytes.Contains(ci, []byte("\nmake test-all\n")) {
 		t.Error("README must name make test, and .ci/run must run make test-all")
 	}
@@ -158,10 +142,7 @@ func TestDocsCommand(t *testing.T) {
 		if code := run(t.Context(), []string{"docs", name}, &out, &failed); code != exitDone {
 			t.Fatalf("%s: exit code %d: %s", name, code, failed.String())
 		}
-		page, err := os.ReadFile(filepath.Join("../../docs", name+".md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := testfile.Read(t, filepath.Join("../../docs", name+".md"))
 		prose := regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(page), "")
 		for line := range strings.Lines(pageText(prose, 60)) {
 			if n := len([]rune(strings.TrimSpace(line))); n > 60 || !strings.Contains(out.String(), strings.TrimSpace(line)) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestMakeTables runs native/make-tables.sh on the CPU backend. The script makes one table from two
@@ -50,14 +51,9 @@ func TestMakeTables(t *testing.T) {
 		t.Errorf("a sweep without its table was not resumed: %v\n%s", err, resumed)
 	}
 	interrupted := filepath.Join(dir, "demo", "run.json")
-	text, err := os.ReadFile(interrupted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, interrupted)
 	text = regexp.MustCompile(`"finished": "[^"]*"`).ReplaceAll(text, []byte(`"finished": "0001-01-01T00:00:00Z"`))
-	if err := os.WriteFile(interrupted, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, interrupted, text)
 	if again := makeTables(t, bin, dir, "2s", "demo", "qwen3-30b-a3b"); !strings.Contains(again, "resuming ") {
 		t.Errorf("an interrupted sweep that has a table was not resumed\n%s", again)
 	}

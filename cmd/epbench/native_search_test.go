@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // searchPrograms is the folder of the Python programs that compare epbench's search with other tuners.
@@ -44,13 +46,8 @@ func TestSearchSummaries(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for _, name := range c.copied {
-			text, err := os.ReadFile(filepath.Join(archive, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			text := testfile.Read(t, filepath.Join(archive, name))
+			testfile.Write(t, filepath.Join(dir, name), text)
 		}
 		program, err := filepath.Abs(filepath.Join(searchPrograms, c.program))
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 	"github.com/epbench/epbench/tune/sweep"
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // recordedRuns lists the committed runs whose outputs must agree.
@@ -83,14 +83,8 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 		epbench(t, "report", dir, "-o", filepath.Join(tmp, record.ReportFile))
 		makeSummary(t, dir, filepath.Join(tmp, record.SummaryFile))
 	}
-	summary, err := os.ReadFile(filepath.Join(made, record.SummaryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(made, record.ReportFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	summary := testfile.Read(t, filepath.Join(made, record.SummaryFile))
+	page := testfile.Read(t, filepath.Join(made, record.ReportFile))
 	text, csv, js := report("text"), report("csv"), report("json")
 	epbench(t, "plot", dir, "--kind", "latency,heatmap,pareto,regret,samples", "--limit", "0", "-o", tmp)
 	out := outputs{pictures: pictures(t, tmp), tables: map[string]shownTables{}}
@@ -132,9 +126,7 @@ func makeSummary(t *testing.T, dir, path string) {
 	if err := writeSummary(&b, &sweep.Summary{Run: l.Run}, l.Cases); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, b.Bytes())
 }
 
 // agree compares the outputs of a run with run.json. Then it tests the comparison itself: it changes one

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // line is one row of a printed table: it maps column names without units to cells.
@@ -153,10 +154,7 @@ func pictures(t *testing.T, dir string) map[string]picture {
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.svg"))
 	out := map[string]picture{}
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := testfile.Read(t, path)
 		_, rest, _ := strings.Cut(string(raw), "<desc>")
 		description, drawn, _ := strings.Cut(rest, "</desc>")
 		out[strings.TrimSuffix(filepath.Base(path), ".svg")] = picture{

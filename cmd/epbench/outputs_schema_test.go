@@ -13,6 +13,8 @@ import (
 
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/spf13/cobra"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // outputSchema is the file with the JSON schema of the outputs of --json. Its definition "COMMAND TABLE" describes a row
@@ -202,15 +204,7 @@ func describes(def map[string]any, column string) bool {
 
 func readSchema(t *testing.T, path string) map[string]any {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc map[string]any
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
-	return doc
+	return testfile.JSON[map[string]any](t, testfile.Read(t, path))
 }
 
 // updateSchema adds the tables and columns that the schema lacks. In a new table, the columns that all rows have become
@@ -228,12 +222,10 @@ func updateSchema(t *testing.T, path string, all []printed) {
 		addColumns(def, byName(all)[name], !known)
 	}
 	b, err := json.MarshalIndent(doc, "", "  ")
-	if err == nil {
-		err = os.WriteFile(path, append(b, '\n'), 0o644)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	testfile.Write(t, path, append(b, '\n'))
 }
 
 // byName gathers the rows of all tables of one definition.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestPackShow: at 80 columns, pack show prints the reason of each answer and the kernels that the pack
@@ -17,9 +17,7 @@ import (
 func TestPackShow(t *testing.T) {
 	p := packFrom(t, "h200x2", 128, ep.FP8)
 	path := filepath.Join(t.TempDir(), "a.pack")
-	if err := os.WriteFile(path, p.Data, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, path, p.Data)
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"pack", "show", path, "--width", "80"}, &out, &out); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, out.String())

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // figures matches a block of figures in a page. A command makes the block:
@@ -63,11 +65,7 @@ func TestPages(t *testing.T) {
 	inLinkedFolder(t, root)
 	blocks := 0
 	for _, page := range pages(t, root) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made := figures.ReplaceAllFunc(text, func(block []byte) []byte {
+		made := figures.ReplaceAllFunc(testfile.Read(t, page), func(block []byte) []byte {
 			blocks++
 			recipe := string(figures.FindSubmatch(block)[1])
 			table, err := makeFigures(recipe)
@@ -77,14 +75,7 @@ func TestPages(t *testing.T) {
 			}
 			return fmt.Appendf(nil, "<!-- figures: %s -->\n%s<!-- end -->", recipe, table)
 		})
-		if bytes.Equal(made, text) {
-			continue
-		}
-		if os.Getenv("EPBENCH_UPDATE") == "" {
-			t.Errorf("%s has figures that differ from the recordings: run make pages and review the change", filepath.Base(page))
-		} else if err := os.WriteFile(page, made, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Golden(t, page, made)
 	}
 	if blocks < 5 {
 		t.Errorf("only %d blocks of figures found", blocks)
@@ -94,10 +85,7 @@ func TestPages(t *testing.T) {
 // TestPagesAreShort: no page has more than maxPageLines lines.
 func TestPagesAreShort(t *testing.T) {
 	for _, page := range pages(t, "../..") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, page)
 		if n := bytes.Count(text, []byte("\n")); n > maxPageLines {
 			t.Errorf("%s has %d lines, at most %d are allowed", page, n, maxPageLines)
 		}
@@ -106,10 +94,7 @@ func TestPagesAreShort(t *testing.T) {
 
 // TestReadmeFitsTheScreen: the first 40 lines of README have at most 80 columns.
 func TestReadmeFitsTheScreen(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, "../../README.md")
 	for i, line := range strings.SplitN(string(text), "\n", 41)[:40] {
 		if n := utf8.RuneCountInString(line); n > 80 {
 			t.Errorf("README.md:%d has %d columns", i+1, n)
@@ -124,10 +109,7 @@ var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 // link names.
 func TestPageLinks(t *testing.T) {
 	for _, page := range pages(t, "../..") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, page)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			target := filepath.Join(filepath.Dir(page), m[1])
 			if m[1] == "" {

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // steps returns the commands that make would run for the targets.
@@ -40,10 +41,7 @@ func TestRelease(t *testing.T) {
 // make the files that it copies. Its version of Go must be the one in go.mod.
 func TestDockerfile(t *testing.T) {
 	read := func(name string) string {
-		text, err := os.ReadFile("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, "../../"+name)
 		return string(text)
 	}
 	docker, made := read("Dockerfile"), ""

@@ -15,6 +15,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cpu"
 	"github.com/epbench/epbench/tune/ep"
+	"github.com/epbench/epbench/tune/testfile"
 	"github.com/epbench/epbench/workloads"
 )
 
@@ -96,9 +97,7 @@ func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	const clock = "import itertools, time\nticks = itertools.count()\ntime.perf_counter = lambda: next(ticks) * 1e-5\n"
-	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(clock), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Write(t, filepath.Join(dir, "sitecustomize.py"), clock)
 	t.Setenv("PYTHONPATH", dir)
 }
 

@@ -41,8 +41,8 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	return h, err
 }
 
-// hostOfTable returns the host on which a table was made. A look-up on it converts configs to the spelling of this
-// build, because kernels may have more parameters now.
+// hostOfTable returns the host on which a table was made. Its kernels may have got new parameters since then, so a
+// look-up for this host adds them to the configs of the table.
 func hostOfTable(h table.Header) table.Host {
 	return table.Host{Machine: h.Machine, ABI: h.ABI, Hooks: h.Hooks, Current: current(h.Machine)}
 }
@@ -103,9 +103,9 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
 }
 
-// current returns a function that converts the spelling of a config of an earlier build to that
-// of this build. It returns nil if this program does not know the kernels of the machine's
-// backend.
+// current returns a function that converts a config of an earlier build: it writes the config with the
+// parameters that the kernels have in this build. current returns nil if this program does not know the
+// kernels of the machine's backend.
 func current(m ep.Machine) func(ep.Config) ep.Config {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -115,7 +115,7 @@ func current(m ep.Machine) func(ep.Config) ep.Config {
 }
 
 // legality returns a function that returns an error if a config is illegal for the kernels of a
-// machine's backend. It returns nil if this program does not know these kernels.
+// machine's backend. legality itself returns nil if this program does not know these kernels.
 func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -140,8 +140,8 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 }
 
-// legalAmong returns a function that returns an error if a config is illegal for the kernels in known. It first
-// converts a config of an earlier build to the spelling of this build.
+// legalAmong returns a function that returns an error if a config is illegal for the kernels in known. That function
+// first writes a config of an earlier build with the parameters of this build.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		c = kernels.Current(known, c)

@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/epbench/epbench/tune/table"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // TestTableExitCodes checks the exit codes of the table commands. The scripts in
@@ -18,15 +18,10 @@ func TestTableExitCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(demo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testfile.Read(t, demo)
 	t.Chdir(t.TempDir())
 	write := func(name, content string) {
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, name, content)
 	}
 	write("edited.json", strings.Replace(string(text), `"sms":2`, `"sms":4097`, 1))
 	write("cut.json", string(text[:len(text)/2]))

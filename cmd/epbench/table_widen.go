@@ -19,10 +19,10 @@ func newTableWiden() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "widen TABLE RECEIPT... -o OUT",
 		Short: "Widen the intervals of gains to cover what other hosts measured",
-		Long: `Write TABLE with wider intervals: the interval of each row's gain then also covers the
-gains in the receipts of table verify, from other hosts or other days. A row that was
-slower than the default in a receipt, or failed, is left out. Every check that changes
-a row is printed.`,
+		Long: `Write TABLE with wider intervals. A RECEIPT is a file that table verify wrote, on another
+host or on another day. The interval of each row's gain then also covers the gains in
+the receipts. A row that was slower than the default in a receipt, or failed, is left
+out. Every check that changes a row is printed.`,
 		Example: `  epbench table verify --table run --rows 0 -o receipt.json
   epbench table widen run receipt.json -o table.json
   epbench table widen table.json host1.json host2.json -o table.json`,
@@ -65,7 +65,7 @@ func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path st
 		return out, err
 	}
 	out = changeTable(changes)
-	out.Notes = append(out.Notes, fmt.Sprintf("%d checks are of rows of %s; %d rows became %d in %s", len(changes), tablePath, len(t.Rows), len(wider.Rows), path))
+	out.Notes = append(out.Notes, fmt.Sprintf("%d checks in the receipts belong to rows of %s; %s has %d of its %d rows", len(changes), tablePath, path, len(wider.Rows), len(t.Rows)))
 	return out, nil
 }
 

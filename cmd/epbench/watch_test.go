@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/reports/live"
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/testfile"
 )
 
 // copyOfRun copies run.json and the log of a recorded run to a new folder and returns the folder. If finished is false,
@@ -20,19 +20,14 @@ func copyOfRun(t *testing.T, finished bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{record.RunFile, record.TrialsFile} {
-		text, err := os.ReadFile(filepath.Join("../../testdata/runs/cpu-single", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testfile.Read(t, filepath.Join("../../testdata/runs/cpu-single", name))
 		if name == record.RunFile && !finished {
 			text = []byte(strings.Replace(string(text), `"finished":`, `"finished":"0001-01-01T00:00:00Z","was":`, 1))
 			before, after, _ := strings.Cut(string(text), `"was":`)
 			_, after, _ = strings.Cut(after, ",")
 			text = []byte(before + after)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		testfile.Write(t, filepath.Join(dir, name), text)
 	}
 	return dir
 }

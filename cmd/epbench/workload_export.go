@@ -20,11 +20,11 @@ func newWorkloadExport() *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
-		Short: "Write a drawn routing as .npy, .npz, .csv or .jsonl",
+		Short: "Write a random routing as .npy, .npz, .csv or .jsonl",
 		Long: `Draw one routing and write the expert ids of each token, for the tokens of all ranks
-in order. The id -1 is a masked selection. A .npy file holds ids as int32 [tokens,
-top-k], a .npz file topk_ids and topk_weights, a .csv or .jsonl file ids and weights.
---routing trace:FILE replays the file.`,
+in order. The id -1 is a masked selection. A .npy file holds the ids as int32 [tokens,
+top-k]. A .npz file holds the arrays topk_ids and topk_weights. A .csv or .jsonl file
+holds ids and weights. --routing trace:FILE replays the file.`,
 		Example: `  epbench workload export --model deepseek-v3 --routing zipf:1.0 -o zipf.npy
   epbench workload export --tokens 64 --routing khot:8:0.9 -o hot.csv
   epbench workload export --experts 64 --topk 6 --tokens 128 -o drawn.npz`,

@@ -67,6 +67,7 @@ def filled(empty):
     """Returns a replacement of torch.empty whose memory is 0, or random if it is for FP8 weights and the user asks for that."""
     import torch
 
+    @torch.no_grad()  # PyTorch's compiler also calls it, with requires_grad
     def fill(*arguments, **options):
         out = empty(*arguments, **options)
         if out.dtype is torch.float16 and os.environ.get("VLLM_TESTS_WEIGHTS") == "random":

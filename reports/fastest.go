@@ -233,6 +233,9 @@ func howCompared(choices []LibraryComparison) string {
 			turns++
 		}
 	}
+	if compared == 0 {
+		return "no two libraries did the same work in one case, so no times are compared"
+	}
 	switch turns {
 	case 0:
 		return "the runs came one after the other: a few per cent may be the machine's drift; epbench interleave measures without this drift"

@@ -183,6 +183,9 @@ func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 		if len(table.Warnings) != 1 || !strings.HasPrefix(table.Warnings[0], "a has seed 1, b has seed 5: ") {
 			t.Errorf("%s: warnings %q", table.Name, table.Warnings)
 		}
+		if notes := strings.Join(table.Notes, "\n"); !strings.Contains(notes, "no times are compared") || strings.Contains(notes, "one after the other") {
+			t.Errorf("%s: no case has two libraries, but the notes are %q", table.Name, notes)
+		}
 	}
 }
 

@@ -56,7 +56,8 @@ const (
 	smallBatch          = 2    // batch size while fewer than fewPoints points are known
 	fewPoints           = 50   // number of known points below which the shared surrogate is used
 	maxInitial          = 48   // most initial samples, required points included; only samples for needsInitial may exceed it
-	initialShare        = 0.4  // share of the budget for initial samples
+	initialShare        = 0.4  // share of the budget for initial samples, unless initialShareOfMany holds
+	initialShareOfMany  = 0.34 // the same in a search of several kernels and fewer than fewPoints points; see initialQuota
 	maxInitialPerKernel = 2    // see initialPerKernel
 	perKernelShare      = 0.25 // share of the budget; see initialPerKernel
 	competitiveGap      = 0.7  // largest distance of a kernel's best score from the best score of all; closer kernels get more initial samples

@@ -75,11 +75,18 @@ func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	return like
 }
 
-// initialQuota returns how many initial samples the search takes in total.
+// initialQuota returns how many initial samples the search takes in total. In a small search of
+// several kernels the share is smaller: the first sample of each kernel is like the default, and many
+// of the random samples after it have slow values, such as few SMs. On 24 recorded spaces of 2 H100,
+// searches of 25 points lost 1.10 % with a share of 0.4, and 0.95 % with a share of 0.34 (1,536
+// searches each). On spaces of 2 H200 these two shares lost the same, and a share of 0.28 lost more.
 func (b *bayesSearch) initialQuota() int {
-	n := min(maxInitial, b.Left()+b.initial)
-	if b.budget.Evaluations > 0 {
-		n = min(n, int(initialShare*float64(b.budget.Evaluations)))
+	n, limit, share := min(maxInitial, b.Left()+b.initial), b.budget.Evaluations, initialShare
+	if len(b.kernels) > 1 && limit < fewPoints {
+		share = initialShareOfMany
+	}
+	if limit > 0 {
+		n = min(n, int(share*float64(limit)))
 	}
 	return n
 }

@@ -117,6 +117,28 @@ func TestInitialPerKernel(t *testing.T) {
 	}
 }
 
+// TestInitialQuota: a small search of several kernels takes a smaller share of the budget for initial samples
+// than a search of one kernel and a larger search.
+func TestInitialQuota(t *testing.T) {
+	b := twoKernels(t, func(string, int) float64 { return 1 })
+	b.initial = 10 // twoKernels measured so many points
+	for _, c := range []struct {
+		budget  Budget
+		kernels int
+		want    int
+	}{
+		{Budget{Evaluations: 25}, 2, 8},
+		{Budget{Evaluations: 25}, 1, 10},
+		{Budget{Evaluations: 49}, 2, 16},
+		{Budget{Evaluations: 50}, 2, 20},
+	} {
+		b.budget, b.kernels = c.budget, newBayesSearch(b.State).kernels[:c.kernels]
+		if got := b.initialQuota(); got != c.want {
+			t.Errorf("%+v, %d kernels: %d initial samples, want %d", c.budget, c.kernels, got, c.want)
+		}
+	}
+}
+
 // TestFirstSamples: the first sample of a kernel has the values nearest to the default's for parameters
 // that the default has too, and the middle values for its other parameters.
 func TestFirstSamples(t *testing.T) {

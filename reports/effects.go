@@ -25,7 +25,7 @@ type Effect struct {
 	Points int     // timed configs with the value, over all cases
 
 	logs float64   // sum of the logarithms of these ratios: Best is the geometric mean of the ratios
-	all  []float64 // Median is the median of these ratios
+	all  []float64 // the ratios of all configs with the value; Median is computed from them
 }
 
 // Effects computes the effect of every value of every parameter. It leaves out parameters that have

@@ -224,7 +224,7 @@ func (w workTree) ready(l List, name string) error {
 	return nil
 }
 
-// A verdict is what the test of a fault found.
+// A verdict says what the test of a fault found.
 type verdict string
 
 const (

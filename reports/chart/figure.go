@@ -32,8 +32,8 @@ type Figure struct {
 	draw   func(draw.Canvas)
 }
 
-// seriesWidth is the width of a picture over token counts. On a phone the picture is scaled to the screen. On a
-// screen of 400 pixels the text is then 9 pixels high. The text of a wider picture would be smaller.
+// seriesWidth is the width of a picture over token counts. A phone scales the picture to its screen. On a screen
+// of 400 pixels the text is then 9 pixels high. A wider picture would have smaller text there.
 const seriesWidth = 5.2 * vg.Inch
 
 // Formats lists the file formats of Figure.Write.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"testing"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -216,4 +217,14 @@ func (s *session) round(c ep.Config) ([]float64, error) {
 		return row, s.OnRun(now, row)
 	}
 	return row, nil
+}
+
+// planOf calls MakePlan. It fails the test if MakePlan does.
+func planOf(t *testing.T, b kernels.Backend, o *Options) *Plan {
+	t.Helper()
+	p, err := MakePlan(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

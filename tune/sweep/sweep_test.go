@@ -392,13 +392,3 @@ func TestHostBoundHasAReason(t *testing.T) {
 		t.Errorf("the row is %+v", r)
 	}
 }
-
-// planOf calls MakePlan. It fails the test if MakePlan does.
-func planOf(t *testing.T, b kernels.Backend, o *Options) *Plan {
-	t.Helper()
-	p, err := MakePlan(b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}

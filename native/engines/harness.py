@@ -1,9 +1,9 @@
-"""Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows. Between dispatch and
-combine, small experts in PyTorch compute. The expected results come from PyTorch without the engine.
+"""Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows; small experts in
+PyTorch compute in between. The expected results come from PyTorch without the engine.
 
-A program makes an Engine (see below) for each shape and dtype and passes it to run(). It runs as two processes with
-one GPU each. Each case prints one line, and the last line begins with TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
-driver. ENGINES_CONTROL=1 runs the same cases over another deep_ep: if a case fails with that package too, the cause is not epcomm."""
+A program makes an Engine for each shape and dtype and passes it to run(), in two processes with one GPU each. Each case
+prints one line, and the last line begins with TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
+driver. ENGINES_CONTROL=1 runs the cases over another deep_ep: if a case fails there too, the cause is not epcomm."""
 
 import os
 import sys
@@ -108,8 +108,8 @@ class Experts:
         return torch.bmm(torch.nn.functional.silu(torch.bmm(rows, self.up[mine])), self.down[mine])
 
     def by_row(self, rank, rows, ids, weights):
-        """Returns (weighted sum of each row, number of rows of each expert). Each row is one token. ids: its local experts, or
-        -1, [rows, top-k]."""
+        """Returns (sums of the experts' weighted outputs [rows, hidden], number of rows of each local expert). ids
+        [rows, top-k] are local experts, or -1."""
         out, counts = torch.zeros(rows.shape, device=rows.device), []
         for e in range(self.local):
             row, k = (ids == e).nonzero(as_tuple=True)
@@ -120,7 +120,7 @@ class Experts:
 
 
 def expected(x, ids, weights, experts, fp8):
-    """Computes the expected result: each token through its experts, float32 [tokens, hidden]."""
+    """Returns the weighted sum of the experts' outputs for each token, float32 [tokens, hidden]."""
     if fp8 and len(x):
         x = widened(*quantized(x))
     out = torch.zeros(x.shape, device=x.device)
@@ -138,14 +138,14 @@ def everyone(value):
 
 
 def rows_of_experts(shape, ids, rank):
-    """Counts, for each local expert of a rank, the (token, position) pairs of all ranks that chose it."""
+    """Returns, for each local expert of a rank, how many selections of all ranks chose it."""
     chosen = torch.tensor(sum(everyone(ids.flatten().tolist()), []), dtype=torch.int64)
     return torch.bincount(chosen[chosen >= 0], minlength=shape.experts)[rank * shape.local:(rank + 1) * shape.local].tolist()
 
 
 def close(got, want, bound=1e-2):
-    """Raises an error if the relative error of all tokens together is above bound, or if the relative error of one token is
-    above three times the bound. Returns a text with the error of all tokens."""
+    """Raises an error if the relative error over all tokens reaches bound, or if that of one token reaches three times
+    bound. Returns a text with the error over all tokens."""
     assert got.shape == want.shape, f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if not want.numel():
         return "this rank has no tokens"
@@ -227,7 +227,7 @@ def run(cases, shape, fp8, rank, engine, experts):
 
 
 def graph(call, shape, fp8, rank, experts):
-    """Captures two layers in a graph and replays it with other tokens. The second layer takes the output of the first."""
+    """Captures two layers in a graph, the second on the output of the first, and replays the graph with other tokens."""
     x, ids, weights = draw(shape, shape.captured, 50, rank)
 
     def layers():

@@ -1,5 +1,5 @@
-"""Tests SGLang's DeepEP dispatcher. The dispatcher is made in the same way as in SGLang's fused MoE layer. Tested are normal and
-low-latency calls, two batches in flight, CUDA graphs, and SGLang's masked DeepGEMM on the rows of a low-latency dispatch."""
+"""Tests SGLang's DeepEP dispatcher, made as SGLang's fused MoE layer makes it: normal and low-latency calls, two batches
+in flight, CUDA graphs, and SGLang's masked DeepGEMM on the rows of a low-latency dispatch."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ MOST = 8 if harness.EMULATED else 128
 
 
 def load():
-    """Returns (SGLang's dispatcher module, list of the parts that are missing here and were replaced)."""
+    """Returns (SGLang's dispatcher module, names of the missing parts that were replaced)."""
     replaced = []
     standins.allow("IPython", "openai", "xgrammar", "compressed_tensors", "gguf", "mistral_common", "soundfile", "torch_memory_saver", "flashinfer",
                    "outlines", "llguidance", "decord", "sgl_kernel", "zmq", "uvloop", "fastapi", "uvicorn", "msgspec", "torchao", "anthropic",
@@ -94,8 +94,7 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """Makes calls as SGLang's two-batch overlap does: sends both dispatches, receives both, sends both combines, receives
-        both."""
+        """Makes calls as SGLang's two-batch overlap does: each half of a call for both batches before the next half."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):

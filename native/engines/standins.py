@@ -1,7 +1,7 @@
-"""Replaces packages that an engine imports, but that no test calls, by empty modules.
+"""Replaces missing packages, which an engine imports but no test calls, by empty modules.
 
-allow(*names) installs a finder after all others. So installed packages are used, and only missing packages with these
-names are replaced. importlib.util.find_spec still reports a missing package as missing."""
+allow(*names) names the packages that may be replaced. Installed packages are still used, and
+importlib.util.find_spec still reports a missing package as missing."""
 
 import importlib.abc
 import importlib.machinery

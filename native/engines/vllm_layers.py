@@ -49,8 +49,8 @@ def load(rank, port):
 
 
 def _operators():
-    """Makes empty modules for vLLM's binary modules, which fetch.sh does not unpack. vLLM only asks their operators which
-    matrix products the GPU supports."""
+    """Replaces vLLM's binary modules, which fetch.sh does not unpack, by empty ones. vLLM calls only those of their operators
+    that say which matrix products the GPU supports."""
     folder = importlib.util.find_spec("vllm").submodule_search_locations[0]
     if not glob.glob(f"{folder}/_C*so"):
         asked = torch.library.Library("_C", "FRAGMENT")
@@ -65,8 +65,7 @@ def _operators():
 
 
 def _quantize():
-    """Keeps vLLM's own cast to FP8 if it works, otherwise replaces it by torch's. Returns a text that names what was
-    replaced."""
+    """Replaces vLLM's own cast to FP8 by torch's if it does not work here. Returns a text that names what was replaced."""
     from vllm.model_executor.layers.fused_moe.prepare_finalize import deepep_ht
     from vllm.platforms import current_platform
 

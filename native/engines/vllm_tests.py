@@ -2,15 +2,13 @@
 function with each set of its parameters. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source distribution.
 
 vLLM's tests start two processes with parallel_launch. Here both processes run already, so parallel_launch is replaced by a
-function that calls the worker with rank 0's tensors. tests.utils is replaced by a module with the one decorator that these
-tests use. The tests quantize uninitialized memory to get FP8 weights. In a new process that memory is mostly 0, so it is
-filled with 0 here, and the right output is 0. VLLM_TESTS_WEIGHTS=random fills it with random numbers like those of the BF16
-weights.
+function that calls the worker with rank 0's tensors. The tests quantize uninitialized memory to get FP8 weights. In a new
+process that memory is mostly 0, so it is filled with 0 here, and the right output is 0. VLLM_TESTS_WEIGHTS=random fills it
+with random numbers instead.
 
 VLLM_TESTS_ONLY is a regular expression for the names of the cases to run. No case begins after VLLM_TESTS_SECONDS. Programs
-that run at the same time with the same folder as VLLM_TESTS_SHARED divide the cases: a program runs a case if it is the
-first to make the file of that name there. A case that takes VLLM_TESTS_CASE seconds ends the program with the stacks of all
-threads."""
+that share a folder VLLM_TESTS_SHARED divide the cases among them: the first that makes a file with the case's name there
+runs the case. A case that takes VLLM_TESTS_CASE seconds ends the program and prints the stacks of all threads."""
 
 import faulthandler
 import importlib
@@ -64,7 +62,8 @@ def _named(test, values):
 
 
 def filled(empty):
-    """Returns a replacement of torch.empty whose memory is 0, or random if it is for FP8 weights and the user asks for that."""
+    """Returns a torch.empty that fills its memory with 0. With VLLM_TESTS_WEIGHTS=random, float16 memory, which becomes FP8
+    weights, is random."""
     import torch
 
     @torch.no_grad()  # PyTorch's compiler also calls it, with requires_grad
@@ -78,7 +77,7 @@ def filled(empty):
 
 
 def from_rank_0(value):
-    """Returns rank 0's tensor; other values are the same on all ranks."""
+    """Returns rank 0's tensor. A value that is no tensor is the same on all ranks and stays as it is."""
     import torch
     import torch.distributed as dist
 
@@ -89,7 +88,7 @@ def from_rank_0(value):
 
 
 def run(module, test, values, group):
-    """Runs one case and returns its text. Fixtures only set up the parent process, so None is passed for each."""
+    """Runs one case and returns its text. Each fixture is None, because fixtures only set up the parent process."""
     import torch
 
     memory = unittest.mock.patch.object(torch, "empty", filled(torch.empty))
@@ -111,7 +110,7 @@ def run(module, test, values, group):
 
 
 def free(name):
-    """Returns whether no other program has taken this case, and takes it."""
+    """Takes a case for this program. Returns False if another program has taken it."""
     folder = os.environ.get("VLLM_TESTS_SHARED")
     try:
         if folder:
@@ -122,8 +121,7 @@ def free(name):
 
 
 def measured(test):
-    """Runs a test. Returns its text, the largest amount of memory that PyTorch allocated on this GPU, and the memory of this GPU that
-    all programs use."""
+    """Runs a test. Returns its text, the peak of PyTorch's memory on this GPU, and the memory in use there by all programs."""
     import torch
 
     torch.cuda.reset_peak_memory_stats()

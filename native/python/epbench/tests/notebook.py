@@ -1,5 +1,5 @@
-"""notebook.py FILE.ipynb runs the code of a notebook in an empty folder. It prints the last expression of each cell, as HTML if
-the value has HTML."""
+"""notebook.py FILE.ipynb runs the code of a notebook in an empty folder and prints the last expression of each cell, as HTML
+if it has that form."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ import tempfile
 
 
 def show(value):
-    """Formats a value as a notebook would. An exception of the formatting is not caught."""
+    """Prints a value as a notebook shows it."""
     if value is not None:
         print(value._repr_html_()[:100] if hasattr(value, "_repr_html_") else repr(value))
 

@@ -27,8 +27,8 @@ class EpbenchWarning(UserWarning):
 
 
 def program() -> str:
-    """Returns the path of the program epbench: `EPBENCH_PROGRAM` if it is set, otherwise the program installed with this
-    package, otherwise the program on `PATH`."""
+    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, or else the program installed with this package, or else
+    the program on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named
@@ -46,7 +46,7 @@ def program() -> str:
 
 
 def call(*arguments: str) -> str:
-    """Runs `epbench ARGUMENTS...` and returns its standard output. Text on its standard error becomes a warning. Raises
+    """Runs `epbench ARGUMENTS...` and returns its standard output. Its standard error becomes a warning. Raises
     `EpbenchError` if the program fails."""
     done = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False)
     errors = done.stderr.strip()

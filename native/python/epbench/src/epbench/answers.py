@@ -45,8 +45,8 @@ def lookup(
 ) -> Rows[Answer]:
     """Returns what a runtime would launch for each op, token count (per rank) and routing, and why.
 
-    The arguments are the flags of `epbench table lookup`, which explains them. An argument that is left out is taken from the
-    table's rows if all rows agree.
+    The arguments are the flags of `epbench table lookup`; its help explains them. If all rows of the table have the same
+    value of an argument, you can leave the argument out.
     """
     given = flags(
         table=table, op=op, tokens=tokens, routing=routing, model=model, dtype=dtype, ranks=ranks, nodes=nodes,
@@ -62,7 +62,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns the regret of search strategies on recorded runs: how much slower the chosen configs are than the best ones.
-    Each strategy may measure `budget` distinct configs. Needs no GPU."""
+    """Returns the regret of search strategies on recorded runs: how much slower their winners are than the best configs.
+    A strategy may measure `budget` distinct configs. Needs no GPU."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

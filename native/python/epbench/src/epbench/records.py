@@ -1,7 +1,7 @@
 """The records of epbench's JSON. The name of a field ends with its unit.
 
-The fields declared here do not change: docs/schema/output.v1.json of the repository requires them. Other columns of the
-program are in `more`, under their JSON names.
+The fields declared here do not change, because the schema output.v1.json of epbench's repository requires them. Other
+columns of the program are in `more`, under their JSON names.
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ class Winner(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableInfo(Row):
-    """The source of a table. `rows` is the number of its rows. `answer` is the number of rows that are valid for the kernels of
-    this build."""
+    """A tuned table and where it comes from. `rows` is the number of its rows, `answer` how many of them are valid for this
+    build's kernels."""
 
     source: str
     id: str
@@ -112,8 +112,7 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """The result of a search strategy with a budget. `regret_percent` is how much slower the strategy's winner is than the best
-    config, by their true times."""
+    """The result of a search strategy with a budget. `regret_percent` is how much slower its winner is than the best config."""
 
     strategy: str
     budget: int | str
@@ -126,7 +125,7 @@ class Replay(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial(Row):
-    """One line of trials.jsonl: a config in a block of rounds. `seconds` is [round][rank].
+    """One line of trials.jsonl: the times of a config in a block of rounds. `seconds` is [round][rank].
 
     `status` is ok, or the reason why there are no times: illegal, compile, launch, mismatch, hang, crash or unstable.
     """

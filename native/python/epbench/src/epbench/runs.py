@@ -15,9 +15,9 @@ from .records import Row, Rows, Trial, Winner, record, rows
 class Run:
     """A run directory.
 
-    `info` is run.json: the command, versions, the machine, the A/A spread and every decision. docs/schema/run.v2.json
-    describes its fields. `tables` holds the tables that `epbench report --only all` prints, by name: effects, regret,
-    pareto, wire and others.
+    `info` is run.json: the command, versions, the machine, the A/A spread and every decision. The schema run.v2.json of
+    epbench's repository describes its fields. `tables` holds the tables that `epbench report --only all` prints, by name:
+    effects, regret, pareto, wire and others.
     """
 
     path: pathlib.Path

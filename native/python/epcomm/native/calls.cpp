@@ -96,7 +96,7 @@ void calls_free(PyObject *self) {
 }
 
 /* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key) stores the link and the
- * key that later calls of dispatch with these arguments use. device is -1 for the CPU. It stores nothing if PyTorch
+ * key for later low-latency dispatches with these arguments. device is -1 for the CPU. It stores nothing if PyTorch
  * has no function that returns the current stream. */
 PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Known k = {};
@@ -116,7 +116,7 @@ PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* learn_combine(number, which, key) stores the key that later combines of this link use; see Link. */
+/* learn_combine(number, which, key) stores the key for later combines of a link in combine_key[which]. */
 PyObject *learn_combine(PyObject *, PyObject *args) {
   long long number = 0, key = 0;
   int which = 0;
@@ -127,7 +127,7 @@ PyObject *learn_combine(PyObject *, PyObject *args) {
 
 bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
 
-/* Returns the Sent of a call with `tokens` tokens, or null if Python raised. */
+/* Returns the Sent of a call with `tokens` tokens (what a handle keeps for combine), or null if Python raised. */
 PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
   PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});
@@ -165,7 +165,7 @@ PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args,
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* pause(on): if on, all later calls go the long way (see methods.cpp); otherwise they may go the short way again. */
+/* pause(on) makes all calls go the long way, through Python (see methods.cpp), until pause(off). */
 PyObject *calls_pause(PyObject *self, PyObject *on) {
   as_calls(self)->paused = PyObject_IsTrue(on) == 1;
   Py_RETURN_NONE;

@@ -59,20 +59,21 @@ void *slot(F f) {
   return reinterpret_cast<void *>(f);
 }
 
-/* The arguments of dispatches that the ranks have compared once, with the link and the key for such calls. */
+/* The arguments of low-latency dispatches that the ranks have compared once, with the link (a communicator) and the key
+ * for such calls. A key is a number that stands for a call's arguments; see agreement.py. */
 struct Known {
   int64_t hidden, experts, topk, most, key;
   bool fp8, later;
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* the list link.begun: for each op the Hook of a call that was sent and not yet received, or None */
+  PyObject *begun; /* the list link.begun: for each op (0 dispatch, 1 combine) the Hook of a call not yet received, or None */
   PyObject *wide;  /* the hidden size as Python's int */
-  PyObject *sent;  /* the last Sent, which calls with the same number of tokens share */
+  PyObject *sent;  /* the last Sent (what a handle keeps for combine), which calls with the same number of tokens share */
   int64_t tokens;  /* number of tokens of `sent` */
 };
 
-/* The arguments of normal dispatches that the ranks have compared once, with the link and the key for such calls. */
+/* Normal is the same for normal dispatches. */
 struct Normal {
   int64_t hidden, experts, topk, sms, key;
   bool fp8;
@@ -98,7 +99,7 @@ struct Calls {
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
   PyObject *event; /* the EventOverlap that every call returns; it holds no event */
-  bool paused;     /* true: all calls go the long way, because Python must first apply the ranks that left or came back */
+  bool paused;     /* all calls go the long way, because Python must first tell the library which ranks left or came back */
 };
 
 inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
@@ -106,10 +107,10 @@ inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
 extern PyTypeObject *calls_type;
 extern PyObject *sent_name; /* "sent", an attribute of a handle */
 
-/* Makes a dispatch and returns its results. If the call must go the long way (see methods.cpp), it returns null
- * and raises nothing. */
+/* Makes a low-latency dispatch and returns its results. If Python must make the call (the long way, see methods.cpp),
+ * it returns null and raises nothing. */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
-/* Does the same for a combine of rows y. */
+/* Does the same for a low-latency combine of rows y. */
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
 /* These do the same for the normal calls: get_dispatch_layout, a new dispatch, combine. */
 PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);
@@ -119,7 +120,7 @@ PyObject *add_now(Calls *c, PyObject *const *args);
 /* Methods of Calls, in normal_calls.cpp. */
 PyObject *learn_normal(PyObject *self, PyObject *args);
 PyObject *learn_layout(PyObject *self, PyObject *args);
-/* Makes the names that normal_calls.cpp needs. Returns false if Python raised. */
+/* Makes the Python strings that normal_calls.cpp needs. Returns false if Python raised. */
 bool add_normal();
 
 } // namespace native

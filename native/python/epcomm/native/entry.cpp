@@ -1,9 +1,9 @@
 /* The operators as plain functions of Python. They avoid PyTorch's dispatcher, which takes longer than
  * most calls. PyTorch's stable ABI cannot convert a Python object to a tensor, or a tensor to a Python
- * object. So this file finds the offset of the tensor in its Python object, checks it with tensors whose
- * address is known, and loads PyTorch's function THPVariable_Wrap by its exported name. If it finds no such
- * offset or no such function, Python uses the dispatcher. The file uses only Python's limited API, so one
- * binary works with every Python from 3.10 on. */
+ * object. So this file finds at which offset a Python object holds its tensor, from tensors whose address
+ * is known, and loads PyTorch's function THPVariable_Wrap by its exported name. If either is missing,
+ * Python uses the dispatcher. The file uses only Python's limited API, so one binary works with every
+ * Python from 3.10 on. */
 #include "python.h"
 
 #include <dlfcn.h>
@@ -131,7 +131,7 @@ PyObject *use(PyObject *, PyObject *args) {
   Py_RETURN_TRUE;
 }
 
-/* same(tensor) returns its argument after the conversions that every call makes. Python checks the conversions with it. */
+/* same(tensor) converts its argument as every call does and returns it, so that Python can check the conversions. */
 Tensor same(Tensor t) { return t; }
 
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}

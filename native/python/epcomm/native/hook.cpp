@@ -5,7 +5,7 @@ namespace {
 
 PyTypeObject *hook_type;
 
-/* A Hook receives a call that was sent. Until then it keeps the call's tensors, which must not change. */
+/* A Hook receives a call that only sent. Until it has received, it keeps the call's tensors, which must not change. */
 struct Hook {
   PyObject ob_base;
   PyObject *link, *begun, *tensors, *stats;
@@ -51,7 +51,7 @@ void end(PyObject *self) {
   h->pending = false;
   Py_CLEAR(h->tensors);
   Py_CLEAR(h->stats);
-  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None)); /* this drops a reference to self; the caller holds another */
+  if (PyList_GetItem(h->begun, h->op) == self) PyList_SetItem(h->begun, h->op, kept(Py_None)); /* the caller holds another reference to self */
 }
 
 PyObject *hook_finish(PyObject *self, PyObject *) {
@@ -68,7 +68,7 @@ PyObject *hook_finish(PyObject *self, PyObject *) {
     low_receive(*h->native, reinterpret_cast<int64_t>(stream), h->op, h->stats != nullptr ? tensor_in(h->stats) : Ref());
   }, &text);
   if (!fine) {
-    if (h->native->sent_in[h->op] != 0) h->pending = false; /* once the capture has ended, the call cannot be received any more */
+    if (h->native->sent_in[h->op] != 0) h->pending = false; /* sent in a capture: it cannot be received after the capture */
     return failed(h->link, text);
   }
   PyObject *used = stream != h->stream ? PyObject_CallMethod(h->link, "used", "O", h->tensors) : kept(Py_None);

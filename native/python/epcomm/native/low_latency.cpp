@@ -4,12 +4,12 @@
 
 namespace native {
 
-/* An Index holds the offsets of a dispatch's data in one allocation. */
+/* An Index holds the offsets of a dispatch's tensors in their common allocation, which begins with row_offsets. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, scales, bytes;
   Index(const Link &l, Elements elements) {
     const Sizes &sizes = l.sizes[elements];
-    ranges = padded(4 * (l.local + 1)); /* after row_offsets */
+    ranges = padded(4 * (l.local + 1));
     scale_offsets = ranges + padded(8 * l.local * l.ranks);
     src_info = scale_offsets + padded(4 * l.local);
     scales = src_info + padded(4 * sizes.src_info);
@@ -22,7 +22,7 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(size(ids, 0));
-  c.fullest = 0; /* all ranks use the kernels for the pack's capacity, because kernels for different token counts may not work together */
+  c.fullest = 0; /* selects the kernels for the pack's capacity on all ranks: kernels for different token counts may not work together */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
@@ -66,7 +66,7 @@ LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in
   }
   LowReceived made;
   made.out = std::move(out);
-  /* In memory, the scales of one group of columns are contiguous over rows. */
+  /* An expert's scales of one group of 128 columns are contiguous in memory. */
   if (in.fp8) made.scales = view(bytes, i.scales, FLOAT, {l.local, room, sizes.scales}, {sizes.scales * room, 1, room});
   made.count = view(bytes, 0, INT32, {l.local});
   made.src_info = view(bytes, i.src_info, INT32, {l.local, room}, {2 * room, 2});

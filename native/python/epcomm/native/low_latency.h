@@ -1,5 +1,5 @@
-/* DeepEP's low-latency calls as C++ functions. PyTorch's operators (low_latency.cpp) and the short way of a
- * Buffer's calls (calls.cpp) both call them. */
+/* DeepEP's low-latency calls as C++ functions. PyTorch's operators (low_latency.cpp) and the methods of a Buffer
+ * that run without Python code (calls.cpp) call them. */
 #ifndef EPCOMM_NATIVE_LOW_LATENCY_H
 #define EPCOMM_NATIVE_LOW_LATENCY_H
 
@@ -14,8 +14,8 @@ struct LowRows {
   bool fp8, later;
 };
 
-/* Outputs of a dispatch. scales, count, src_info and ranges share one allocation. A handle keeps this allocation,
- * because it holds src_info. scales is none in BF16. */
+/* Outputs of a dispatch. scales, count, src_info and ranges share one allocation, which a handle keeps through
+ * src_info. scales is none in BF16. */
 struct LowReceived {
   Owned out, scales, count, src_info, ranges;
 };
@@ -23,8 +23,8 @@ struct LowReceived {
 LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in);
 
 /* A Slab cuts small outputs of calls on one stream from allocations of 1 MiB, because an allocation takes several
- * times as long on the host as a view. No part is given out twice. Captured calls get allocations of their own: a
- * graph writes to its memory again at each replay. */
+ * times as long on the host as a view. No part is given out twice. Captured calls do not use a Slab, because each
+ * replay of a graph writes to the same memory again. */
 struct Slab {
   static constexpr int64_t BYTES = 1 << 20;
   Owned cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden);

@@ -1,10 +1,10 @@
-/* The methods of Buffer that the extension serves: the normal calls and the low-latency calls. A Buffer's Calls hold
- * a link for each kind of arguments. A method looks up the link for its arguments, makes the call and returns
- * DeepEP's tuple. If the call only sends, its Hook receives later. This is the short way.
+/* The methods of Buffer that the extension serves: the normal calls and the low-latency calls.
  *
- * A method goes the long way if no link is known for the arguments, if an option is on that this file does not
- * support, or if a tensor must be copied. It then calls the Python method that serve() replaced, before anything is
- * sent. */
+ * The short way: a Buffer's object Calls holds a link (a communicator) for each set of arguments. A method looks up the
+ * link for its arguments, makes the call and returns DeepEP's tuple. If the call only sends, its Hook receives later.
+ *
+ * The long way: a method calls the Python method that serve() replaced, before anything is sent. It does so if no
+ * link is known for the arguments, if an option is on that this file does not support, or if a tensor must be copied. */
 #include "calls.h"
 
 namespace native {
@@ -52,7 +52,7 @@ PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ss
 
 bool on(PyObject *flag) { return flag != nullptr && flag != Py_False && (flag == Py_True || PyObject_IsTrue(flag) == 1); }
 
-/* Returns the Calls of a Buffer, null if its calls go the long way now. */
+/* Returns the Calls of a Buffer, or null while all its calls must go the long way. */
 PyObject *calls_of(PyObject *buffer) {
   PyObject *calls = PyObject_GetAttr(buffer, calls_name);
   if (calls == nullptr) PyErr_Clear();

@@ -1,5 +1,4 @@
-/* Declarations that the files of the extension share: tensors, one communicator, and the
- * order of calls.
+/* Declarations that the files of the extension share: tensors, a communicator (Link), and the order of calls (Lane).
  *
  * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch
  * and every Python. That ABI cannot choose a stream, and has no events and no record_stream.
@@ -81,8 +80,7 @@ inline int64_t size(Ref t, int64_t dim) {
 
 void *address(Ref t);
 
-/* Returns the address of a tensor. It is never null, because the library needs an address even if
- * no row arrives. */
+/* Returns the address of a tensor, never null: the library needs an address even if no row arrives. */
 template <class T = void>
 T *at(Ref t) {
   alignas(16) static uint64_t none[8];
@@ -117,7 +115,7 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* Behind describes the last call outside graphs, or the last captured call, and the event recorded after it, if any. */
+/* Behind describes the last call that was captured, or the last that was not, and the event recorded after it, if any. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
@@ -127,11 +125,11 @@ struct Behind {
 /* A Lane orders the calls of all Buffers that one thread has made for one GPU. Calls of one Buffer must not overlap,
  * because they share memory. Calls of two Buffers must not overlap, because they may need more SMs together
  * than there are. Calls in a graph and calls outside it cannot wait for each other. A program with one stream
- * needs no events. After a change of stream, an event is recorded after each of the next calls. */
+ * needs no events; see RECORDED in order.cpp. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* an event is recorded after each of this many next calls */
-  void *context; /* on the emulated driver, its context: there the host waits for the end of every call; null on a GPU */
+  int32_t recorded; /* number of next calls after which an event is recorded */
+  void *context; /* the emulated driver's context, on which the host waits for the end of every call; null on a GPU */
   std::mutex order; /* protects behind and recorded, because two threads may use Buffers that a third thread made */
   Behind behind[2]; /* eager, captured */
 };
@@ -163,28 +161,29 @@ struct Link {
   /* Keys of combines, 0 until the ranks have compared them. Layout masked: [0] whole combines, [1] combines in halves.
    * Layout rank:packed: [0] without weights, [1] with weights. */
   int64_t combine_key[2];
-  int32_t said[3]; /* Python reads these after a call: status, rows received, tokens of the fullest rank */
+  int32_t said[3]; /* results of the last call for Python: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };
 
 inline int32_t &status_of(Link &l) { return l.said[0]; }
 inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle); }
 
-/* Statuses that EpcommStatus lacks. NEEDS_WORST: a new dispatch in a graph, where the host cannot wait
- * for counts. ELSEWHERE: a call is received in another capture than it was sent in. MISREAD: a kernel would
- * misread a tensor; Python then raises an error that names the tensor. */
+/* Statuses that EpcommStatus lacks. NEEDS_WORST: a new dispatch in a graph needs num_worst_tokens, because the host
+ * cannot wait for counts there. ELSEWHERE: a call is received in another capture than it was sent in. MISREAD: a
+ * kernel would misread a tensor; Python then raises an error that names the tensor. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
 /* Throws an exception with the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
-/* Says on which device the kernels of this process run, -1 for the CPU. Then tensors on devices of other types do not fit. */
+/* Stores on which device the kernels of this process run, -1 for the CPU. From then on is() refuses tensors on a device
+ * of another type. */
 void serve(int32_t device);
 /* Throws if fine is false: a kernel would misread a tensor. */
 void fits(Link &l, bool fine);
 /* Returns whether a tensor is contiguous, on a device whose memory kernels can read, and has the dtype and the sizes; -1 allows any size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
-/* Calls check after a launch. On the emulated driver it also waits for the launch, because memory of the
- * CPU is reused without regard to streams. */
+/* Calls check after a launch. On the emulated driver it first waits for the launch, because PyTorch reuses memory of
+ * the CPU without regard to streams. */
 void launched(Link &l, EpcommStatus status);
 #define LAUNCHED(call)                    \
   do {                                    \
@@ -196,8 +195,8 @@ void launched(Link &l, EpcommStatus status);
     launched(l, status_);                 \
   } while (0)
 
-/* A Turn puts one call in order. The call waits for the call before it, and the next call waits for this
- * one, even if this one failed after a launch. */
+/* A Turn puts one call in order: its stream waits for the call before it, and the next call waits for this one, even if
+ * this one failed after a launch. */
 class Turn {
  public:
   Turn(Link &l, int64_t stream, int64_t key);
@@ -211,7 +210,7 @@ class Turn {
   Link &link_;
 };
 
-/* The parts of the host's time, in ns, if a program asks for them. */
+/* The parts of the host's time. A Profile sums them in ns while it is on. */
 enum Part { ORDER, ALLOCATION, LAUNCH, WAIT, WHOLE, PARTS };
 struct Profile {
   bool on;

@@ -8,12 +8,12 @@
 
 namespace native {
 
-/* An Index holds the offsets in the tensor of bytes that a handle keeps: row_offsets are first, then src_info and
- * the others. before is the rank_prefix_matrix. */
+/* An Index holds the offsets in the tensor of bytes that a handle keeps, which begins with row_offsets. before is
+ * DeepEP's rank_prefix_matrix. */
 struct Index {
   int64_t src_info, ids, before, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
-    src_info = padded(4 * (l.ranks + 1)); /* after row_offsets */
+    src_info = padded(4 * (l.ranks + 1));
     ids = src_info + padded(4 * l.sizes[elements].src_info);
     before = ids + padded(4 * tokens * l.topk);
     bytes = before + padded(4 * l.ranks * l.ranks);
@@ -49,8 +49,8 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* If no rank waited for the counts, each rank takes the kernels for its own number of tokens. In this layout
-   * a rank can take another kernel than its peers. Debug mode would report the different numbers as an error. */
+  /* If no rank waited for the counts, each rank takes the kernels for its own number of tokens. In layout rank:packed
+   * the ranks may use different kernels. Debug mode would report the different numbers as an error. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -58,7 +58,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* any floats: the kernel needs an address, and nobody reads the weights that it sends */
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* any address of floats: nobody reads the weights that the kernel sends */
   /* Fields that a combine does not read must be set nevertheless. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
@@ -89,14 +89,14 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Rows holds the outputs: the rows, and one tensor of bytes with the other data of each row. If the caller's
- * top-k is the pack's and the number of rows is known (worst is 0), dispatch writes the other data as the caller
- * gets them. Otherwise ep_received converts them. */
+/* Rows holds the outputs of a dispatch: the rows (out), and one tensor of bytes (rest) with the ids, weights, sources and
+ * scales of each row. If the caller's top-k is the pack's and the number of rows is known (worst is 0), dispatch writes
+ * them in the caller's form (direct). Otherwise the kernel ep_received converts them. */
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in rest. The local experts are first, with 64 bits each if `direct`. cut: offset of the weights with the
-   * caller's top-k. */
+  /* Offsets in rest, which begins with the local experts, 64 bits each if `direct`. cut: the weights with the caller's
+   * top-k. */
   int64_t weights, sources, scales, ids, cut;
   Owned out, rest;
 
@@ -125,7 +125,7 @@ static void place_rows(Link &l, EpcommCall &c, Ref x, Ref scales, const Rows &ro
   LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
-/* Launches the exchange of counts. filled: memory for the weights with the pack's top-k, or none. */
+/* Launches the exchange of counts. filled: memory for the weights, padded to the pack's top-k, or none. */
 static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t given, Ref filled, Ref index, const Index &i, const Turn &turn) {
   EpcommAnnounce a = {};
   a.size = sizeof a;
@@ -148,7 +148,7 @@ static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t give
   l.per_expert = nullptr;
 }
 
-/* Launches the kernel that converts the other data of received rows to the caller's form. */
+/* Launches the kernel that converts the data in rest to the caller's form. */
 static void convert(Link &l, const EpcommCall &c, const Rows &rows, int64_t given, bool pads, const Turn &turn) {
   uint8_t *rest = at<uint8_t>(rows.rest);
   EpcommReceived r = {};

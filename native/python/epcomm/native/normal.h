@@ -1,4 +1,4 @@
-/* DeepEP's normal calls as C++ functions. Both PyTorch's operators (normal.cpp) and the methods of a Buffer that
+/* DeepEP's normal calls as C++ functions. PyTorch's operators (normal.cpp) and the methods of a Buffer that
  * run without Python code (normal_calls.cpp) call them. */
 #ifndef EPCOMM_NATIVE_NORMAL_H
 #define EPCOMM_NATIVE_NORMAL_H
@@ -27,8 +27,8 @@ struct NormalReceived {
   Owned out, scales, ids, weights, sources, before, index;
 };
 
-/* Makes a new dispatch. If the host waited for the counts, the link then holds the number of rows, the largest number of
- * tokens that a rank sends, and the number of rows of each expert. */
+/* Makes a new dispatch. If the host waited for the counts, the link then holds the number of rows, the token count of
+ * the fullest rank, and the number of rows of each expert. */
 NormalReceived normal_dispatch(Link &l, int64_t stream, int64_t key, const NormalRows &in);
 
 /* Inputs of a combine. index, fp8 and the numbers come from the dispatch before it. weights may be none. */

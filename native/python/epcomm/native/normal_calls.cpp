@@ -1,4 +1,4 @@
-/* The short way of a Buffer's normal calls: from the arguments of a method to DeepEP's results, without Python. */
+/* A Buffer's normal calls without Python code: from the arguments of a method to DeepEP's results. */
 #include "calls.h"
 
 namespace native {
@@ -52,16 +52,16 @@ PyObject *received(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens,
   return tuple_of({out, or_none(made.ids), or_none(made.weights), counts_of(*k.native), handle_of(c, k, in_rank, tokens, made), kept(c->event)});
 }
 
-/* Returns the link and the key for a dispatch, or null if the ranks have not yet compared these arguments. The Python code
- * compares them in the first call. */
+/* Returns the link and the key for a dispatch, or null if the ranks have not yet compared these arguments, as Python does
+ * in the first such call. */
 const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk, int64_t sms, bool fp8) {
   for (const Normal &k : *c->normal)
     if (k.hidden == hidden && k.experts == experts && k.topk == topk && k.sms == sms && k.fp8 == fp8) return &k;
   return nullptr;
 }
 
-/* Calls f(stream) with the current stream while other threads of Python may run. If f threw, it returns false. It also
- * raises a Python error, except if the reason is MISREAD: then the caller repeats the call in the Python code. */
+/* Calls f(stream) with the current stream while other threads of Python may run. If f throws, it returns false and raises
+ * a Python error. With the status MISREAD it raises none, because the Python code then makes the call and names the tensor. */
 template <class F>
 bool called(const Link &l, PyObject *link, int32_t device, F f) {
   std::string text;

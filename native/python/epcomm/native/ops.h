@@ -1,4 +1,4 @@
-/* The operators, as ops.cpp registers them. */
+/* The operators that ops.cpp registers with PyTorch. */
 #ifndef EPCOMM_NATIVE_OPS_H
 #define EPCOMM_NATIVE_OPS_H
 

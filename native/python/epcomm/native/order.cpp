@@ -29,8 +29,8 @@ void launched(Link &l, EpcommStatus status) {
   check(l, status);
 }
 
-/* Writes this call to the board and compares it with the same call of the ranks that have reached it. The other
- * ranks compare when they reach it. */
+/* Writes this call to the board and compares it with the call of the same number of each rank that has reached that
+ * number. The other ranks compare when they reach it. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -38,7 +38,7 @@ static void compare(Link &l, uint64_t key) {
   uint64_t *mine = b->records + static_cast<uint64_t>(b->rank) * words;
   bool differ = b->verdict->load(std::memory_order_acquire) != 0;
   uint64_t n = mine[0];
-  if (key != 0) { /* the key is 0 in the first call with some arguments: Python has already written and compared that call */
+  if (key != 0) { /* 0: the first call with its arguments, which Python has already written and compared */
     n++;
     __atomic_store_n(&mine[1 + n % BOARD_RING], key, __ATOMIC_RELAXED);
     __atomic_store_n(&mine[0], n, __ATOMIC_RELEASE);
@@ -61,10 +61,9 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* After a change of stream, an event is recorded after each of the next RECORDED calls. An event takes time on the
- * host, and the next kernel cannot start early behind it. Without an event, the next change of stream waits for all
- * work that the old stream has by then, also for work of the program. A program that changes streams often always
- * has the event, so it waits only for calls. */
+/* After a change of stream, an event is recorded after each of the next RECORDED calls. A program with one stream
+ * records none, because an event takes time on the host and keeps the next kernel from starting early. At a change
+ * of stream without an event, the new stream waits for all work on the old stream, not only for the last call. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -108,8 +107,8 @@ extern "C" {
 /* Returns the version of these functions. native.py refuses an extension of another version. */
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* Makes a lane. addresses: the six functions of native::Driver. context: null on a GPU. Events are never
- * destroyed, because Python may run a destructor while a graph is captured. */
+/* Makes a lane. addresses: the six functions of native::Driver. context: null on a GPU. Its events are never
+ * destroyed, because a destructor may run while a graph is captured. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);

@@ -1,5 +1,4 @@
-"""Builds the wheel. The wheel holds libepcomm.so and a binary extension, so it fits one platform; it works
-with any Python 3."""
+"""Builds the wheel: for one platform, because it holds libepcomm.so and a binary extension, and for any Python 3."""
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel

@@ -33,8 +33,8 @@ def join(rank, port, device="cpu", ranks=2):
 
 
 def _collect(processes, results):
-    """Returns {rank: (result, error text)}. A rank is missing if its process was killed, or if it still waits for other
-    ranks some seconds after one of them has failed."""
+    """Returns {rank: (result, error text)}. A rank is missing if its process was killed, or has not ended 20 s after
+    another rank failed."""
     ended, end = {}, time.monotonic() + 500
     while len(ended) < len(processes) and time.monotonic() < end:
         try:

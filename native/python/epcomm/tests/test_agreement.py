@@ -52,7 +52,7 @@ def order(buffer, rank):
 
 
 # Each situation has a name, a function of (Buffer, rank), and the difference that the error must name. The function makes
-# equal calls. It returns a second function, whose calls differ between the ranks.
+# equal calls and returns a second function, whose calls differ between the ranks.
 SITUATIONS = (
     ("the first size", lambda b, r: lambda: low(b, r, 16 if r else 8), "num_max_dispatch_tokens_per_rank is 8 on rank 0, 16 on rank 1"),
     ("a later size", lambda b, r: low(b, r, 16) or (lambda: low(b, r, 24 if r else 16)), "num_max_dispatch_tokens_per_rank is 16 on rank 0, 24 on rank 1"),

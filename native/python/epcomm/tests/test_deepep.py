@@ -150,8 +150,8 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def known_calls(buffer, rank):
-    """Checks that the extension makes repeated normal calls itself, without Buffer's Python methods and with the same
-    results. Calls with other arguments must still reach these methods."""
+    """Checks that the extension makes repeated normal calls without Buffer's Python methods, with the same results. Calls
+    with other arguments must still reach these methods."""
     x, ids, weights = draw(rank, 4)
 
     def calls(source, config, named):
@@ -231,8 +231,7 @@ def idle(buffer, rank):
 
 
 def copies_on_the_stream_of_the_call(buffer, rank):
-    """Checks that a tensor which is not contiguous is copied on the call's stream, after previous_event, and not
-    before."""
+    """Checks that a tensor which is not contiguous is copied on the call's stream, after previous_event."""
     x, ids, _ = draw(rank, 11)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
@@ -317,7 +316,7 @@ def refusals(buffer, rank):
 
 
 def misread(buffer, rank):
-    """Checks that tensors which kernels would misread are refused by name, and that no rank sends anything then."""
+    """Checks that the error for a tensor which kernels would misread names it, and that no rank sends anything then."""
     x, ids, weights = draw(rank, 9)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}

@@ -25,8 +25,8 @@ def drawn(rank, seed):
 
 
 def expected(rank, everyone, x_of):
-    """Returns what this rank must receive, one entry for each row: source rank * MOST + token, the row, its local ids and
-    its weights."""
+    """Returns what this rank must receive: for each row source rank * MOST + token, the row, its local ids and its
+    weights."""
     parts = []
     for r, (x, ids, weights) in enumerate(everyone):
         here = (ids // LOCAL == rank) & (ids >= 0)
@@ -159,8 +159,8 @@ class TestElastic(unittest.TestCase):
         run_ranks(self, one_rank)
 
     def test_theoretical_sms(self):
-        """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 SMs on 8 H100. If no compute kernels need
-        SMs at the same time, it takes 64 SMs."""
+        """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 SMs on 8 H100, but 64 SMs without
+        prefer_overlap_with_compute."""
         buffer = elastic.ElasticBuffer.__new__(elastic.ElasticBuffer)
         buffer._sms, buffer._device_sms = {}, lambda: 132
         gbs = 18 * 26.562 * elastic.LINK_EFFICIENCY

@@ -47,7 +47,7 @@ class TestEP(unittest.TestCase):
             comm.destroy.assert_called_once_with()
 
     def test_numbers_are_not_used_again(self):
-        """A compiled function names its EP by a number. After the EP was destroyed, it must not find another EP."""
+        """A compiled function names its EP by a number. The number of a destroyed EP must not lead to another EP."""
         first, second = make(), make()
         first.destroy()
         third = make()

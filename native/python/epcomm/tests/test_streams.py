@@ -79,7 +79,7 @@ class TestLane(Streams):
         self.assertIsNot(events.new_lane(torch.device("cpu", 1), 1)._behind, one._behind)
 
     def test_calls_in_a_graph_do_not_hide_those_outside(self):
-        """A call outside graphs waits for the last call outside graphs, even if a graph was captured in between."""
+        """A call outside graphs waits for the last call outside graphs, although a graph was captured in between."""
         made, _ = self.lane.run(None, True, lambda: streams.current().step(), ())
         with mock.patch.object(streams, "synchronized"), streams.graph(streams.Stream()):
             self.lane.run(None, False, lambda: None, ())

@@ -1,9 +1,8 @@
 """DeepEP's names of kernels in profiles, for DeepEP's test of low-latency calls.
 
-After its checks, that test times calls with the profiler. The test asserts that the profiler's table has
-one line with `dispatch` and one with `combine`, and that the trace has `::dispatch`. epcomm's kernels
-have other names, and each half of a call has its own kernel. A Profile renames epcomm's kernels. Times and
-counts do not change.
+After its checks, that test times calls with the profiler. It asserts that the profiler's table has one line
+with `dispatch` and one with `combine`, and that the trace has `::dispatch`. epcomm's kernels have other
+names, so a Profile renames them. Times and counts do not change.
 """
 
 import json

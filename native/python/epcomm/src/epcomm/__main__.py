@@ -1,4 +1,4 @@
-"""python -m epcomm check PACK under torchrun, or with --spawn N; show PACK anywhere."""
+"""`check PACK` runs under torchrun or with --spawn N. `show PACK` needs no GPU."""
 
 import argparse
 import sys

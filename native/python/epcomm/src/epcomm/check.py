@@ -34,7 +34,7 @@ def main(a):
 
 
 def _apart(a):
-    """Returns the arguments for each dtype and token count that the pack has. Only the first case also checks results."""
+    """Returns the arguments for each dtype and token count that the pack has. Only the first case checks results too."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
     cases = [
@@ -109,7 +109,7 @@ class Check:
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def in_halves(self, mine, ids, **where):
-        """Makes a layer (dispatch, experts, combine) whose calls are split into send and recv."""
+        """Makes one layer (dispatch, experts, combine) with each call in halves, a send and a recv."""
         for half in ("_send", "_recv"):
             view = self.ep.dispatch(mine.x, ids, mine.weights, half=half, purpose="halves", **where)
         reference.apply_experts(self.ep, view, where["dtype"], self.rows(where["fullest"], where["dtype"]), self.y)
@@ -194,13 +194,12 @@ class Check:
 
 
 def _chain(c, unit, fold, pair, rounds, before=None):
-    """Returns the seconds that one call adds to a graph of `fold` calls, like the chain clock of epbench bench.
+    """Returns the seconds of one call in a graph of `fold` calls, measured as the chain clock of epbench bench does.
 
     A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of the same
-    number of barriers without calls is subtracted. Each round counts the time of its slowest rank, and the
-    result is the median over rounds. Rounds are queued one after the other. As in bench, kernels read the
-    clock; an event would change how the next kernel starts. If the calls are combines, `before` is the dispatch
-    that each round makes first.
+    number of barriers without calls is subtracted. A round's time is that of its slowest rank, and the result
+    is the median over rounds. Kernels read the clock, because an event would change how the next kernel
+    starts. If the calls are combines, `before` is the dispatch that each round makes first.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -229,7 +228,7 @@ def _chain(c, unit, fold, pair, rounds, before=None):
     return sorted(max(of) for of in zip(*_everyone(c, seconds)))[rounds // 2]
 
 
-_WARM_UP = 0.2  # seconds; `epbench bench` has no warm-up, because it verifies a config and runs others before it times a round
+_WARM_UP = 0.2  # seconds
 
 
 def _warm_up(c, graph, probe=8):
@@ -251,8 +250,8 @@ def _everyone(c, mine):
     return every
 
 
-# Number of calls in a chain, as in bench. A chain has only two pairs, because ranks that start together drift apart
-# over a longer chain of pairs and then wait for each other.
+# Number of calls in a chain, as in bench. A chain has only two pairs, because over more pairs the ranks drift apart and
+# then wait for each other.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
@@ -276,8 +275,8 @@ _BLOCK = 8 << 20  # least bytes of a block, so that torch does not allocate it f
 
 
 def _placed(tensors, number):
-    """Allocates `number` blocks of memory and returns copies of the tensors in the last block. If `number` is 0, it
-    returns the tensors themselves. The time of a call differs by up to 5 % with the addresses of its tensors."""
+    """Returns copies of the tensors in the last of `number` new blocks of memory, or the tensors themselves if number is
+    0. The time of a call differs by up to 5 % with the addresses of its tensors."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
@@ -286,8 +285,8 @@ def _placed(tensors, number):
 
 def times(c):
     """Times dispatch, combine and pair on the slowest rank. Returns a list of {"op", "dtype", "tokens", "us"}.
-    Each op needs one graph. With PyTorch 2.11, every kernel of the fourth and later graphs of a process starts
-    0.15 us later. So only a process that times one dtype at one token count gets the same times as other programs."""
+    Each op needs one graph. With PyTorch 2.11, kernels of the fourth and later graphs of a process start 0.15 us
+    later. So time one dtype at one token count in a process to compare with other programs."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:

@@ -32,7 +32,7 @@ class EpcommError(RuntimeError):
 
 
 def word(table, value, what):
-    """Returns the number of a word in a table. A number is returned as it is."""
+    """Returns the number that a table gives to a word. A number stays as it is."""
     if isinstance(value, int):
         return value
     if value not in table:
@@ -41,7 +41,7 @@ def word(table, value, what):
 
 
 def _set(ranks):
-    """Returns ranks as a set of bits."""
+    """Returns a bit mask of ranks."""
     ranks = set(ranks)
     if not all(0 <= r < 64 for r in ranks):
         raise ValueError(f"ranks: {sorted(ranks)}; give numbers from 0 to 63")
@@ -50,7 +50,7 @@ def _set(ranks):
 
 def nodes_of(pack, ranks):
     """Returns the number of hosts of a job, from torchrun's number of ranks on each host. Without
-    torchrun it is the number of hosts for which the pack was made."""
+    torchrun, returns the number of hosts for which the pack was made."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE") or 0)
     if local > 0:
         return max(1, ranks // local)
@@ -66,8 +66,8 @@ class Comm:
 
     all_gather(mine: bytes) returns the bytes of all ranks, in the order of ranks. Times are in seconds.
     nodes is the number of hosts of the ranks; the default is what nodes_of returns. nvshmem is the folder that
-    holds NVSHMEM's lib/; the default is EPBENCH_NVSHMEM. survivors is "drop" or "refuse", and determines what
-    happens to tokens for a lost rank; see shrink. joins is the set of ranks that this rank joins while they
+    holds NVSHMEM's lib/; the default is EPBENCH_NVSHMEM. survivors is needed for shrink; "drop" or "refuse"
+    says what happens to tokens for a lost rank. joins is the set of ranks that this rank joins while they
     call grow. With ordered=True the caller makes the stream of each recv wait for the stream of its send.
     """
 
@@ -160,8 +160,8 @@ class Comm:
         return lib().epcomm_extra(self.handle)
 
     def explain(self, call):
-        """Returns (dispatch, combine, why, first, last): the kernels that a call launches, why the pack has
-        chosen them, and the first and last token count for which it chooses them."""
+        """Returns (dispatch, combine, why, first, last): the kernels that a call launches, why the pack chooses
+        them, and the first and the last token count for which it does."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
@@ -177,7 +177,7 @@ class Comm:
 
     def shrink(self, alive):
         """Resets, and continues without the ranks that are not in `alive`. Collective among the ranks in `alive`.
-        See docs/faults.md."""
+        The page "What happens when a rank fails, and how do I continue?" of epbench's repository explains it."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
     def grow(self, alive):
@@ -191,7 +191,7 @@ class Comm:
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
-        """Ends the waits of the kernels of all ranks. Call it if the ranks have made calls that do not match. Call reset or destroy after it."""
+        """Ends the waits of all ranks' kernels, for ranks that have made calls that do not match. Then call reset or destroy."""
         self.check(lib().epcomm_stop(self.handle))
 
     def destroy(self):
@@ -218,8 +218,8 @@ def classify(counts, ranks):
 
 
 def machine():
-    """Returns a Machine, which describes the GPUs of this host as the driver reports them. Tables name these GPUs
-    by ``key``."""
+    """Returns a Machine, which describes the GPUs of this host as the driver reports them. Its ``key`` is their name in
+    tables."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:

@@ -1,5 +1,5 @@
-"""epcomm for PyTorch. Calls take and return tensors without copies, CUDA graphs can capture them, and there
-are custom operators for torch.compile."""
+"""epcomm for PyTorch. Calls take and return tensors without copies, and CUDA graphs can capture them. Custom
+operators serve torch.compile."""
 
 import contextlib
 import ctypes
@@ -105,8 +105,8 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the extension. Returns False if there is no extension, or if the extension refused
-        a tensor. The caller then makes the call in Python, which raises an error that names the tensor."""
+        """Makes a call with the extension. Returns False if there is none, or if it refused a tensor. The caller
+        then makes the call in Python, which raises an error that names the tensor."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  raises an error after destroy
@@ -120,7 +120,7 @@ class EP:
         return True
 
     def _check_layout(self):
-        """Refuses a pack of another layout. All ranks have the same pack, so all of them refuse it."""
+        """Refuses a pack of another layout, on all ranks, because they have the same pack."""
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
@@ -233,7 +233,7 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Returns the tensor that combine writes. Both halves get the same tensor, because either half may write it."""
+        """Returns the tensor that combine writes, the same for both halves of a call, because either half may write it."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
@@ -253,7 +253,7 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """Returns y in memory that combine can read. The recv does not copy y again."""
+        """Returns y in memory that combine can read: a copy if needed, which only a whole call or a send makes."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
@@ -305,8 +305,8 @@ _known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    """Returns a new number for an EP. Numbers are not used again, so that a compiled function of an EP that was destroyed
-    does not call another EP."""
+    """Returns a new number for an EP. Numbers are not used again, so that a compiled function of a destroyed EP never calls
+    another EP."""
     number = next(_next)
     _known[number] = ep
     return number

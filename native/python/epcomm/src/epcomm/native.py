@@ -1,8 +1,7 @@
 """Loads the extension libepcomm_native.so, which makes an engine's calls in C++.
 
-EPCOMM_NATIVE names its file; if it is unset, the file is searched in the folder of this module.
-EPCOMM_NATIVE=0 loads no extension. Without the extension, the same calls are made with ctypes, which
-takes several times as long on the host.
+EPCOMM_NATIVE names its file; if it is unset, the file beside this module is loaded. With EPCOMM_NATIVE=0,
+or without that file, calls are made with ctypes, which takes several times as long on the host.
 """
 
 import ctypes
@@ -65,7 +64,7 @@ def _declare(lib):
 
 
 def load():
-    """Returns the extension's functions for ctypes, None if there is no extension. Only the first call searches."""
+    """Returns the extension's functions for ctypes, or None if there is no extension."""
     if not _opened:
         _opened.append(_open())
     return _opened[0]
@@ -95,16 +94,15 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, which hold what a Buffer's methods need. handle is the type of the handles
-    that the methods return, low_sent and normal_sent are the types of a handle's attribute `sent`, and event is the
-    event that the methods return. Returns None if _plain cannot import the extension."""
+    """Returns the extension's object Calls, with which it makes a Buffer's calls, or None if _plain cannot import the
+    extension. handle is the type of the handles that the methods return, low_sent and normal_sent are the types of a
+    handle's attribute `sent`, and event is the event that the methods return."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
 def serve(cls, methods):
-    """Replaces methods of a class by the extension's methods. These call the replaced methods for the cases that they
-    do not support. methods are the class's original methods, one for each that the extension has (methods.cpp); if a
-    program has already replaced any of them, nothing is changed."""
+    """Replaces methods of a class by the extension's methods (methods.cpp), which call the replaced ones for cases that
+    they do not support. methods are the original methods. If a program has replaced one of them, nothing is changed."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]
@@ -113,9 +111,8 @@ def serve(cls, methods):
 
 @functools.cache
 def operators():
-    """Returns the operators. The first argument of each is a link's number. They are plain functions if _plain can
-    import them, otherwise PyTorch's operators, whose dispatcher takes several us. EPCOMM_DISPATCHER=1 selects
-    PyTorch's operators."""
+    """Returns the operators, whose first argument is a link's number. They are plain functions if _plain can import
+    them. Otherwise, or with EPCOMM_DISPATCHER=1, they are PyTorch's operators, whose dispatcher takes several us."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -165,8 +162,8 @@ def emulated_context(index):
 
 
 def new_lane(context):
-    """Makes the extension's lane, which orders the calls of a Buffer. context is None on a GPU. On the emulated
-    driver it is the driver's context, and each call waits until its kernels have ended."""
+    """Makes the extension's lane, which orders the calls of a Buffer. context is the emulated driver's context, on
+    which each call waits until its kernels have ended, or None on a GPU."""
     lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
     if not lane:
         raise RuntimeError("epcomm: the driver refused an event")
@@ -174,6 +171,6 @@ def new_lane(context):
 
 
 def new_link(lib, comm, lane, board, numbers):
-    """Makes the link of a communicator for the operators. order.cpp lists the numbers."""
+    """Makes a link: a communicator in the form that operators take. order.cpp lists the numbers."""
     functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
     return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))

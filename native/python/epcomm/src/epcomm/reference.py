@@ -6,8 +6,7 @@ FP8 = 2
 
 
 class Inputs:
-    """The random inputs of one rank in call n. Every rank can compute the inputs of all ranks, because n and the rank
-    are the seed."""
+    """The random inputs of one rank in call n. n and the rank are the seed, so every rank can compute all inputs."""
 
     def __init__(self, ep, n, rank, tokens):
         g = torch.Generator(device=ep.device).manual_seed(n * 64 + rank)
@@ -22,7 +21,7 @@ def quantize_fp8(x):
     """Returns (e4m3 elements [tokens, hidden], float32 scales [tokens, hidden/128])."""
     groups = x.float().view(x.shape[0], x.shape[1] // 128, 128)
     most = groups.abs().amax(-1).clamp_min(1e-4)
-    # If the divisor is a number, torch multiplies by 1/448 on a GPU, which rounds differently from a division.
+    # A tensor, because on a GPU torch divides by a number as a product with 1/448, which rounds differently.
     scales = most / torch.full_like(most, 448.0)
     return (groups / scales[..., None]).to(torch.float8_e4m3fn).view(x.shape), scales
 
@@ -41,7 +40,7 @@ def gain(experts):
 
 
 def expert_of_rows(ep, view, rows):
-    """Returns two tensors for the first rows: the local expert of each row, and whether the row may hold data."""
+    """Returns two tensors for the first rows: the local expert of each row, and whether it comes before the end of the data."""
     at = torch.arange(rows, device=ep.device, dtype=torch.int32)
     group = torch.searchsorted(view.row_offsets[1:].contiguous(), at, right=True).clamp_max(ep.groups - 1)
     return group, at < view.row_offsets[-1]

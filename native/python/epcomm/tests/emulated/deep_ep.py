@@ -1,9 +1,10 @@
-"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's folder.
+"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's folder, so that
+`import deep_ep` finds this file.
 
-A test imports deep_ep before it uses a GPU, and Python finds this file first. This file replaces parts of
-torch. `cuda` becomes the CPU and `nccl` becomes gloo. Streams do their work at once, and check that each
-stream has waited for the streams that it must wait for. The profiler lists the kernels that the emulated
-driver ran. Then this file imports the shim. The tests' timing loops run only a few times.
+This file replaces parts of torch: `cuda` becomes the CPU, and `nccl` becomes gloo. Streams do their work at
+once, and check that each stream has waited for the streams that it must wait for. The profiler lists the
+kernels that the emulated driver ran. Timing loops of the tests run only a few times. Then this file imports
+the shim.
 """
 
 import ctypes
@@ -27,8 +28,8 @@ _index = 0  # index of this rank's GPU
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Makes tensors for cuda on the CPU. Empty tensors are filled with bytes 0xFF (NaN, or -1), because memory of a
-    GPU may hold anything. Matrix products that tests make only to take time become small."""
+    """Makes tensors for cuda on the CPU. It fills empty tensors with bytes 0xFF (NaN, or -1), because memory of a GPU may
+    hold anything, and shrinks the matrix products that tests make only to take time."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -68,8 +69,7 @@ class _Kernels(list):
 
 
 class _Profile:
-    """Replaces torch.profiler.profile. Like the schedule of DeepEP's tests, it keeps only the kernels of the second
-    step."""
+    """Replaces torch.profiler.profile. It keeps only the kernels of the second step, as the schedule of DeepEP's tests does."""
 
     def __init__(self, **_):
         self._events, self._steps = _Kernels(), 0
@@ -151,8 +151,7 @@ def _put_in_torch():
 
 
 def _shorten():
-    """Shortens the timing loops of DeepEP's tests. They take seconds on GPUs, and would take far longer
-    here."""
+    """Shortens the timing loops of DeepEP's tests."""
     if importlib.util.find_spec("utils") is None:
         return
     utils = importlib.import_module("utils")

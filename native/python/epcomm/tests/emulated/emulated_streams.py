@@ -1,14 +1,14 @@
 """Replaces CUDA's streams in one thread. Work runs at once; the streams only record which stream has
-waited for which. If a stream uses a tensor before it has waited for the stream that made the tensor,
-the use raises an error. On a GPU the bytes could be wrong; here they are right. Calls that CUDA refuses
-during a capture raise an error too."""
+waited for which. A stream that uses a tensor before it has waited for the stream that made the tensor
+raises an error, because on a GPU the bytes could be wrong. Calls that CUDA refuses during a capture raise
+an error too."""
 
 import contextlib
 import time
 
 import torch
 
-# Functions that describe a tensor without reading it, and functions that wait for the stream on the host.
+# Functions that describe a tensor without reading it, and functions in which the host waits for the stream.
 _ABOUT = {"__get__", "size", "dim", "numel", "stride", "is_contiguous", "element_size", "untyped_storage", "storage_offset", "__len__"}
 _WAITS = {"item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__"}
 _host = {}  # how many operations of each stream the host has waited for
@@ -20,7 +20,7 @@ def _merge(into, more):
 
 
 class _Capture:
-    """A graph that is being captured, and the streams in it."""
+    """The capture of a graph, and the streams in it. `on` is False after its end."""
 
     def __init__(self, origin):
         self.on, self.streams = True, [origin]
@@ -53,8 +53,8 @@ class Stream:
         self.wait_event(event)
 
     def _join(self, capture):
-        """Adds this stream to the capture of a stream for which it waits. It is an error if a stream in a capture
-        waits for a stream outside it, or if any stream waits for a stream of a capture that has ended."""
+        """Adds this stream to the capture of a stream for which it waits. Raises an error if this stream is in another
+        capture than that stream, or if that stream's capture has ended."""
         if not self.capture and capture and capture.on:
             self.capture = capture
             capture.streams.append(self)
@@ -139,8 +139,8 @@ def _tensors(value):
 
 
 def before(function, args, kwargs):
-    """Checks that the current stream has waited for all tensors of a call. data_ptr counts as a use, because
-    a kernel gets the address."""
+    """Checks that the current stream has waited for the makers of all tensors of a call. data_ptr counts as a use,
+    because a kernel gets the address."""
     if function.__name__ in _ABOUT:
         return
     for t in _tensors([args, kwargs]):

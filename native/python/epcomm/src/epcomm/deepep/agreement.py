@@ -1,9 +1,9 @@
 """Checks that all ranks make the same calls, with the same values of the arguments that they must share.
 
-The ranks of a host share a file in memory. For each call, a rank writes the number of the call and a key that
-stands for its arguments. If a key is new to a rank, the rank also writes the arguments ("facts"), and waits until
-all other ranks have reached the same call. If the ranks differ, every rank raises the same error text, at this
-call or at its next one. A call with a known key does not wait.
+The ranks of a host share a file in memory. For each call, a rank writes the number of the call and a key, a number
+that stands for its arguments. If a key is new to a rank, the rank also writes the arguments ("facts") and waits until
+all other ranks have reached the same call. A call with a known key does not wait. If the ranks differ, every rank
+raises the same error text, at this call or at its next one.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last o
 _FACTS, _FACT = 64, 512    # number of facts that a rank keeps, and bytes of each: key, length, JSON
 _TEXT = 1024               # bytes of an error text: length, text
 _DISAGREE = 5
-_LATE = 1.0                # seconds that a rank, which has found a difference, waits for ranks that have not reached the call
+_LATE = 1.0                # seconds that a rank with a difference waits for ranks that have not reached the call
 
 
 def _folder():
@@ -79,8 +79,7 @@ class Agreement:
         self._memory[at:at + 8] = key.to_bytes(8, "little")
 
     def _at_call(self, n):
-        """Returns {rank: key of its call n}, without the ranks that have not reached this call or no longer keep
-        its key."""
+        """Returns {rank: key of its call n} for the ranks that have reached this call and still keep its key."""
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
     def _difference(self, keys):
@@ -119,8 +118,8 @@ class Agreement:
             self.refuse()
 
     def step(self, key):
-        """Notes a call whose key is known, and compares the call with the same call of the other ranks. The
-        extension has the same function in C++; this one is for calls by ctypes."""
+        """Notes a call whose key is known, and compares the call with the same call of the other ranks. Only
+        calls by ctypes use it; the extension does this in C++."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n

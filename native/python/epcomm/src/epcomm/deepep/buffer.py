@@ -19,8 +19,8 @@ def _deadline():
 
 
 def _precision():
-    """Returns EPCOMM_PRECISION: with reduced, the default, kernels may round partial sums to bfloat16; with full they
-    may not."""
+    """Returns EPCOMM_PRECISION. Under "reduced", the default, kernels may round partial sums to bfloat16; under "full"
+    they may not."""
     precision = os.environ.get("EPCOMM_PRECISION", "reduced")
     if precision not in ("full", "reduced"):
         raise ValueError(f"EPCOMM_PRECISION: {precision!r} is neither full nor reduced")
@@ -31,9 +31,9 @@ class Buffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
     group: a torch.distributed group; comm: an mpi4py communicator instead of group. num_nvl_bytes and
-    num_rdma_bytes are not used, because memory is allocated at the first dispatch of a shape: see
-    docs/deepep.md. Normal calls take at most EPCOMM_MAX_TOKENS tokens a rank, by default 4096. They use
-    the fastest number of SMs, unless set_num_sms or a Config bounds it. Collective.
+    num_rdma_bytes are not used, because memory is allocated at the first dispatch of a shape. Normal calls
+    take at most EPCOMM_MAX_TOKENS tokens a rank, by default 4096. They use the fastest number of SMs, unless
+    set_num_sms or a Config bounds it. Collective.
     """
 
     num_sms = 20  # DeepEP's default, for programs that read it
@@ -62,7 +62,7 @@ class Buffer:
             torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # An Agreement compares calls by their numbers, and the numbers differ after a call that did not end.
+        # enable_shrink excludes an Agreement: it compares calls of equal number, and the ranks' numbers differ after a fault.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
@@ -88,7 +88,7 @@ class Buffer:
 
     def _link(self, op, shape, **facts):
         """Returns (communicator for a shape, key of a call). At the first call with these arguments, the ranks
-        compare them and make the communicator, collectively. Only numbers and strings of facts are compared."""
+        compare them and make the communicator. Collective then."""
         if not self._runtime:
             raise RuntimeError("this Buffer was destroyed")
         key, new = self._keys.of(op, shape, facts)
@@ -102,14 +102,13 @@ class Buffer:
         return link, key
 
     def _first(self, given, op, shape, **facts):
-        """Returns the same as _link, and stores it in self._found under `given` for the next calls."""
+        """Returns what _link returns, and stores it in self._found under `given` for later calls."""
         found = self._link(op, shape, **facts)
         self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
         return found
 
     def _made(self, shape):
-        """Returns a communicator for a shape. If the communicator of an earlier shape also serves this shape, it
-        returns that one; otherwise it makes a new one."""
+        """Returns a communicator for a shape: that of an earlier shape if it also serves this one, otherwise a new one."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -168,9 +167,9 @@ class Buffer:
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
     # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine. Its
-    # methods make a call if it runs on the current stream and all ranks have compared its arguments. For other calls, and
-    # if a tensor does not fit, they call the methods below before anything is sent. The methods below copy a tensor that
-    # is not contiguous, and raise an error that names a tensor that does not fit.
+    # methods make calls on the current stream whose arguments all ranks have compared. For any other call, and if a tensor
+    # does not fit, they call the methods below before anything is sent. The methods below copy tensors that are not
+    # contiguous, and raise an error that names a tensor that does not fit.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():
@@ -236,7 +235,7 @@ class Buffer:
                 counts, handle)
 
     def _dispatch_again(self, sent, x, scales):
-        """Dispatches with the handle of an earlier dispatch. The number of rows is known from the handle."""
+        """Dispatches with the handle of an earlier dispatch, which holds the number of rows."""
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
         fp8 = scales is not None
@@ -311,7 +310,7 @@ class Buffer:
 
     def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
         """Returns (Link, key) of a low-latency dispatch. At the first call with these arguments the ranks compare
-        them. The extension then makes later calls with the same arguments itself."""
+        them; the extension makes later calls with the same arguments itself."""
         given = hidden, experts, topk, most, fp8, round_scale, later
         if given in self._found:
             return self._found[given]
@@ -362,7 +361,7 @@ class Buffer:
         self._next_combine = torch.empty(sent.link.rows_shape(sent.fp8), dtype=torch.bfloat16, device=self.device)
         return self._next_combine
 
-    # ---- lost ranks: see docs/faults.md ----
+    # ---- lost ranks ----
 
     def low_latency_update_mask_buffer(self, rank_to_mask, mask=False):
         """Notes that a rank is lost (mask=True) or back. The living ranks apply the change together, in their next

@@ -1,5 +1,5 @@
-"""DeepEP's Config. epcomm uses only its field num_sms, because epcomm sends no chunks and the pack
-holds all tuned parameters."""
+"""DeepEP's Config. epcomm uses only its field num_sms, because epcomm sends no chunks and takes all tuned
+parameters from the pack."""
 
 
 class NotServed(NotImplementedError):
@@ -58,8 +58,7 @@ MOST_RANKS = 8
 
 
 def config_for(num_ranks, num_sms, bound):
-    """Returns the Config for a number of ranks. DeepEP has another Config for each number of ranks; epcomm's Config is
-    the same for all. bound is the number given to set_num_sms, or 0 if the caller did not set any."""
+    """Returns the Config for a number of ranks, the same for all numbers. bound is the number given to set_num_sms, or 0."""
     if not 1 <= num_ranks <= MOST_RANKS:
         raise NotServed(f"{num_ranks} ranks", f"use it with at most {MOST_RANKS} ranks, all on one host")
     config = Config(num_sms)

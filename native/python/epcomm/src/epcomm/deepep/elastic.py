@@ -14,7 +14,7 @@ from .config import Config, NotServed, must_be_off
 from .elastic_handle import ElasticEvent, EPHandle
 from .events import EventHandle, EventOverlap
 
-ALIGNMENT = 2 << 20  # V2's buffers are multiples of 2 MB
+ALIGNMENT = 2 << 20  # V2's buffers are multiples of 2 MiB
 LINK_EFFICIENCY, READ_GBS, WRITE_GBS, MARGIN = 0.9, 200, 50, 1.25  # V2's estimates, see get_theoretical_num_sms
 LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # with and without prefer_overlap_with_compute
 
@@ -90,7 +90,7 @@ class ElasticBuffer:
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
         """Returns the bytes of the largest possible number of BF16 rows with their ids and weights, rounded up to
-        2 MB. ElasticBuffer does not use this number."""
+        2 MiB. ElasticBuffer does not use this number."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -108,9 +108,9 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host. It is
-        the number of SMs that can read and write as fast as the NVLinks transfer data, plus a quarter. The number is
-        even and at least 4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host: as many
+        SMs as can read and write as fast as the NVLinks transfer data, plus a quarter. The number is even and at least
+        4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -184,9 +184,9 @@ class ElasticBuffer:
 
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
         Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of
-        other ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. Without
-        do_cpu_sync, the outputs have room for the largest possible number of rows, also in later calls with the
-        handle; the ids of rows that no token fills are -1.
+        other ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. With
+        do_cpu_sync=False, the outputs have room for the largest possible number of rows, also in later calls with
+        the handle; the ids of rows that no token fills are -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
@@ -222,8 +222,8 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a handle, which holds the number of rows. If there are weights, the ids are sent again,
-        because weights are sent only together with ids."""
+        """Dispatches with a handle, which holds the number of rows. Weights are sent only together with ids, so weights
+        make it send the ids again."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None
         else:
@@ -239,8 +239,8 @@ class ElasticBuffer:
 
     @staticmethod
     def _finished(rows, weights, handle, zeros, columns):
-        """Returns the results of dispatch in the caller's form. The last value holds the handle's tensors, which the
-        caller's stream will read."""
+        """Returns the results of dispatch in the caller's form, then the handle's tensors, which the caller's stream
+        will read."""
         ids = handle.recv_topk_idx
         if handle.do_expand:
             rows, weights = expand.spread(handle.sent.sent, rows, weights, handle.places, zeros, columns)
@@ -276,7 +276,7 @@ class ElasticBuffer:
 
     def _combine_onto(self, biases, y, weights, handle):
         """Adds biases and the ranks' rows in float32, in V2's order: biases first, then the ranks in the order of their last
-        selection of a token. The kernels round the sum of rows, so there is a separate combine for the rows of each rank."""
+        selection of a token. One combine would round the sum of the ranks' rows, so there is one for each rank."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

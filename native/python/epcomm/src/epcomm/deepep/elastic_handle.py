@@ -48,8 +48,7 @@ class EPHandle:
         self._rank, self._ranks = rank, ranks
 
     def must_fit(self, num_experts, expert_alignment, num_max_tokens_per_rank, do_expand):
-        """Raises ValueError if a call with this handle has another argument than the handle's dispatch had. An
-        argument of None is not compared."""
+        """Raises ValueError if an argument of a call with this handle is neither None nor that of the handle's dispatch."""
         for name, got, mine in (("num_experts", num_experts, self.num_experts), ("expert_alignment", expert_alignment, self.expert_alignment),
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
@@ -57,8 +56,8 @@ class EPHandle:
                 raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same value, or None")
 
     def filled(self, sent, ids, counts):
-        """Stores the results of Buffer.dispatch: its handle, the ids of the rows, and counts, the number of rows of each
-        local expert with padding. counts is [] if the host did not wait for it."""
+        """Stores the results of Buffer.dispatch: its handle, the ids of the rows, and the number of rows of each local
+        expert with padding (counts, [] if the host did not wait for them)."""
         self.sent, self.recv_topk_idx, self.num_recv_tokens_per_expert_list = sent, ids, counts
         self.num_recv_tokens = sent.sent.received
         self.dst_buffer_slot_idx = sent.sent.link.nothing  # rows have no slots in a buffer here
@@ -70,7 +69,7 @@ class EPHandle:
             self.num_expanded_tokens = -(-most // self.expert_alignment) * self.expert_alignment
 
     def tensors(self):
-        """Returns the tensors of the handle, so that the caller can record other streams that use them."""
+        """Returns the tensors of the handle, so that the caller can call record_stream for them."""
         counts = vars(self).get("num_unaligned_recv_tokens_per_expert")
         return self.sent, self.topk_idx, self.recv_topk_idx, self.layout, counts, self.places if self.do_expand else ()
 
@@ -90,8 +89,7 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: the end of each expert's rows. The end comes after the padding, or before it if rows are
-        expanded."""
+        """int32 [local experts]: the end of each expert's rows: after the padding, or before it if rows are expanded."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends

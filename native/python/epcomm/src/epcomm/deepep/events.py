@@ -25,8 +25,8 @@ def current_raw(device):
 
 
 def capture_of(stream):
-    """Returns the driver's number of the capture that a stream is in, 0 outside captures. The stream is a
-    number. torch says only whether there is a capture, not whether it is the capture of the last call."""
+    """Returns the driver's number of the capture that a stream (a number) is in, 0 outside captures. torch
+    says only whether a stream is in a capture, not in which."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
@@ -52,8 +52,8 @@ _free = []  # events that can be used again
 
 class EventHandle:
     """An event that is recorded on the current stream when the handle is made. A new handle reuses the event
-    of a deleted one. So deleting a handle never calls the driver, which matters because Python's collector
-    may delete a handle while a graph is captured."""
+    of a deleted one, so that deleting a handle never calls the driver: Python's collector may delete a handle
+    while a graph is captured."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -90,7 +90,7 @@ class EventOverlap:
 
 
 class _Behind:
-    """Holds the stream of the last call outside graphs, or of the last captured call, and the event after it."""
+    """Holds the stream of the last call that was captured, or of the last that was not, and the event after it."""
 
     def __init__(self):
         self.stream, self.capture, self.event = None, 0, torch.cuda.Event()
@@ -100,8 +100,8 @@ class _Behind:
         self.event.record(stream)
 
     def follow(self, stream, capture):
-        """Makes a stream wait for the last call, if that call was made in the same capture: CUDA does not let a
-        stream wait for an event of another capture."""
+        """Makes a stream wait for the last call if that call was in the same capture. CUDA refuses to wait for an
+        event of another capture."""
         if self.stream is not None and self.stream != stream and self.capture == capture:
             stream.wait_event(self.event)
 
@@ -113,8 +113,8 @@ class Lane:
     program that replays the graph must order them.
 
     All Buffers that a thread makes on a GPU share one order. Calls of one Buffer share memory. Calls
-    of two Buffers at once may need more SMs than there are. Then one rank could run the call of the
-    first Buffer while another rank runs the call of the second, and each would wait for the other.
+    of two Buffers at once may need more SMs than there are; two ranks could then run calls of different
+    Buffers, and each would wait for the other.
 
     The extension's operators order calls themselves; `native` is their lane. settle() waits for
     the emulated driver, whose GPUs torch does not know.
@@ -127,8 +127,8 @@ class Lane:
 
     def run(self, previous, aside, work, tensors):
         """Runs work() and returns (its value, an event). If `aside` is true, work runs on the communication
-        stream; otherwise the event is None. `tensors` are the inputs of work: their memory must not
-        be reused before work has ended."""
+        stream; otherwise the event is None. `tensors` are the inputs of work, whose memory must not be
+        reused before work has ended."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:

@@ -43,9 +43,9 @@ def _received(sent):
 
 
 def places_of(sent, ids, alignment, rows):
-    """Returns the Places of the rows of a dispatch. sent: the dispatch's Sent. ids: the local experts of the rows, int64
-    [rows, top-k]. rows: number of expanded rows. The expanded rows of each expert begin at a multiple of alignment and
-    keep their order."""
+    """Returns the Places of the rows of a dispatch. sent: what its handle keeps (normal.Sent). ids: the local experts of the
+    rows, int64 [rows, top-k]. rows: number of expanded rows. The expanded rows of each expert begin at a multiple of
+    alignment, in the order of the received rows."""
     (n, topk), link = ids.shape, sent.link
     make = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)
     places = Places(make(n, topk), make(rows), make(link.local_experts))
@@ -58,8 +58,8 @@ def places_of(sent, ids, alignment, rows):
 
 def spread(sent, rows, weights, places, zeros, columns):
     """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales); weights: float32 [rows, top-k] or None. Rows
-    without a token have weight 0. Their other values are 0 if `zeros`, otherwise undefined. With `columns` the scales
-    have the form of by_columns."""
+    without a token have weight 0; their data is 0 if `zeros`, otherwise undefined. With `columns` the scales have the
+    form of by_columns."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(
@@ -106,8 +106,8 @@ def fold(sent, x, weights, places):
 
 
 def order_of_ranks(topk_idx, local, ranks):
-    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: by the last selection of
-    each rank."""
+    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: in the order of their last
+    selection."""
     owner = torch.where(topk_idx >= 0, topk_idx // local, -1)
     position = torch.arange(topk_idx.shape[1], device=topk_idx.device)
     last = [torch.where(owner == rank, position, -1).amax(1) for rank in range(ranks)]

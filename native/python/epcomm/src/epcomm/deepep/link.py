@@ -14,7 +14,7 @@ DISAGREE = 5  # the status EPCOMM_DISAGREE of the library
 
 
 class Misread(Exception):
-    """Raised if a tensor does not fit. The caller finds out which one."""
+    """Raised if kernels would misread a tensor. The caller then raises an error that names the tensor."""
 
 
 _left = []  # communicators whose Buffer is gone
@@ -46,7 +46,7 @@ class Link:
         try:
             self._learn(rank, ranks, lane)
         except BaseException:
-            self.comm.abandon()  # nothing else refers to it, and it holds memory of the device
+            self.comm.abandon()  # nothing else refers to it or would free its memory
             raise
 
     def _learn(self, rank, ranks, lane):
@@ -152,7 +152,7 @@ class Link:
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """Receives the last sent call of an op. It must have been sent in the same capture: if a graph received a
+        """Receives the last sent call of an op. Refuses a call that was sent in another capture: if a graph received a
         call without sending it, every replay would wait forever."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
@@ -162,8 +162,8 @@ class Link:
 
 class Half:
     """A call that was sent and not yet received. finish() receives it on the current stream. Until then the
-    call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel. For calls
-    that the extension makes itself, its Hook does the same."""
+    call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel. Calls that the
+    extension makes itself have its Hook instead."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 
@@ -204,8 +204,8 @@ class Half:
 
 
 def receive_before(link, op):
-    """Receives the call of an op that was sent and not yet received, if there is one. It must run before the next
-    call of the op, which uses the same memory."""
+    """Receives the call of an op that was sent and not yet received, if there is one: the next call of the op uses the
+    same memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

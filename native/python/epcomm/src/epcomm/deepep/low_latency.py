@@ -9,7 +9,7 @@ from .link import Half, Misread
 
 
 class Sent(typing.NamedTuple):
-    """The data of a dispatch that combine needs besides DeepEP's handle."""
+    """What combine needs besides the fields of DeepEP's handle. The handle carries it."""
 
     link: object
     fp8: bool
@@ -17,8 +17,8 @@ class Sent(typing.NamedTuple):
 
 
 # DeepEP's handle of low-latency calls: src_info [local experts, rows] int32, layout_range [local
-# experts, ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts. src_info is a part of an
-# allocation with the other data that combine needs, in the layout of low_latency.cpp.
+# experts, ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts. combine finds its other
+# data beside src_info, in the same allocation (see Index in low_latency.cpp).
 
 
 def size_hint(tokens, hidden, ranks, experts):
@@ -71,7 +71,7 @@ def check(link, x, topk_idx, stats):
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
     """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, it only sends, and
-    half.finish() receives; otherwise half is None. The number of rows of each local expert is added to stats."""
+    half.finish() receives; otherwise half is None. Adds the number of rows of each local expert to stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None

@@ -9,8 +9,8 @@ from .config import NotServed, must_be, must_be_on
 
 
 class Sent(typing.NamedTuple):
-    """The data of a dispatch that combine and a cached dispatch need besides DeepEP's
-    handle."""
+    """What combine and a dispatch with a handle need besides the fields of DeepEP's handle. The
+    handle carries it."""
 
     link: object
     fp8: bool

@@ -3,11 +3,11 @@
 It searches, in this order: the files given to use_packs; the files and folders in EPCOMM_PACKS,
 separated by colons; the packs for this machine in the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
 
-If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder. That needs
-NVRTC. Such a pack holds default configs for all calls that no embedded table covers.
+If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder, with NVRTC.
+Such a pack holds default configs for all calls that no embedded table covers.
 A pack that `epbench pack` makes from a table of your machine is better. With EPCOMM_OTHER_MACHINES=1, a pack
 that this module makes also uses table rows measured on other GPUs of the same architecture and link
-(epbench pack --other-machines). Such packs are kept in a separate folder.
+(epbench pack --other-machines). These packs lie in a separate folder.
 """
 
 import glob
@@ -107,8 +107,8 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, reason why it cannot be used, or ""). The pack with the smallest capacity comes
-    first; of packs with equal capacity, the one whose calls take more SMs."""
+    """Returns (sort key of a pack, reason why it cannot be used or ""). The key puts the smallest capacity first, and
+    among equal capacities the pack whose calls take more SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -118,9 +118,8 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """Returns the path of a pack that can be used for a shape on a machine, or None. It searches the places in
-    the order that the top of this file states. From the first place that has such packs, it returns the pack with the
-    smallest capacity."""
+    """Returns the path of a pack that can be used for a shape on a machine, or None: from the first place that has such
+    packs, the one with the smallest capacity."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -157,8 +156,8 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Several jobs may make the same pack at the same
-    time. Each writes to a separate folder and then moves its pack into place, so the pack of the last job remains."""
+    """Makes a pack in the cache folder and returns its path. Several jobs may make the same pack at the same time:
+    each writes to a separate folder and then moves its pack into place."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -185,8 +184,7 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """Returns the error text for a pack that cannot be made. It also says why packs that users named do not
-    fit."""
+    """Returns the error text for a pack that cannot be made. It also says why the packs that users named do not fit."""
     text = (f"no pack for {shape}, and making one failed: {why}. Make it on a machine with NVRTC: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
@@ -197,8 +195,7 @@ def _missing(shape, here, words, why):
 
 
 def get(shape, rank, all_gather_object):
-    """Returns the path of a pack for a shape. Rank 0 finds or makes it, and sends the path to the others.
-    Collective. The ranks are on one host, with one file system."""
+    """Returns the path of a pack for a shape, which rank 0 finds or makes. Collective. All ranks see the same files."""
     result, failed = None, None
     if rank == 0:
         try:

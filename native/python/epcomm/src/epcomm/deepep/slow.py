@@ -26,8 +26,7 @@ _none = (ctypes.c_uint64 * 8)()
 
 
 def _at(t):
-    """Returns the address of a tensor. It is never 0, because the library needs an address even if no row
-    arrives."""
+    """Returns the address of a tensor, never 0: the library needs an address even if no row arrives."""
     return t.data_ptr() or ctypes.addressof(_none)
 
 
@@ -86,8 +85,8 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Allocates rows, their scales, local experts and weights, and tokens if `direct` is true. In that case dispatch writes
-        local experts, weights and tokens as the caller gets them; otherwise epcomm_received converts them."""
+        """Allocates rows, their scales, local experts and weights, and also their source tokens if `direct`. If `direct`,
+        dispatch writes experts, weights and tokens in the caller's form; otherwise epcomm_received converts them."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
         return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),
@@ -162,8 +161,8 @@ class Slow:
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
     def _low_call(self, link, dtype, ids, later, base):
-        """Returns a low-latency call. Every rank passes fullest=0, which selects the kernels for the pack's
-        capacity, because kernels for different token counts may not work together."""
+        """Returns a low-latency call. fullest=0 selects the kernels for the pack's capacity on every rank, because
+        kernels for different token counts may not work together."""
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),
                     weights=base, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,

@@ -5,15 +5,15 @@
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
 RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and
-budget, epbench replays its default strategy, without configs of earlier runs to start from. Each other tuner
-may use as much wall time as epbench takes at the recorded pace, its A/A test, finals and confirmation included. The
-other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and
-Optuna's TPE, with the median of three samples of each config. All tuners see the same fitted times and draw
-from the same residuals. The program prints the mean regret of each tuner in per cent: how much slower the
-tuner's choice is than the best config of the space, by their fitted times.
+budget, epbench replays its default strategy, without configs of earlier runs. Each other tuner gets as much
+wall time as epbench takes at the recorded pace, with its A/A test, finals and confirmation. The other tuners
+are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and Optuna's TPE, with
+the median of three samples of each config. All tuners see the same fitted times and the same noise (residuals
+of the fit). The program prints the mean regret of each tuner in per cent: how much slower the tuner's choice
+is than the best config of the space, by their fitted times.
 
-Kernel Tuner tunes one kernel, so here the kernel is one of the parameters. The values of the other
-parameters are given by their index, and a restriction admits only configs that exist.
+Kernel Tuner tunes one kernel, so here the kernel is one of the parameters. The other parameters hold indices
+of values, and a restriction admits only configs that exist.
 """
 
 import argparse
@@ -30,14 +30,14 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# If a tuner may measure at least this fraction of the points, all points are measured and the tuner is not run. With
-# few points left, some tuners draw known points without end.
+# If a tuner may measure at least this fraction of the points, all points are measured without the tuner, because some
+# tuners draw known points without end when few are left.
 NEARLY_ALL = 0.9
 
 
 class Space:
-    """A recorded space: its points, their fitted times in seconds, the residuals, and the pace (seconds
-    for a config and for a sample)."""
+    """A recorded space: its points (configs), their fitted times in seconds, the residuals of the fit, and the pace
+    (seconds for a config and for a sample)."""
 
     def __init__(self, path):
         with gzip.open(path, "rt") as f:
@@ -144,7 +144,7 @@ def ours(binary, space, budgets, replays):
 
 
 def everything(space, rng, samples, middle):
-    """Measures every point once and returns the fastest."""
+    """Measures every point, each with `samples` samples, and returns the fastest."""
     return int(np.argmin([middle(space.samples(rng, i, samples)) for i in range(len(space.points))]))
 
 

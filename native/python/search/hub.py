@@ -5,12 +5,12 @@
     python3 native/python/search/hub.py measure benchmark_hub -o testdata/archive/hub-2026-11-26
     python3 native/python/search/hub.py summary -o testdata/archive/hub-2026-11-26
 
-All strategies choose configs for the same program: `epbench replay` measures what they ask for, with noise that
-is drawn from each config's recorded runs, and chooses the winner by the same finals. Two budgets are compared: a
-number of distinct configs, and the modelled time in which random search comes close to the best config
-(`epbench replay score`). `measure` writes OUT-losses.csv and OUT-scores.csv. It continues a recording: it
-skips the searches that these files already hold. `summary` reads them and writes OUT-spaces.csv,
-OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md is made. """
+For every strategy, `epbench replay` measures the configs that the strategy asks for, with noise drawn from each
+config's recorded runs, and chooses the winner by the same finals. There are two kinds of budgets: a number of
+distinct configs, and the modelled time in which random search comes close to the best config (`epbench replay
+score`). `measure` writes OUT-losses.csv and OUT-scores.csv, and skips searches that these files already hold.
+`summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md
+is made. """
 
 import argparse
 import collections
@@ -35,7 +35,7 @@ SPACES = (
 )
 OWN = ["auto", "race"]
 KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
-# bayes_opt takes half a minute and more for a search of 200 configs, or for a search within the time limit of a score.
+# bayes_opt gets only small budgets and no score, because it takes half a minute and more for a larger search.
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
@@ -164,7 +164,8 @@ def quantile(values, share):
 
 
 def budgets_of(losses):
-    """Returns one row for each strategy and number of configs: the losses over all spaces, and how often it is first or last."""
+    """Returns one row for each strategy and number of configs: its losses over all spaces, and in how many spaces it is
+    first or last."""
     means = {(r["space"], r["strategy"], r["configs"]): statistics.mean(map(float, r["losses_percent"].split())) for r in losses}
     out = []
     for strategy in dict.fromkeys(r["strategy"] for r in losses):

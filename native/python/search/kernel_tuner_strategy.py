@@ -4,8 +4,8 @@
     python3 native/python/search/kernel_tuner_strategy.py serve SPACE SOCKET &
     epbench replay SPACE --strategy "exec:python3 native/python/search/kernel_tuner_strategy.py ask SOCKET pso" --budget 50
 
-SPACE is a T4 file, a cache file of Kernel Tuner, or a recording (NAME.rounds.gz). Kernel Tuner must know which
-configs are legal, and epbench's protocol does not list them, so the server reads the file. The server loads
+SPACE is a T4 file, a cache file of Kernel Tuner, or a recording (NAME.rounds.gz). The server reads it, because
+Kernel Tuner must know which configs are legal and epbench's protocol does not list them. The server loads
 Kernel Tuner and the space once, and starts one process for each search. docs/search-own.md describes the
 protocol.
 
@@ -31,7 +31,7 @@ CONFIGS_PER_ASK = 8
 LONGEST_SEARCH = 40
 # A search ends after this many evaluations in a row of configs that have already been measured.
 MOST_REPEATS = 5000
-# The ratio of a config that failed.
+# The ratio (a config's time divided by the default's) of a config that failed.
 FAILED = float("inf")
 
 
@@ -94,7 +94,8 @@ def parts_of(path):
 
 
 class Epbench:
-    """Epbench asks for measurements and keeps the results. `left` is the number of configs that may still be measured."""
+    """Epbench asks the program epbench for measurements and keeps the results. `left` is the number of configs that may
+    still be measured."""
 
     def __init__(self, lines, out, first):
         self.lines, self.out, self.left = lines, out, first["left"]

@@ -1,4 +1,4 @@
-"""Measures how much the priors of epbench's surrogate help on recorded spaces that were not used to choose them.
+"""Measures how much the priors of epbench's surrogate help, also on spaces that were not used to choose them.
 
     python3 native/python/search/priors.py measure testdata/truth/h100x2-whole -o testdata/archive/priors-2026-11-26.csv
     python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-26.csv -o testdata/archive/priors-2026-11-26-summary.csv

@@ -7,13 +7,12 @@ SWEEP is the run directory that was exported. RUN is a run directory of `epbench
 printed when it wrote that export.
 
 The first table has a row for each dispatch and each combine, with medians over several workers. `sweep` is the time
-of the sweep's choice in the sweep, `its config now` the time of the same config in the rounds of the export. `off` is
+of the sweep's winner in the sweep, `its config now` the time of the same config in the rounds of the export. `off` is
 how much slower the export is than `sweep`, and `loss` how much slower it is than `its config now`. The last column has
 the smallest and the largest loss of a worker.
 
-The second table adds dispatch and combine, for exports with a FILE. `says` is the time of the sweep's
-choices plus the loss that the export states. `off` is how much longer the export takes than `says`. An
-export with one config for all token counts states losses above 0.
+The second table has the sums of dispatch and combine, for exports with a FILE. `says` is the sum for the sweep's
+winners plus the loss that the export states. `off` is how much longer the export takes than `says`.
 """
 
 import argparse
@@ -37,8 +36,8 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Returns {(op, routing, tokens, BY): searches}. It leaves out, and prints, searches that failed and
-    searches that the sweep does not have."""
+    """Returns {(op, routing, tokens, BY): searches}. It prints and leaves out searches that failed or that
+    the sweep does not have."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):

@@ -1,11 +1,11 @@
-"""Runs a worker with a fault, to test how epbench handles a fault of a library:
+"""Runs a worker with a fault, to test how epbench handles it:
 
     EPBENCH_FAULT=... faulty.py NAME LIBRARY [MODE]
 
     kill:PARAM=VALUE   rank 1 kills itself in the first dispatch of a config with that value
     hang:PARAM=VALUE   rank 1 does not return from such a dispatch
     print:PARAM=VALUE  rank 1 prints to standard output in each such dispatch
-    missing:NAME       rank 1 does not find the library, if the first argument of this program is the same NAME
+    missing:NAME       rank 1 does not find the library, if this program's first argument is NAME
 
 LIBRARY is a library of worker.py, or a file such as examples/workers/toy.py. Without EPBENCH_FAULT
 nothing fails.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Compares epbench's kernels with other libraries on the GPUs of one host. Run it from the repository's root, after
-# `make peers-gpu` on a host with a compiler. The workers import the packages that are installed: sgl-deep-ep is a
-# build of DeepEP (V1; version 0.1.1 and later contain V2 too), and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in
+# `make peers-gpu` on a host with a compiler. The workers import the installed packages: sgl-deep-ep is a build of
+# DeepEP V1 (version 0.1.1 and later contain V2 too), and flashinfer-python is FlashInfer. deepep2 is DeepEP V2 in
 # layout rank:packed; deepep2-expert and deepep2-expert:128 are V2 in layouts expert and expert:128. For V2, set
 # LD_PRELOAD to the NCCL with which it was built.
 #
@@ -10,7 +10,7 @@
 #   run-gpu.sh exports   loads the exported configs into DeepEP, and times them
 #
 # You may give several words, for example run-gpu.sh sweep turns. OUT keeps the runs, tables and pictures. With
-# the OUT of an earlier call on the same GPUs, interrupted sweeps are resumed. LIBRARIES names the libraries;
+# the OUT of an earlier start on the same GPUs, sweeps are resumed. LIBRARIES names the libraries;
 # epbench and epbench-LAYOUT are epbench's own kernels, and NAME@SMS bounds the SMs. MODELS, TOKENS,
 # LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: only uniform routing), TURNS,
 # COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts the ranks; the default is torchrun, and
@@ -43,7 +43,7 @@ flags() {
   echo "$tokens"
   test "$name" = "${name#epbench-}" || echo "--layout ${name#epbench-}"
   case $name in deepep2-expert*) echo "--layout ${name#deepep2-}" ;; deepep2*) echo "--layout rank:packed" ;; esac
-  # In this layout the other libraries take tokens that the caller has cast, so epbench's kernels do so too.
+  # In layout rank the other libraries take tokens that the caller has cast, so epbench's kernels do so too.
   case $dtype:$name in fp8:epbench-rank*) echo "--param input=fp8" ;; esac
   test "$name" = "$1" || echo "--max-sms ${1#*@}"
 }
@@ -88,9 +88,9 @@ turns() {
   done
 }
 
-# exports measures DeepEP with each of the ways to give it configs (WAYS): the shim, the JSON and DeepEP's own map.
-# Each way is measured in the same rounds as the sweep's config. Two workers with the same config may differ by
-# several per cent, so exports starts COPIES workers for each way.
+# exports measures DeepEP with configs from a shim, an SGLang JSON file or DeepEP's own map (WAYS), each in the same
+# rounds as the sweep's config. Two workers with the same config may differ by several per cent, so exports starts
+# COPIES workers for each way.
 exports() {
   for model in ${MODELS:-deepseek-v3}; do
     from=$out/$model-deepep

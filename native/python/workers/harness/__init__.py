@@ -2,9 +2,9 @@
 
 A worker has one process for each rank. Any launcher can start the processes. They find epbench
 through environment variables. Rank 0 reads a request and sends it to the other ranks, every rank
-performs it, and rank 0 answers for all. docs/worker-protocol.md describes the protocol. The
-modules that import torch are gpu, gpu_beside, judge, lt, product and tensors; all others need only
-the standard library.
+performs it, and rank 0 answers for all. The page "How does a worker start, fail and end?" of
+epbench's repository describes the protocol. The modules gpu, gpu_beside, judge, lt, product and
+tensors import torch; all others need only the standard library.
 """
 
 from .library import Library, installed_version, kernel, param

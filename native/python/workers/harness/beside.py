@@ -1,7 +1,7 @@
 """Rounds with a matrix product that runs at the same time as the calls of a workload ("beside" them).
 This module decides how much of the product runs beside each call, and measures rounds on the host.
-docs/overlap.md explains the times; kernels/cuda/drive measures them in the same way. This module needs
-only the standard library: HostProduct multiplies in Python."""
+The page "What does a call cost the computation that runs with it?" of epbench's repository explains
+the times. This module needs only the standard library: HostProduct multiplies in Python."""
 
 import collections
 import math
@@ -12,12 +12,12 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # the part of the product that runs beside a call takes this many times as long as the call
-LEAST_BATCH = 8  # smallest number of experts in one launch: with fewer, SMs would be idle
-LEAST = 100e-9  # smallest time in seconds that is reported; most times are differences, which noise can make too small
-HELD = 0.25  # longest time in seconds that a product may hold SMs for which calls wait
-SIZING = 5  # number of rounds from which the time of a call or a product is taken
-TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take; for each, a plan of the product is made that uses only the remaining SMs
+OUTLASTS = 2  # the part of the product beside a call takes this many times as long as the call
+LEAST_BATCH = 8  # least number of experts in one launch: with fewer, SMs would be idle
+LEAST = 100e-9  # least time in seconds that is reported; noise can make a difference of times smaller, or negative
+HELD = 0.25  # longest time in seconds that calls may wait for the SMs of a product
+SIZING = 5  # number of rounds that time a call or a product
+TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take; the product has a plan for the remaining SMs of each
 PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster to be chosen
 HOST_TRIAL = 32  # number of launches from which the time of one launch is taken on the host
 HOST_COLUMNS = 16  # number of columns of the result in one launch on the host
@@ -56,10 +56,10 @@ def attention_of(problem, size):
 
 
 def share_of(share, groups, passes, least):
-    """Returns (experts of one launch, number of launches) for `share` passes over the experts. If the
-    share is at least one pass, each launch has all experts. Otherwise a launch has as many experts as
-    the share needs. `passes` is the number of launches that one pass took when the product was timed.
-    shareOf in kernels/cuda/drive has the same rule."""
+    """Returns (experts of one launch, number of launches) for `share` passes over the experts. From one
+    pass on, each launch has all experts; for less, a launch has as many experts as the share needs.
+    `passes` is the number of launches that one pass took when the product was timed. shareOf in
+    kernels/cuda/drive has the same rule."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -88,10 +88,10 @@ def fastest_plan(seconds):
 
 
 class HostProduct:
-    """A product computed in Python, in launches of a few columns. If a matrix would not fit into
-    HOST_BYTES, its rows are used repeatedly."""
+    """A product computed in Python, in launches of a few columns. A matrix larger than HOST_BYTES uses
+    the same rows again and again."""
 
-    trial, held = HOST_TRIAL, math.inf  # no bound on the time, because it holds no SMs
+    trial, held = HOST_TRIAL, math.inf  # calls do not wait for it, because it holds no SMs
 
     def __init__(self, size):
         self.size = size
@@ -124,8 +124,8 @@ class HostProduct:
 
 
 class Beside:
-    """A session's product. share is the number of its launches that run beside one call, 0 before it is
-    known. In a decode step a second product stands for attention, and share is one pass of the first product."""
+    """A session's product. share is the number of its launches beside one call, 0 before it is known.
+    In a decode step a second product stands for attention, and share is one pass of the first product."""
 
     def __init__(self, library, problem):
         size = size_of(problem["beside"])
@@ -150,8 +150,8 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to the request run: this rank's times in each round, and "seconds", which holds
-        for each round the time that the problem's objective minimizes."""
+        """Returns the answer to the request "run": this rank's times in each round. "seconds" holds for each
+        round the time that the problem's objective minimizes."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -168,7 +168,7 @@ def own_plan(product):
 
 def plan_beside(own, left):
     """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own
-    is the number of SMs of the plan that is fastest alone. 0 means all SMs. planBeside in
+    is the number of SMs of the plan that is fastest alone. 0 always means all SMs. planBeside in
     kernels/cuda/drive has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
@@ -223,7 +223,7 @@ def host_round(library, plan, fold):
 
 def _abreast(library, plan, fold):
     """Runs calls in this thread and the product in another thread. Before each call the ranks wait for
-    each other; this wait is not part of the call's time, but the product runs during the wait."""
+    each other. The call's time does not include this wait, during which the product runs."""
     running = Running(plan.beside.product, fold * plan.beside.share)
     begin = time.perf_counter()
     running.start()

@@ -27,8 +27,8 @@ class Graphs:
 
     def capture(self, run):
         """Returns a function that replays the launches of run(). If the capture of one rank fails, all
-        ranks free all their graphs and try once more. If that fails too, it raises Broken: the process
-        must be started again."""
+        ranks free all their graphs and try once more. If that fails too, raises Broken, so that the
+        process is started again."""
         for _ in range(ATTEMPTS):
             self.cuda.synchronize()
             self.ranks.barrier()
@@ -45,9 +45,8 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """Returns (graph, None) or (None, reason). If the end of the capture fails, torch.cuda.graph leaves its
-        own stream as the current stream, and would use this stream for the next capture. This function
-        undoes both."""
+        """Returns (graph, None) or (None, reason). If the end of a capture fails, torch.cuda.graph leaves its
+        own stream current, and would use it for the next capture too. This function undoes both."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
@@ -59,7 +58,7 @@ class Graphs:
         return graph, None
 
     def _settle(self):
-        """Waits for the GPU. An error here means that its context is lost."""
+        """Waits for the GPU. Raises Broken on an error, because the GPU's context is then lost."""
         try:
             self.cuda.synchronize()
         except Exception as e:

@@ -1,7 +1,7 @@
 """The base class of libraries that move PyTorch tensors: inputs, clocks and rounds on the GPU.
 
-With EPBENCH_DEVICE=cpu the class runs without a GPU, over gloo and with the host's clock, to test how a
-library's file prepares and describes rows.
+With EPBENCH_DEVICE=cpu the class runs without a GPU, over gloo and with the host's clock, for tests of a
+library's file.
 """
 
 import contextlib
@@ -42,14 +42,13 @@ def overwrite(t):
 
 class GPULibrary(GPUBeside):
     """One rank on one GPU. Instead of received(), a subclass has rows(), which returns the tensors (source
-    ranks, tokens, experts, rows). Instead of combined(), it has out, the combined tokens. experts is [n],
-    one expert for each row. In layout rank it is a pair (experts, weights), both [n, top-k] in the token's
-    order of selections, with -1 for an expert of another rank."""
+    ranks, tokens, experts, rows). Instead of combined(), it has the tensor out, the combined tokens. experts
+    is [n], one expert for each row. In layout rank it is a pair (experts, weights), both [n, top-k] in the
+    order of the token's selections, with -1 for an expert of another rank."""
 
     clock, arch = "chain", ""
-    # Names of attributes, in addition to out, that hold tensors (or sequences of tensors) to which a call
-    # writes. Tensors named in `written` are overwritten before a verification. Those named in `read_again`
-    # are not, because captured calls read them.
+    # Names of further attributes whose tensors a call writes. Before a verification, those of `written` are
+    # overwritten, as out is. Those of `read_again` are not, because captured calls read them.
     written, read_again = (), ()
 
     def start(self, ranks):
@@ -110,8 +109,8 @@ class GPULibrary(GPUBeside):
 
     @contextlib.contextmanager
     def decoy(self):
-        """Replaces this rank's tokens by other tokens during a with block. The new tokens are in the same
-        memory, because libraries and graphs hold its address."""
+        """Replaces this rank's tokens by others during a with block, in the same memory, because libraries and
+        graphs hold its address."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -124,8 +123,8 @@ class GPULibrary(GPUBeside):
                 t.copy_(own)
 
     def poison(self):
-        """Overwrites the outputs of earlier calls, and the memory that was freed last, because PyTorch allocates
-        it next. Otherwise a library that writes nothing could return the right rows of an earlier call."""
+        """Overwrites the outputs of earlier calls, and the memory that was freed last, which PyTorch allocates
+        next. So a library that writes nothing cannot return the right rows of an earlier call."""
         old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
                      for names in (("out",) + self.written, self.read_again))
         for t in old:
@@ -205,7 +204,7 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Returns whether only dispatch or only combine is measured, but the library must run the two in turn."""
+        """Returns whether a library that must run dispatch and combine in turn is measured in only one of them."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
@@ -213,8 +212,7 @@ class GPULibrary(GPUBeside):
 
     def _alternate(self, name, steps, rounds, calls):
         """Measures dispatch or combine in a graph in which both run in turn. Each measured call has two
-        events before it and one after it. The time between the first two events is subtracted, because it is
-        the time that an event takes."""
+        events before it and one after it. The time between the first two, which an event takes, is subtracted."""
         def make():
             for _, step in steps:
                 step()
@@ -271,16 +269,16 @@ class GPULibrary(GPUBeside):
         own = median(m[0].elapsed_time(m[1]) for m in marks)
         return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
-    # A method that runs after each call if dispatch or combine is measured alone, for a library that cannot
-    # make the same call twice in a row. The method's time is measured and subtracted.
+    # A method that runs between equal calls, for a library that cannot make the same call twice in a row. The
+    # method's time is measured and subtracted.
     between = None
 
     def before_round(self):
         """Does the library's work before a measured round. Its time is not measured."""
 
     def _chain(self, measured, calls):
-        """Returns a function that makes `calls` calls in a row. It replays a CUDA graph. If the library needs
-        the host, it makes the calls one by one."""
+        """Returns a function that makes `calls` calls in a row: it replays a CUDA graph or, if the library needs
+        the host, makes the calls one by one."""
         def run():
             for _ in range(calls):
                 for step in measured:

@@ -17,15 +17,15 @@ VERIFIED = 4  # number of passes of the product during each step of a verificati
 
 
 class GPUBeside(Library):
-    """Measures rounds with a matrix product ("product") on a GPU. Without a GPU it does the same as
-    Library, with a product of PyTorch."""
+    """Measures rounds with a matrix product on a GPU. Without a GPU it does what Library does, with a
+    product of PyTorch."""
 
     def besides(self):
         """Returns the kinds of product that this library can run beside its calls."""
         if self.device.type == "cpu":
             return () if self.strict else Library.beside
-        # A round is a CUDA graph of calls in a row. This is impossible if dispatch and combine must run
-        # in turn, and for calls that need the host.
+        # A round is a CUDA graph of equal calls in a row. Some libraries must run dispatch and combine in
+        # turn, or need the host in a call.
         if self.strict or self.between or self.clock != "chain":
             return ()
         return Library.beside + (("step",) if self.held else ())
@@ -40,8 +40,8 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs one pass of the product alone. This loads its kernels; they must not be loaded while a call
-        waits for other ranks."""
+        """Runs one pass of the product alone, to load its kernels: they must not be loaded while a call waits
+        for other ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -49,8 +49,8 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """Returns the number of SMs that the product leaves to calls. As in serving engines, it leaves the
-        SMs that calls take, if these are at most half of the GPU and the calls run at the same time."""
+        """Returns the number of SMs that the product leaves to calls: as in serving engines, the SMs that calls
+        take. It is 0 if these are more than half of the GPU, or if no call runs at the same time."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 

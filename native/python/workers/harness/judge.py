@@ -1,5 +1,5 @@
-"""Compares the rows that a library has received, and the tokens that it has combined, with the expected ones. All of
-them are PyTorch tensors."""
+"""Compares the rows that a library has received, and the tokens that it has combined, with the expected ones, as PyTorch
+tensors."""
 
 import torch
 
@@ -8,7 +8,7 @@ from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
-BUFFERS = 2  # number of buffers that a library may use in turn, as DeepEP's low-latency kernels do
+BUFFERS = 2  # number of buffers that a library may use in turn; DeepEP's low-latency kernels use two
 
 
 class GPUSession(Session):
@@ -29,8 +29,7 @@ class GPUSession(Session):
         return reply
 
     def mislead(self, config):
-        """Makes calls with other tokens, so that the library's own memory has no right row of an earlier
-        call."""
+        """Makes calls with other tokens, so that no right row of an earlier call is left in the library's memory."""
         with self.library.decoy():
             for _ in range(BUFFERS):
                 for _, step in self.steps(config):
@@ -38,8 +37,8 @@ class GPUSession(Session):
                     step()
 
     def keys(self, source, token, expert):
-        """Returns a number for each row that identifies its source rank, token and expert; -1 if there is no such rank or
-        no such token."""
+        """Returns a number for each row, which identifies its source rank, token and expert; -1 if there is no such rank
+        or token."""
         at = source.long() * self.work.capacity + token.long()
         key = at if expert is None else at * self.work.problem["experts"] + expert.long()
         return torch.where((source >= 0) & (source < self.work.ranks) & (token >= 0) & (token < self.work.capacity), key, -1)
@@ -83,14 +82,13 @@ class GPUSession(Session):
         return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
 
     def far(self, rows, want):
-        """Returns a mask of the wrong rows. A poisoned row is NaN and counts as wrong, because no
-        comparison with NaN is true."""
+        """Returns a mask of the wrong rows. A poisoned row (NaN) is wrong, because no comparison with NaN is true."""
         near = (rows - want).abs() <= want.abs() * (0.125 if self.library.fp8 else 0)
         return ~near.all(1)
 
     def others(self, source, token, ids, weights):
-        """Returns a mask of the rows with wrong experts or weights. A row must have the experts of this rank that
-        its token has selected, and their weights. ids and weights are [n, top-k]."""
+        """Returns a mask of the rows with wrong experts or weights. A row must have those experts of this rank that its
+        token selected, and their weights. ids and weights are [n, top-k]."""
         want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
         here = self.local(want)
         same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))

@@ -1,8 +1,8 @@
 """The experts of op layer on tensors: weights from the seed, grouped products, and the expected outputs.
 
-Products come from PyTorch's grouped product, or from DeepGEMM if the package deep_gemm is installed. If tokens
-are sent in FP8, the products multiply FP8 numbers, and only DeepGEMM has such products. FP8 rows are pairs
-(E4M3 numbers, float32 scales of 128 numbers).
+Products come from PyTorch's grouped product, or from DeepGEMM if the package deep_gemm is installed. For tokens
+in FP8 the products multiply FP8 numbers, which only DeepGEMM can. FP8 rows are pairs (E4M3 numbers, float32
+scales of 128 numbers each).
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from .payload import BF16_UNIT, FP8_UNIT, LAYER_SPREAD, lowest_exponent
 from .protocol import Failure
 from .tensors import mix, signed
 
-GEMM_ALIGNMENT = 128  # DeepGEMM's products of rows by expert need each expert's first row at such a multiple
-PART = 4096  # number of tokens of one expert whose expected outputs are computed at a time
+GEMM_ALIGNMENT = 128  # DeepGEMM's grouped products need each expert's first row at a multiple of this number
+PART = 4096  # number of tokens of one expert whose expected outputs are computed together
 
 
 def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
@@ -36,7 +36,7 @@ def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
 
 class Experts:
     """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. In FP8 they are
-    E4M3 numbers, and scales holds for each matrix the float32 scales of blocks of 128 x 128 numbers."""
+    E4M3 numbers, and scales holds float32 scales for the blocks of 128 x 128 numbers of w1 and w2."""
 
     def __init__(self, work, device):
         first, h, i = work.rank * work.local, work.hidden, work.intermediate
@@ -54,7 +54,7 @@ class Experts:
 
 @functools.cache
 def deep_gemm():
-    """Returns the module deep_gemm, None if it is not installed."""
+    """Returns the module deep_gemm, or None if it is not installed."""
     with contextlib.suppress(ImportError):
         import deep_gemm as found
         return found
@@ -66,9 +66,9 @@ def products():
 
 
 class Products:
-    """The two grouped products of a layer with SwiGLU between them. by is the library. rows is the largest
-    number of rows, or (local experts, room) for layout masked. expected is the mean number of rows of an
-    expert. The result is y, in BF16."""
+    """The two grouped products of a layer, with SwiGLU between them. by names their library. rows is the largest
+    number of rows, or (local experts, rows of an expert) for layout masked. expected is the mean number of rows
+    of an expert. The result is y, in BF16."""
 
     def __init__(self, by, experts, rows, expected):
         self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
@@ -87,8 +87,8 @@ class Products:
 
     def stages(self, rows, where, owners=None, weights=None):
         """Returns the stages of the products as (name, function). rows() returns the input. where() returns the end
-        of each expert's rows, or their number in layout masked. owners is the expert of each row, which
-        DeepGEMM needs. weights() returns the weight of each row, if the rows are to be weighted."""
+        of each expert's rows or, in layout masked, their number. owners is the expert of each row, which DeepGEMM
+        needs. weights() returns the factor of each row; without it rows are not weighted."""
         def activate():
             if self.masked:
                 moves.swiglu_masked(self.both, self.h, where())
@@ -104,7 +104,7 @@ class Products:
         return [("first", first), ("swiglu", activate), ("second", second)]
 
     def multiply(self, x, matrix, out, where, owners):
-        """Returns the products of rows x with each expert's matrix, which is 0 for W1 and 1 for W2."""
+        """Returns the products of rows x with their experts' W1 (matrix 0) or W2 (matrix 1)."""
         w = self.experts.w2 if matrix else self.experts.w1
         if self.by == "torch":
             return torch._grouped_mm(x, w.transpose(1, 2), offs=where)
@@ -119,8 +119,8 @@ class Products:
 
 
 class RankLayer:
-    """The part of a layer between dispatch and combine if a rank receives each token once, as in layout rank: rows are copied
-    to each of their experts, and the experts' outputs are weighted and added up again."""
+    """The part of a layer between dispatch and combine in layout rank, where a rank receives each token once. It copies a
+    row to each of its experts, and adds up the weighted outputs of these experts."""
 
     def __init__(self, by, experts, rows, topk, expected):
         local, hidden = experts.w2.shape[:2]
@@ -136,8 +136,8 @@ class RankLayer:
         self.products = Products(by, experts, capacity, expected)
 
     def stages(self, rows, ids, weights, out):
-        """Returns the stages as (name, function); they write the sums to out. rows() returns the received rows. ids() and
-        weights() return [rows, topk], with id -1 for an expert of another rank."""
+        """Returns the stages as (name, function), which write the sums to out. rows() returns the received rows. ids() and
+        weights() return [rows, topk]; an id is -1 for an expert of another rank."""
         def arrange():
             self.order.place(ids())
             if isinstance(self.rows, tuple):
@@ -151,8 +151,8 @@ class RankLayer:
 
 
 class MaskedLayer:
-    """The part of a layer between dispatch and combine in layout masked. PyTorch's product needs rows without gaps,
-    so the rows are packed before it and unpacked after it."""
+    """The part of a layer between dispatch and combine in layout masked. For PyTorch's product, which needs rows without
+    gaps, it packs the rows before and unpacks them after."""
 
     def __init__(self, by, experts, room, expected):
         local, hidden = experts.w2.shape[:2]
@@ -166,8 +166,8 @@ class MaskedLayer:
 
     def stages(self, rows, counts):
         """Returns the stages as (name, function). rows() returns the received rows [local experts, room, hidden], and
-        counts() the number of rows of each expert. The stages leave the outputs in y, in the same form. If rows were
-        packed, y is the memory of the received rows."""
+        counts() the number of rows of each expert. The stages leave the outputs in y, in the same form; with PyTorch's
+        product y is the memory of the received rows."""
         if not self.packs:
             return self.products.stages(rows, counts)
 
@@ -233,8 +233,8 @@ def expected_outputs(lib):
 
 
 def expert_output(x, w1, w2, unit):
-    """Returns W2 h of one expert for tokens x, and the variance that roundings before it cause. unit is the largest
-    relative error of a cast of h, 0 without a cast."""
+    """Returns one expert's outputs W2 h for tokens x, and their variance from the roundings in h = silu(gate) * up. unit is
+    the largest relative error of a cast of h, 0 without a cast."""
     gate, up = (x @ w1.t()).chunk(2, 1)
     silu = gate / (1 + torch.exp(-gate))
     variance = (BF16_UNIT * up) ** 2 * ((1.1 * gate) ** 2 + 3 * silu**2) + (unit * silu * up) ** 2

@@ -18,14 +18,14 @@ def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# A round makes calls in a row, in a CUDA graph if that is possible, whatever problem.mode is.
+# Other values of problem.mode are refused, because a round always makes calls in a row, in a CUDA graph if possible.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
     """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked,
     rank or rank:packed, or a tuple of such names that differ only after the colon."""
-    if op == "layer":  # its rows stay inside the call
+    if op == "layer":  # callers do not see its rows
         layout, sum = "expert", ""
     layouts = list(layout) if isinstance(layout, tuple) else [layout]
     work = {"library": library.name, "version": library.version, "layout": layouts[0].partition(":")[0], "inside": list(inside)}
@@ -36,8 +36,8 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a library. If the module belongs to a package with another name, the text is version and
-    in parentheses the package with its own version, such as "1 (sgl-deep-ep 0.1.0)"."""
+    """Returns the version of a library: that of the package with the module's name or, if the package has another name,
+    `version` and the package, such as "1 (sgl-deep-ep 0.1.0)"."""
     for package in importlib.metadata.packages_distributions().get(module, []):
         installed = importlib.metadata.version(package)
         return installed if package.replace("-", "_") == module else "%s (%s %s)" % (version, package, installed)
@@ -57,8 +57,8 @@ class Library:
     held = ()  # names of attributes that a dispatch sets for its combine; each micro-batch of a step has its own
 
     def start(self, ranks):
-        """Starts the library; it is called once. self.ranks exchanges objects with the other ranks. Import
-        the library's modules in this method, so that epbench can name the rank on which one is missing."""
+        """Starts the library, once. self.ranks exchanges objects with the other ranks. Import the library's
+        modules here, so that epbench can name the rank on which one is missing."""
         self.ranks, self.rank = ranks, ranks.rank
 
     def kernels(self):
@@ -79,8 +79,8 @@ class Library:
         """Checks a pair. Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
 
     def phases(self, op, half):
-        """Returns the functions (send, receive) of a dispatch or combine that has two parts, or None. A
-        matrix product can run between the two."""
+        """Returns the functions (send, receive) of a dispatch or combine in two parts, between which a
+        matrix product can run, or None."""
         return None
 
     def taken(self, half):
@@ -88,7 +88,7 @@ class Library:
         return 0
 
     def lane(self, n):
-        """Makes micro-batch n of a step the current one: it restores the attributes that its dispatch set."""
+        """Makes micro-batch n of a decode step current, with the attributes that its dispatch set."""
         if n != self.micro_batch:
             self.lanes[self.micro_batch] = {name: getattr(self, name, None) for name in self.held}
             vars(self).update(self.lanes.get(n, {}))
@@ -101,15 +101,14 @@ class Library:
         raise NotImplementedError
 
     def experts(self):
-        """Computes the rows that combine sends from the rows that dispatch received. Its time is not
-        measured."""
+        """Computes the rows that combine sends from the rows that dispatch received. This is not measured."""
 
     def combine(self, half):
         raise NotImplementedError
 
     def layer(self, half):
-        """Returns the steps of a whole layer as (name of the stage, function), in order. combined() then returns
-        its outputs. Only libraries with kernels of op layer have this method."""
+        """Returns the steps of a whole layer as (name of the stage, function), in order. After them combined()
+        returns the layer's outputs. Only libraries with kernels of op layer have this method."""
         raise NotImplementedError
 
     def received(self):
@@ -126,7 +125,7 @@ class Library:
         """Frees the buffers that open allocated."""
 
     def empty(self):
-        """Returns {clock: seconds that the clock reads if nothing runs}."""
+        """Returns {clock: seconds that it reads if nothing runs}."""
         begin = time.perf_counter()
         return {self.clock: time.perf_counter() - begin}
 
@@ -193,7 +192,7 @@ class Library:
 
     @contextlib.contextmanager
     def accompanied(self, beside):
-        """Runs the session's product during a with block. beside is the session's Beside, or None for no
+        """Runs the session's product during a with block. beside is the session's Beside, or None without a
         product. Yields a function that must be called before each step."""
         running = beside and Running(beside.product)
         if running:

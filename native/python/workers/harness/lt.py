@@ -1,10 +1,9 @@
-"""Matrix products that are planned and launched by the same code as in kernels/cuda/drive. That code,
-native/shim/ep_product.c, is built as a shared library, and EPBENCH_PRODUCT is its path:
+"""Matrix products by epbench's own code, native/shim/ep_product.c, which plans and launches products of
+cuBLASLt. EPBENCH_PRODUCT is the path of that code as a shared library:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
 
-EPBENCH_CUBLASLT is the file or the folder of cuBLASLt. If it is not set, the cuBLASLt that PyTorch
-loaded is used.
+EPBENCH_CUBLASLT is the file or the folder of cuBLASLt; the default is the cuBLASLt that PyTorch loaded.
 `python3 -m harness.lt` compares a few products with PyTorch's own on the first GPU.
 """
 
@@ -46,8 +45,8 @@ def opened(path):
 
 
 class LtProduct(TorchProduct):
-    """A TorchProduct that ep_product launches. If cuBLASLt supports the batch, all experts of a launch
-    are one kernel."""
+    """A TorchProduct that ep_product launches. A launch is one kernel for all its experts if cuBLASLt
+    supports the batch."""
 
     plans_for_fewer = True
 
@@ -60,7 +59,7 @@ class LtProduct(TorchProduct):
         self.plan()
 
     def plan(self):
-        """Returns the plan for the number of SMs that plan_beside chooses. It makes the plan at the first use."""
+        """Returns the plan for the number of SMs that plan_beside chooses. Makes it at the first use."""
         sms = plan_beside(self.own, self.sms_left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
@@ -98,8 +97,8 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` launches are planned for the SMs that calls leave free. Calls
-        take `taken` SMs; 0: none."""
+        """Inside a block `with planned(taken):` launches are planned for the SMs that are left beside calls of
+        `taken` SMs."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield
@@ -112,8 +111,8 @@ class LtProduct(TorchProduct):
 
 
 def compare(device):
-    """Compares products in both dtypes with PyTorch's products in float32. Each is computed in one launch,
-    in several launches, and in launches that leave 24 SMs free."""
+    """Compares products in both dtypes with PyTorch's products in float32: in one launch, in several
+    launches, and in launches that leave 24 SMs free."""
     for dtype in ("bf16", "fp8"):
         p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
         want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))

@@ -1,8 +1,8 @@
-"""Kernels that a layer needs between communication and grouped products: rows into the order of experts and
-back, and SwiGLU. Every library's layer uses the same kernels, so that layers are compared on equal work.
+"""Kernels that a layer needs between communication and grouped products: they sort rows by expert, move them
+back, and compute SwiGLU. Every library's layer uses the same kernels, so that layers do equal work.
 
-They are Triton kernels. Without a GPU, PyTorch computes the same. The number of rows is on the device, so
-that a CUDA graph can hold the calls: tensors have room for the largest possible number.
+They are Triton kernels. Without a GPU, PyTorch computes the same. Only the device knows the number of rows, so
+that a CUDA graph can hold the calls; tensors have room for the largest possible number.
 """
 
 import torch
@@ -16,7 +16,7 @@ except ImportError:  # PyTorch for the CPU comes without it
     triton = None
 
 BLOCK = 1024
-PROGRAMS = 8  # for each SM, in kernels whose number of rows only the device knows
+PROGRAMS = 8  # programs for each SM, in kernels that read their number of rows on the device
 
 if triton is not None:
     @triton.jit
@@ -121,7 +121,7 @@ if triton is not None:
 
 
 def on_host(t):
-    """Returns whether PyTorch computes for this tensor, and not a Triton kernel."""
+    """Returns whether this tensor is on the CPU, where PyTorch computes instead of Triton."""
     return t.device.type == "cpu"
 
 
@@ -134,10 +134,10 @@ def programs(device):
 
 
 class Order:
-    """Holds the places of rows that are sorted by expert; a token with several experts has a row for each. ids is [n, k],
-    the local expert of each selection or -1. slots is [n, k], the place of each selection's row, or -1. ends is
-    [local experts], the end of each expert's rows. The first row of each expert is at a multiple of `alignment`. owners is
-    [capacity], the expert of each row or -1; it is None unless `owned` is set."""
+    """Holds the places of rows that are sorted by expert. A received row with several local experts has a place for each.
+    slots [n, k] is the place of each selection, or -1. ends [local experts] is the end of each expert's rows. Each expert's
+    first row is at a multiple of `alignment`. owners [capacity] is the expert of each place, or -1; it is None unless
+    `owned`."""
 
     def __init__(self, shape, local, capacity, device, alignment=1, owned=False):
         numbers = lambda *size: torch.zeros(*size, dtype=torch.int32, device=device)
@@ -145,7 +145,7 @@ class Order:
         self.owners, self.alignment, self.capacity = numbers(capacity) if owned else None, alignment, capacity
 
     def place(self, ids):
-        """Computes slots and ends."""
+        """Computes slots, ends and owners from ids [n, k], the local expert of each selection or -1."""
         local, n = len(self.counts), ids.numel()
         if on_host(ids):
             return self._place_on_host(ids)
@@ -180,7 +180,7 @@ class Order:
         _spread[(n, blocks(hidden))](rows, self.slots, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
     def gather(self, y, weights, out):
-        """Writes the weighted sum of each row's expert outputs to out, added in the order of the row's selections. Rows without
+        """Writes the weighted sum of each row's expert outputs to out, in the order of its selections. Rows without
         experts are not written."""
         if on_host(y):
             total = torch.zeros(out.shape)
@@ -195,8 +195,8 @@ class Order:
 
 
 def swiglu(x, out, ends, weights=None):
-    """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end. With weights [rows], each row
-    is multiplied by its weight. If out is a pair, it gets FP8 rows."""
+    """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end, times weights [rows] if given.
+    If out is a pair, it gets FP8 rows, without weights."""
     if isinstance(out, tuple):
         return swiglu_fp8(x, out, len(ends) - 1, ends, 1, False)
     if on_host(x):

@@ -40,8 +40,8 @@ def weight_row(seed, expert, matrix, row, hidden, intermediate):
 
 
 def lowest_exponent(length):
-    """Returns the lowest biased exponent of weights whose matrix has rows of this length. Products with
-    such weights keep the magnitude of tokens."""
+    """Returns the lowest biased exponent of weights whose matrix has rows of this length, chosen so that
+    products keep the magnitude of tokens."""
     return 124 - (length.bit_length() - 1) // 2
 
 
@@ -72,8 +72,7 @@ def expert_row(row, expert):
 
 
 def weighted(rows, weights):
-    """Returns the sum of BF16 rows times their weights. It is computed in float32 and rounded to BF16
-    once."""
+    """Returns the sum of BF16 rows times their weights, computed in float32 and rounded to BF16 once."""
     total = [0.0] * (len(rows[0]) // 2)
     for row, weight in zip(rows, weights):
         total = [f32(a + f32(weight * v)) for a, v in zip(total, floats(row))]
@@ -82,18 +81,18 @@ def weighted(rows, weights):
 
 BF16_UNIT = 1 / 256  # largest relative error of rounding to BF16
 FP8_UNIT = 1 / 16  # largest relative error of rounding to E4M3
-LAYER_SPREAD = 4  # number of standard deviations by which a layer's value may differ, as in kernels/ref/layer.go
+LAYER_SPREAD = 4  # standard deviations by which a layer's value may differ, as in kernels/ref/layer.go
 
 
 def swiglu(gate, up):
-    """Returns silu(gate) * up, and its deviation if gate, up, silu(gate) and the product are rounded to BF16."""
+    """Returns silu(gate) * up and its standard deviation, for roundings of gate, up, silu(gate) and the product to BF16."""
     silu = gate / (1 + math.exp(-gate))
     return silu * up, BF16_UNIT * abs(up) * math.sqrt((1.1 * gate) ** 2 + 3 * silu**2)
 
 
 def expert_output(x, expert, seed, intermediate):
-    """Returns (W2 h, its variance) for one token. x are the token's numbers; h = silu(gate) * up, where gate and up
-    are the halves of W1 x."""
+    """Returns (W2 h, its variance) for one token. x holds the token's numbers; h = silu(gate) * up, where gate and up are
+    the halves of W1 x."""
     hidden = len(x)
     row = lambda matrix, i: floats(weight_row(seed, expert, matrix, i, hidden, intermediate))
     dot = lambda i: sum(w * v for w, v in zip(row(0, i), x))

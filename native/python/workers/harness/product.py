@@ -9,8 +9,8 @@ from .beside import HELD, share_of, spelled
 
 COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes that one launch copies, and number of launches of a pass
 
-# (mask of random bits, bits that are always set). The values are between 1/2 and 1 with either sign. They
-# are the same as in kernels/cuda/drive, because the GPU's power, and so its clock, depends on the values.
+# (mask of random bits, bits that are always set), for values between 1/2 and 1 with either sign. They are as
+# in kernels/cuda/drive, because the GPU's power, and so its clock, depends on the values.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
@@ -56,8 +56,8 @@ class TorchProduct:
         return self.launches
 
     def take(self, share, least):
-        """Chooses the number of experts in a launch, and returns the number of launches that make `share`
-        passes over all experts, at least `least`."""
+        """Chooses the number of experts in a launch. Returns the number of launches for `share` passes over
+        all experts, at least `least`."""
         self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
         return launches
 
@@ -83,8 +83,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that calls leave free. It
-        does nothing if calls take no SMs, or if this PyTorch cannot choose for fewer SMs."""
+        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that are left beside calls
+        of `taken` SMs, if this PyTorch can."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

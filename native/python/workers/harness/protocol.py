@@ -27,8 +27,8 @@ class Broken(Failure):
 
 
 def place():
-    """Returns a text that names the function in which the main thread is. By this text epbench
-    distinguishes a rank that hangs in a library from the ranks that wait for that rank."""
+    """Returns a text that names the function in which the main thread is. epbench compares the texts of
+    all ranks, to find the rank that hangs while the others wait for it."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
@@ -37,7 +37,7 @@ GREETING = 4096  # longest line of a greeting, in bytes
 
 
 class Unheard(Exception):
-    """The listener closed the connection before it checked the rank. Another try may succeed."""
+    """Raised if the listener closed the connection before it checked the rank. Another try may succeed."""
 
 
 class Stream:
@@ -63,13 +63,13 @@ class Stream:
 
 
 def prove(token, *words):
-    """Returns the HMAC of words under the token: see docs/worker-protocol.md."""
+    """Returns the HMAC-SHA256 of the words, joined by line feeds, with the token as its key."""
     return hmac.new(token.encode(), "\n".join(map(str, words)).encode(), "sha256").hexdigest()
 
 
 def knock(address, token, greeting, limit=60, kind=Stream):
-    """Connects to (host, port), proves that this rank knows the token, and checks that the listener
-    knows it. Returns the stream and the listener's answer. It tries again after Unheard."""
+    """Connects to (host, port), proves that this rank knows the run's token, and checks that the listener
+    knows it too. Returns the stream and the listener's answer. Tries again after Unheard."""
     end, pause = time.monotonic() + limit, 0.05
     while True:
         stream = kind(socket.create_connection(address, timeout=180))
@@ -105,8 +105,8 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """Does the listener's part of the function knock, up to the rank's proof. Returns (number of the rank, the last
-    line for it). Any exception means that the other side is not a rank of this run."""
+    """Does the listener's part of knock(), up to the rank's proof. Returns (number of the rank, the message to send it
+    last). Any exception means that the other side is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]
@@ -137,8 +137,8 @@ class Line:
             self.stream.write(message)
 
     def _read(self):
-        """Reads requests. It runs in its own thread, because the main thread may hang in a collective. When it ends, the
-        process ends too: no more requests can come."""
+        """Reads requests, in a thread, because the main thread may hang in a collective. The process ends with the
+        connection."""
         try:
             for line in self.lines:
                 self.requests.put(json.loads(line))
@@ -161,8 +161,8 @@ class Line:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     def failed(self, status, reason):
-        """Tells epbench that this rank failed. The message has the id of the request: if epbench has
-        already had the answer to that request, it ignores the message."""
+        """Tells epbench that this rank failed. epbench ignores the message if it has already had the
+        answer to the request with the message's id."""
         about = {} if self.serving is None else {"id": self.serving}
         self.notify("failed", {**about, "status": status, "reason": reason})
 

@@ -13,9 +13,8 @@ import time
 from .protocol import Line, Stream, heard, knock
 
 # The environment variables for rank, number of ranks and rank on this host, as torchrun, OpenMPI, MPICH
-# and Slurm set them. Slurm comes last: in a Slurm allocation MPICH starts its daemons with srun, and
-# the Slurm variables then describe a daemon. srun may set MPICH's variables too, but never the local
-# rank.
+# and Slurm set them. Slurm comes last, because MPICH starts its daemons with srun in a Slurm allocation,
+# and the Slurm variables then describe a daemon. srun may set MPICH's first two variables too.
 NAMES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -25,8 +24,8 @@ NAMES = (
 
 
 def find_place(environ=os.environ):
-    """Returns (rank, ranks, local rank) of this process. Without a launcher's variables it is the only
-    rank. A set of variables with the local rank is preferred to a set without it."""
+    """Returns (rank, ranks, local rank) of this process, (0, 1, 0) without a launcher's variables. Prefers
+    a launcher that sets the local rank too."""
     given = {name for name, value in environ.items() if value}
     for n in (3, 2):
         for names in NAMES:
@@ -36,7 +35,7 @@ def find_place(environ=os.environ):
     return 0, 1, 0
 
 
-UNPROVED = 256  # largest number of connections that have not sent a proof; if another comes, the oldest is closed
+UNPROVED = 256  # largest number of connections without a proof; one more closes the oldest
 
 
 def packed(thing):
@@ -84,14 +83,14 @@ class Ranks:
 
     def gathered(self, listener, token):
         """Returns a dict of the links to the other ranks. Any program may connect, and send anything or
-        nothing. So each connection has a thread that checks its proof, and if too many connections have
-        sent no proof, the oldest is closed."""
+        nothing. So a thread for each connection checks its proof, and the oldest of too many connections
+        without a proof is closed."""
         known, unproved = queue.Queue(), collections.deque()
 
         def greet(link):
             try:
                 rank, welcome = heard(link, token, self.ranks)
-                unproved.remove(link)  # raises ValueError if admit has closed the link as the oldest; its rank then tries again
+                unproved.remove(link)  # raises ValueError if admit has closed the link; its rank then connects again
                 link.write(welcome)
                 link.socket.settimeout(None)
                 known.put((rank, link))
@@ -123,12 +122,12 @@ class Ranks:
         links = {}
         while len(links) < self.ranks - 1:
             rank, link = known.get()
-            links[rank] = link  # replaces the link of an earlier try: after Unheard a rank connects again
+            links[rank] = link  # may replace the link of an earlier try of this rank
         return dict(sorted(links.items()))
 
     @staticmethod
     def address():
-        """Returns the address of this host that epbench can reach. The other ranks use it too."""
+        """Returns this host's address on the network to epbench, for the other ranks."""
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         family, kind, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as s:
@@ -175,9 +174,9 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """Returns the next object of a link. If only one rank fails in a request, it sends its answer while
-        the others wait for an object of an exchange. The others must not use the answer as that object,
-        and cannot continue, so this process ends. The failed rank has already reported to epbench."""
+        """Returns the next object of a link. If only one rank fails in a request, its answer comes where the
+        others expect an object of an exchange. The others cannot continue, so this process ends. The
+        failed rank has already reported to epbench."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
             raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
@@ -194,9 +193,9 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this process if the connection to another rank has ended. It reports no failure of this
-        rank, because epbench names the rank that is gone."""
+        """Ends this process if the connection to another rank has ended, without a report: epbench names
+        the rank that is gone."""
         try:
             yield
-        except (EOFError, OSError):  # an OSError means that the other rank ended before it had read everything
+        except (EOFError, OSError):  # OSError: the other rank ended before it had read everything
             raise SystemExit("rank %d: another rank is gone" % self.rank) from None

@@ -1,4 +1,4 @@
-"""A session is one workload on one rank. It runs rounds, and compares every row with the expected rows."""
+"""A session runs rounds of one workload on one rank, and compares every row with the expected rows."""
 
 import base64
 import collections
@@ -30,13 +30,12 @@ class Work:
         self.weights = [struct.unpack("<%df" % (n * self.topk), w) for n, (_, w) in zip(self.counts, self.bytes)]
 
     def choices(self, source, token):
-        """Returns (expert, weight) for each selection of a token in top-k order. Masked selections are left
-        out."""
+        """Returns (expert, weight) for each selection of a token in top-k order, without masked selections."""
         at = slice(token * self.topk, (token + 1) * self.topk)
         return [(e, w) for e, w in zip(self.ids[source][at], self.weights[source][at]) if e >= 0]
 
     def here(self, source, token, rank):
-        """Returns the choices of a token whose experts are on a rank."""
+        """Returns those choices of a token whose experts are on a rank."""
         return [(e, w) for e, w in self.choices(source, token) if e // self.local == rank]
 
     def row(self, source, token):
@@ -55,7 +54,7 @@ class Work:
 
 
 def halves(op, config):
-    """Returns (dispatch, combine) of a config. If the config has only one of them, the other is None."""
+    """Returns (dispatch, combine) of a config, with None for the one that it lacks."""
     if op != "pair":
         half = Half(config["kernel"], config["values"])
         return (half, None) if op == "dispatch" else (None, half)
@@ -100,7 +99,7 @@ class Session:
         return dispatch, combine
 
     def steps(self, config):
-        """Returns the steps of one call as (measured, function). measured is true if the step's time counts."""
+        """Returns the steps of one call as (whether the step's time counts, function)."""
         if self.op == "layer":
             return [(True, step) for _, step in self.library.layer(self.only(config))]
         dispatch, combine = self.halves(config)
@@ -162,7 +161,7 @@ class Session:
 
     def size(self):
         """Decides how much of the product runs beside one call, by timing calls of the problem's default
-        config. If it timed the first candidate, all costs would depend on which candidate came first."""
+        config. The costs must not depend on which candidate comes first."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
@@ -174,8 +173,8 @@ class Session:
         return rounds[len(rounds) // 2]
 
     def verify(self, config, probes):
-        """Runs a candidate once, compares every row of this rank, and returns the probed rows of this
-        rank. If the problem has a matrix product, the product runs at the same time."""
+        """Runs a candidate once, beside the problem's matrix product if there is one, and compares every row
+        of this rank. Returns the result and the probed rows of this rank."""
         self.library.poison()
         with self.library.accompanied(self.beside) as again:
             for _, step in self.steps(config):
@@ -218,7 +217,7 @@ class Session:
                 want = [a + w * v for a, v in zip(want, values)]
                 size = [a + abs(w * v) for a, v in zip(size, values)]
             got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
-            # min and max return their first argument if the second is NaN. So a NaN counts as NO_NUMBER.
+            # min returns its first argument if the second is NaN, so a NaN counts as NO_NUMBER.
             worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
             bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
             if bad:
@@ -227,8 +226,7 @@ class Session:
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def compare_layer(self):
-        """Compares the layer's outputs with the sums of payload.layer_row. The worker checks every token, and
-        epbench checks a few again."""
+        """Compares the layer's outputs of every token with those of payload.layer_row."""
         wrong, detail, worst, w = 0, "", 0.0, self.work
         for token in range(w.tokens):
             x = payload.floats(w.row(w.rank, token))

@@ -1,8 +1,8 @@
-"""Rounds of calls and a matrix product ("the product") on two streams of a GPU. CUDA graphs capture them.
+"""Rounds of calls and a matrix product ("the product") on two streams of a GPU, captured in CUDA graphs.
 
 cuda is torch.cuda, or a test's substitute. As in kernels/cuda/drive, the stream of the calls has a high
-priority and the stream of the product a low priority. A graph of PyTorch has the priorities of the
-streams on which its kernels were captured.
+priority and the stream of the product a low one. Kernels in a graph keep the priorities of the streams
+on which they were captured.
 """
 
 MARKS = 4  # number of times that a product's progress is read
@@ -36,7 +36,7 @@ class Streams:
 
 
 class Course:
-    """The launches of a product in one round. Events after some of them show its progress."""
+    """The launches of a product in one round. Events after `marks` of them show its progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -53,8 +53,8 @@ class Course:
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the fraction of the product that was done `at` seconds after the event `begin`. It
-        interpolates between the last event before that time and the first after it."""
+        """Returns the fraction of the product that was done `at` seconds after the event `begin`,
+        interpolated between the last event before that time and the first after it."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -69,16 +69,16 @@ def seconds(begin, end):
 
 
 class Round:
-    """Makes the graphs of a round. product() and both() each return two functions: one to be captured, and
-    one that reads the events after a replay. calls is the number of calls in a round. Times are those of
-    one call, or of one layer for a decode step."""
+    """Makes the graphs of a round of `calls` calls. product() and both() each return two functions: one to
+    be captured, and one that reads the events after a replay. Times are those of one call, or of one layer
+    for a decode step."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
         self.beside, self.event = plan.beside, streams.event
 
     def launches(self):
-        """Returns all launches of the product in a round, and how often to read their progress."""
+        """Returns all launches of the product in a round, and the number of marks for their Course."""
         product, share = self.beside.product, self.beside.share
         if self.beside.step:
             return [x for _ in range(self.calls) for i in range(len(self.plan.parts)) for x in self.step_product(i)], 1
@@ -133,9 +133,9 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs a call of one micro-batch while a product of the other micro-batch runs. Then each stream waits
-        for the other. The call is queued before the product. If it came after a product that fills the GPU,
-        it would begin only when the product ends."""
+        """Runs each call of one micro-batch while a product of the other micro-batch runs. Then each stream
+        waits for the other. The call is queued first, because after a product that fills the GPU it would
+        begin only when the product ends."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -160,9 +160,8 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One further call, which is not
-        timed, has events around each of the three parts. The timed calls have no such events, because an event
-        takes about as long as a short part."""
+        """Runs send, product and receive on one stream. One further call has events around each of the three.
+        The timed calls have none, because an event takes about as long as a short send or receive."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 
@@ -181,7 +180,7 @@ class Round:
         return run, read
 
     def unit(self, around):
-        """Runs a call in phases. It calls around(number of the part, place): place is 0 before sending, 1
+        """Runs a call in phases, and calls around(number of the part, place): place is 0 before sending, 1
         before the product, 2 after the product, and 3 after receiving."""
         for i, part in enumerate(self.plan.parts):
             send, receive = part.phases

@@ -5,7 +5,7 @@ import torch
 
 GROUP = 128  # number of values that share one scale in fp8
 # CAST_SLACK bounds the relative difference of x / s between another library's fp8 cast and this one. DeepEP's
-# low-latency kernels compute x * (448 / amax). With three float32 roundings, that differs by at most 3 * 2^-24.
+# low-latency kernels compute x * (448 / amax), which three float32 roundings change by at most 3 * 2^-24.
 CAST_SLACK = 2.0**-21
 
 
@@ -45,7 +45,7 @@ def quantized(x):
     """Returns x as fp8 [n, hidden] and its scales float32 [n, hidden / 128], bit for bit as
     epbench computes them: s = max(amax, 1e-4) / 448, q = e4m3(x / s)."""
     most = grouped(x).abs().amax(-1).clamp(min=1e-4)
-    # If the divisor is a Python number, torch multiplies by 1/448 on a GPU, which rounds differently.
+    # A tensor, because on a GPU torch divides by a number as a product with 1/448, which rounds differently.
     scales = most / torch.full_like(most, 448)
     return quotients(x, scales).to(torch.float8_e4m3fn).view(x.shape), scales
 
@@ -57,14 +57,14 @@ def quotients(x, scales):
 
 def other_cast(x):
     """Returns the values of x, in float32, after another correct cast, for libraries that cast by
-    themselves. If an element is so close to the middle between two codes that CAST_SLACK can change its
-    code, it has the code that quantized did not choose."""
+    themselves: an element so close to the middle of two codes that CAST_SLACK can change its code gets
+    the code that quantized did not choose."""
     q, scales = quantized(x)
     low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
     return dequantized(torch.where(low == q.float(), high, low), scales)
 
 
 def dequantized(q, scales):
-    """Returns the values of q times their scales, in float32. They are not rounded to BF16, because an
-    expert's output would then be rounded twice."""
+    """Returns the values of q times their scales, in float32: rounded to BF16, an expert's output would be
+    rounded twice."""
     return (grouped(q) * scales[..., None].float()).view(q.shape)

@@ -1,2 +1,1 @@
-"""One file for each library, named after the library. The file imports the library as a top-level module, so
-the equal names do not collide."""
+"""One file for each library, named after it. `import epcomm` in libraries/epcomm.py finds the library, not the file."""

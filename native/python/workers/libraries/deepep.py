@@ -1,19 +1,18 @@
 """DeepEP V1 on one host: the normal kernels, and the low-latency ones.
 
 Mode own declares the normal kernels a second time, under the name deepep-own, with the config that an
-engine would use. by=map takes DeepEP's own map, by=shim the config of a shim (the module
+engine would use: by=map is DeepEP's own map, by=shim the config of a shim (the module
 EPBENCH_DEEPEP_SHIM), and by=json the config of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
 
 The normal kernels move one row for each (token, rank), without gaps between rows; combine adds the rows of
 all ranks. A call includes DeepEP's layout kernel and its exchange of counts. With num_worst_tokens the host
-does not wait for the counts, so that calls can be captured in a CUDA graph. FP8 tokens are cast before the
-call.
+does not wait for the counts, so that CUDA graphs can capture calls. FP8 tokens are cast before the call.
 
 The low-latency kernels return rows [local experts, ranks x max_tokens, hidden] and counts. The call casts
-the tokens, and combine multiplies by the router weights. The size of the messages depends on
-max_tokens. The only parameter is hook, for matrix products that run at the same time as calls. With
-hook=1 DeepEP sends in one kernel and receives in a second kernel when the hook is called, both on the
-caller's stream. With hook=0 there is one kernel, on DeepEP's own stream.
+the tokens, and combine multiplies by the router weights. The size of the messages depends on max_tokens.
+Their parameter hook is for matrix products that run at the same time as calls. With hook=1 DeepEP sends in
+one kernel and receives in a second when the hook is called, both on the caller's stream. With hook=0 there
+is one kernel, on DeepEP's own stream.
 """
 
 import importlib
@@ -56,8 +55,8 @@ class Library(GPULibrary):
 
     def read_exports(self):
         """Fills self.exports: for each value of the parameter by, a function that returns the config of
-        "dispatch" or "combine". If the function returns None, DeepEP chooses the config with its methods,
-        which the shim has replaced."""
+        "dispatch" or "combine". For the shim it returns None, so that DeepEP calls its own methods, which
+        the shim has replaced."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -171,8 +170,8 @@ class Library(GPULibrary):
         return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
     def before_round(self):
-        # DeepEP's calls alternate between two buffers, and a graph keeps the buffers of its capture. So the next call
-        # may use either buffer, and both must be clean.
+        # DeepEP's calls alternate between two buffers, but a graph keeps those of its capture. So the next call may use
+        # either buffer, and both must be clean.
         if self.low_latency:
             self.buffer.clean_low_latency_buffer(*self.shape)
 
@@ -184,8 +183,8 @@ class Library(GPULibrary):
 
     def taken(self, half):
         """Returns the number of SMs that a dispatch or combine takes. The low-latency kernels have one warp
-        group for each expert. An SM has g groups, the smallest number with which all groups fit on the GPU, so
-        the kernel takes ceil(experts / g) SMs."""
+        group for each expert. With g = ceil(experts / SMs of the GPU) groups on an SM, they take
+        ceil(experts / g) SMs."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
@@ -219,7 +218,7 @@ class Library(GPULibrary):
             self.out = self.buffer.combine(self.y, self.handle, config=self.config(half, "combine"))[0]
 
     def values(self, rows=slice(None)):
-        """Returns received rows, dequantized. In the low-latency layout `rows` is a local expert."""
+        """Returns received rows, dequantized. For low-latency calls `rows` is a local expert."""
         if not self.fp8:
             return self.got[rows]
         q, scales = self.got[0][rows], self.got[1][rows]
@@ -247,8 +246,8 @@ class Library(GPULibrary):
         return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
-        """Returns the rows of the low-latency layout. The rows of a local expert from one source rank are
-        contiguous. An int64 holds the index of the first (upper 32 bits) and their number (lower 32 bits)."""
+        """Returns what rows() returns, for low-latency calls. The rows of a local expert from one source rank
+        are contiguous. An int64 holds the index of the first (upper 32 bits) and their number (lower 32)."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -5,9 +5,9 @@ expert are contiguous (do_expand), and combine first adds the rows of a token on
 them. In all layouts the experts weight their rows, and combine adds rows without weights.
 
 By default the host does not wait for the counts: the outputs have room for the largest possible number of
-rows, and calls can be captured in a CUDA graph. In mode counts the host waits for the counts
-(do_cpu_sync), the outputs have exactly the received rows, and the clock is a pair of events around the
-calls. FP8 tokens are cast before the call.
+rows, and CUDA graphs can capture calls. In mode counts the host waits for the counts (do_cpu_sync), the
+outputs have exactly the received rows, and two events around the calls are the clock. FP8 tokens are cast
+before the call.
 
 V2 needs NCCL 2.30.4: compile against it and load it first (LD_PRELOAD). It compiles its kernels with
 nvcc at their first use.
@@ -128,7 +128,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch_layer(half)), *inside, ("combine", combine)]
 
     def local_ids(self):
-        """Returns the numbers of the received tokens' experts on this rank, or -1."""
+        """Returns the local experts of the received tokens, [rows, top-k], with -1 for no expert of this rank."""
         used = torch.arange(len(self.got_ids), device=self.device)[:, None] < self.index[1][-1]
         return torch.where(used, self.got_ids, -1)
 
@@ -166,8 +166,8 @@ class Library(GPULibrary):
         return at // self.work.capacity, at % self.work.capacity, ids, weights
 
     def expert_of(self, slots):
-        """Returns the global id of the expert of each expanded row in slots. self.index[2] holds the end of each
-        local expert's rows, without the padding after them."""
+        """Returns the global expert ids of the expanded rows `slots`. self.index[2] holds the end of each local
+        expert's rows, without the padding after them."""
         return torch.searchsorted(self.index[2].long(), slots, right=True) + self.rank * self.work.local
 
     def experts(self):

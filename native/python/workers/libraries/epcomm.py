@@ -3,9 +3,8 @@
 The layout is expert. The times include the cast, the counts and the weighted sums. PYTHONPATH must
 have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared library.
 
-In mode chunks a layer may run in chunks of its tokens (parameter chunks): on a second stream the next chunk is
-dispatched, and the previous one combined, while products of a chunk run. Two calls are then in flight, which takes
-twice the memory.
+In mode chunks a layer may run in chunks of its tokens (parameter chunks). While products of one chunk run, a second
+stream dispatches the next chunk and combines the previous one. Two calls in flight take twice the memory.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ class Library(GPULibrary):
         rules = [("problem.%s == %d" % f, "%s: the pack is for %d" % f) for f in
                  (("hidden", i.hidden), ("experts", i.experts), ("top_k", i.topk), ("ranks", i.ranks))]
         rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
-        # DeepGEMM needs each expert's first row at a multiple of 128, which is layout expert:128
+        # DeepGEMM needs layout expert:128: each expert's first row at a multiple of 128
         by = param("products", "Library of the grouped products.", [by for by in products() if by != "deepgemm"], "torch")
         chunks = param("chunks", "Parts of the tokens whose communication overlaps products.", CHUNKS if self.in_flight == IN_FLIGHT else [1])
         return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
@@ -113,7 +112,7 @@ class Library(GPULibrary):
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 
     def experts(self):
-        """Computes all rows up to the end of the last group, also the padding rows."""
+        """Computes all rows up to the end of the last expert's rows, with the padding between them."""
         n = int(self.view.row_offsets[-1])
         at = torch.arange(n, device=self.device)
         group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
@@ -121,9 +120,8 @@ class Library(GPULibrary):
         self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
 
     def rows(self):
-        """Returns (source ranks, tokens, experts, rows). src_info has the token of a row, but not its source
-        rank. That follows from the order of rows: an expert's rows are sorted by source rank, and padding
-        follows the rows of each expert."""
+        """Returns (source ranks, tokens, experts, rows). src_info has the token of a row. The source rank
+        follows from the order: an expert's rows are sorted by source rank, and its padding comes last."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]
@@ -136,8 +134,8 @@ class Library(GPULibrary):
 
 
 class Aside:
-    """A second stream. Its work begins after the work that is already queued on the current stream. Without a GPU
-    everything runs in the order of the calls."""
+    """A second stream, whose work begins after what is already queued on the current stream. Without a GPU everything
+    runs in the order of the calls."""
 
     def __init__(self, device):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -152,11 +150,11 @@ class Aside:
         return self.stream.record_event() if self.stream else None
 
     def follow(self):
-        """Lets the second stream wait for the work that is queued on the current one."""
+        """Makes the second stream wait for the work that is queued on the current one."""
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
 
     def await_here(self, mark):
-        """Lets the current stream wait for a mark."""
+        """Makes the current stream wait for a mark."""
         if mark is not None:
             torch.cuda.current_stream(self.stream.device).wait_event(mark)

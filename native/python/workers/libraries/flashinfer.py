@@ -5,8 +5,8 @@ of max_tokens rows, so a sender needs no counts of other ranks. The experts writ
 workspace, so that combine need not copy its input. Dispatch and combine must alternate, because the
 kernels' flags rely on this order.
 
-The library reads its block sizes from the environment only once after it is loaded. For each block
-size this module therefore loads another copy of the compiled library.
+The library reads its block sizes from the environment only at its first launch. So this module loads
+another copy of the compiled library for each block size.
 """
 
 import os
@@ -40,7 +40,7 @@ class Library(GPULibrary):
         self.version, self.a2a, self.ffi = flashinfer.__version__, trtllm_moe_alltoall, tvm_ffi
         spec = gen_moe_alltoall_module("legacy")
         if self.rank == 0:  # compiles the kernel, unless this host has compiled it before
-            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # shown in the error if the worker does not answer hello in time
+            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # for the error if compiling takes too long
             spec.build_and_load()
         ranks.barrier()
         spec.build_and_load()
@@ -62,8 +62,7 @@ class Library(GPULibrary):
             os.environ["TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE"] = os.environ["TLLM_MOE_A2A_COMBINE_BLOCK_SIZE"] = str(threads)
             copy = shutil.copy(self.binary, pathlib.Path(self.where) / ("threads%d.so" % threads))
             self.loaded[threads] = self.ffi.load_module(str(copy))
-            # The library reads the variables at its first launch, so launch it now.
-            self.pass_through(self.loaded[threads])
+            self.pass_through(self.loaded[threads])  # the first launch, which reads the variables
         return self.loaded[threads]
 
     def prepare(self, half):

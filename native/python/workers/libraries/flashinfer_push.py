@@ -1,6 +1,6 @@
 """FlashInfer's layer for SM90 in BF16 (sm90_bf16_bf16_bf16_push_cake): kernels that push tokens to the experts'
-ranks, grouped products with SwiGLU inside the first one, and kernels that push sums back. It has no dispatch or
-combine of its own, so it serves op layer only.
+ranks, two grouped products, the first with SwiGLU, and kernels that push sums back. It has no separate dispatch or
+combine, so it serves op layer only.
 
 The parameter wire is the form of the rows that go back. prereduced: a rank adds a token's rows and rounds the sum
 to BF16. prereduced_hilo: the sum is sent as two BF16 rows. per_route: each row is sent.
@@ -38,7 +38,7 @@ class Library(GPULibrary):
                     ("compact", "combine_prereduced", "combine_tail", "combine_tail_prereduced", "dispatch"))]
         specs = [make() for make in makers] + [cake_jit.gen_sm90_cake_bf16_grouped_gemm_module(product) for product in PRODUCTS]
         if self.rank == 0:
-            ranks.line.doing = "compiling FlashInfer's kernels, once for this host"  # shown in the error if the worker does not answer hello in time
+            ranks.line.doing = "compiling FlashInfer's kernels, once for this host"  # for the error if compiling takes too long
             with concurrent.futures.ThreadPoolExecutor(len(specs)) as pool:
                 list(pool.map(lambda spec: spec.build_and_load(), specs))
         ranks.barrier()

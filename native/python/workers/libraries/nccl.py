@@ -1,8 +1,8 @@
 """NCCL's all-to-all through PyTorch, as engines use it if they have no dispatch library.
 
 Kernel nccl sends max_tokens rows to every rank. No rank needs counts, and the whole call fits
-into a CUDA graph. Kernel nccl-counts first exchanges counts and then sends only the rows that are
-used. The host must wait for the counts, so the clock is a pair of events around the calls.
+into a CUDA graph. Kernel nccl-counts first exchanges counts and then sends only the used rows. The
+host must wait for the counts, so two events around the calls are the clock.
 """
 
 import torch
@@ -57,15 +57,15 @@ class Library(GPULibrary):
         self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
 
     def plan(self):
-        """Returns (slot, there), both [tokens, ranks]. slot is the index of a token among the rows for a rank,
-        or -1 if the token does not go to the rank. there is true if the token goes to the rank."""
+        """Returns (slot, there), both [tokens, ranks]. there is true if the token goes to the rank. slot is the
+        token's index among the rows for the rank, or -1."""
         owner = torch.where(self.ids >= 0, self.ids // self.work.local, -1)
         there = (owner[:, :, None] == torch.arange(self.work.ranks, device=self.device)).any(1)
         return torch.where(there, there.cumsum(0) - 1, -1), there
 
     def exchange(self, out, rows, group, sizes=None):
-        """Sends rows to all ranks. sizes holds two lists: how many rows are received from each rank, and how
-        many are sent to each rank. Without sizes, all ranks exchange the same number."""
+        """Sends rows to all ranks. sizes holds two lists: the number of rows from each rank, and the number of
+        rows to each rank. Without sizes, all ranks exchange the same number."""
         if sizes is None:
             dist.all_to_all_single(out, rows, group=group)
         else:
@@ -83,7 +83,7 @@ class Library(GPULibrary):
             dist.all_to_all_single(got, sent, group=group)
             self.sizes = (got.tolist(), sent.tolist())
             start = sent.cumsum(0) - sent
-        # If a token does not go to a rank, its index is that of a spare row after the last row.
+        # A token that does not go to a rank gets the index of a spare row after the last row.
         at = torch.where(there, slot + start, self.rows_there)
         token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
         token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))
@@ -125,7 +125,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch(half)), *inside, ("combine", lambda: self.combine(half))]
 
     def local_ids(self):
-        """Returns the ids of the received rows' experts, where 0 is this rank's first expert and -1 stands for no expert of this rank."""
+        """Returns the local experts of the received rows, [rows, top-k], with -1 for no expert of this rank."""
         ids = self.chosen()[0]
         return torch.where(ids >= 0, ids - self.first, -1)
 

@@ -4,10 +4,10 @@
 #   ./make-tables.sh OUT BUDGET MODEL...     ./make-tables.sh tables 1h deepseek-v3 qwen3-235b-a22b
 #
 # BUDGET is the time of each model's sweep. OUT/MODEL is the sweep's run directory, OUT/table.json
-# the merged table, and OUT/receipt.json the result of measuring rows of that table again. If the
-# script is started again, it resumes interrupted sweeps and keeps finished ones. With LIMIT it ends
-# after about that many seconds, with a table of the finished sweeps. KEPT is the folder OUT of an earlier
-# call on a machine with the same key: the script continues its sweeps. These variables change the sweeps:
+# the merged table, and OUT/receipt.json the result of measuring rows of that table again. A second
+# start resumes interrupted sweeps and keeps finished ones. If LIMIT is set, the script ends after about
+# LIMIT seconds, with a table of the finished sweeps. KEPT is the folder OUT of an earlier start on a
+# machine with the same key; the script continues the sweeps in it. These variables change the sweeps:
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
@@ -34,8 +34,7 @@ if test -n "$KEPT"; then
   done
 fi
 
-# bounded ARGS... runs epbench ARGS and interrupts it 20 s before LIMIT, so that it has time to write
-# its files.
+# bounded ARGS... runs epbench ARGS and interrupts it 20 s before LIMIT, so that it can still write its files.
 bounded() {
   if test -z "$LIMIT"; then "$EPBENCH" "$@"; return; fi
   seconds=$((LIMIT - 20 - $(date +%s) + began))
@@ -43,8 +42,8 @@ bounded() {
   timeout -s INT -k 15 "$seconds" "$EPBENCH" "$@"
 }
 
-# ended RUN succeeds if the sweep has ended. An interrupted sweep also writes a table, but its end is
-# time zero.
+# ended RUN succeeds if the sweep has ended. An interrupted sweep also writes a table, but "finished" is then
+# the zero time in its run.json.
 ended() { test -f "$1/table.json" && ! grep -q '"finished": "0001-' "$1/run.json"; }
 
 for model; do

@@ -4,11 +4,11 @@
 #
 #   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
 #
-# The script writes to OUT, for each search, a recording (NAME.rounds.gz, 20 to 60 KB), run.json and
-# table.json, and also truth.log. It begins a problem only if at least the time of the longest problem
-# so far is left. Otherwise it ends and prints the value of FIRST for the next call. A problem whose
-# recording is in OUT or in KEPT is skipped, so that the same command can be given again, also after
-# the script was killed. These variables change the measurements:
+# The script writes to OUT, for each problem, a recording (NAME.rounds.gz, 20 to 60 KB), run.json and
+# table.json, and also truth.log. When less of SECONDS is left than the longest problem so far took, it
+# ends and prints the value of FIRST for the next start. It skips problems whose recording is in OUT or
+# in KEPT, so the same command may be given again, also after the script was killed. These variables
+# change the measurements:
 EPBENCH=${EPBENCH:-./epbench}
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-2}
@@ -65,8 +65,7 @@ while read -r model op dtype tokens routing; do
   if { test "$code" = 0 || test "$code" = 4; } && "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
   then
     test ! -f "$run/run/table.json" || cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
-    # run.json is written last, and renamed into place. If the script is killed before that, the next call measures
-    # the problem again.
+    # run.json marks a finished problem, so it is written last, and renamed into place.
     cp "$run/run/run.json" "$out/.$mark" && mv "$out/.$mark" "$out/$mark"
     verdict=whole
   else

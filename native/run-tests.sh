@@ -5,8 +5,8 @@
 #   ./run-tests.sh stress     every problem, routing and config of epbench verify --stress on 1, 2, 4 and 8 GPUs, and 8 ranks on one GPU
 #   ./run-tests.sh sanitize   compute-sanitizer memcheck and racecheck on small shapes
 #
-# sanitize runs PARTS processes at once (default 8), each with a part of the cases, on all GPUs, because
-# the sanitizer is slow on the host and not on the GPU. The exit status is 0 if everything passed.
+# The sanitizer is slow on the host, not on the GPU, so sanitize runs PARTS processes at once (default 8), each
+# with a part of the cases, on all GPUs. The exit status is 0 if everything passed.
 cd "$(dirname "$0")" || exit 1
 OUT=results LIMIT=${LIMIT:-14400} EPBENCH_CACHE=${EPBENCH_CACHE:-$PWD/cache}
 . ./steps.sh
@@ -43,9 +43,9 @@ case ${1:-all} in
     test "$gpus" -ge 1 || { echo "nvidia-smi names no GPU"; exit 1; }
     trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
     sanitize memcheck '^TestSanitize'
-    # Racecheck knows barriers only. With count=receiver, warps of dispatch_ll and dispatch_masked wait for a flag in shared
-    # memory that is written with release and read with acquire. Racecheck reports every access after the flag
-    # as a race (testdata/archive/records/verification-h100.md), so these kernels are left out.
+    # Racecheck knows only barriers. With count=receiver, warps of dispatch_ll and dispatch_masked wait for a flag in shared
+    # memory, which is written with release and read with acquire. Racecheck reports every access after it as a race
+    # (testdata/archive/records/verification-h100.md), so these kernels are left out.
     sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids ;;
   stress)
     step 3600 stress-loopback '^all ' env CUDA_VISIBLE_DEVICES=0 ./epbench verify --backend cuda:loopback --stress --ranks 1,2,4,8 --all

@@ -5,8 +5,8 @@
 #
 # OUT is the run directory of the sweep, and BUDGET its time. OUT/activation.txt has the printed
 # results: the winners, and how close each comes to the memory limit, at the nominal speed of the
-# GPU's memory and at MEMORY GB/s. With top-8, one rank that has all 32 experts receives 8 rows for each token,
-# as many as each of 8 ranks that share 256 experts. These variables change the measurements:
+# GPU's memory and at MEMORY GB/s. With top-8, a single rank with 32 experts receives 8 rows for each
+# token, as many as each of 8 ranks with 256 experts. These variables change the measurements:
 BACKEND=${BACKEND:-cuda}
 MODEL=${MODEL:-deepseek-v3}
 EXPERTS=${EXPERTS:-32}

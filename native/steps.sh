@@ -1,10 +1,10 @@
-# Functions for the scripts that run on GPU hosts. The scripts source this file (bash). It finds the
-# CUDA libraries of this host and runs steps: commands with a time limit.
+# Functions for the scripts that run on GPU hosts, which source this file (bash). It finds the CUDA
+# libraries of this host and runs steps: commands with a time limit.
 #
 #   OUT    folder for the output of each step, NAME.txt; steps.sh creates it
 #   ONLY   regular expression; only steps whose names match it run
 #   EXCEPT regular expression; steps whose names match it do not run
-#   LIMIT  number of seconds after the start of the script; no step begins later; default 570
+#   LIMIT  seconds after the start of the script, default 570; a step that still runs then is interrupted
 out=${OUT:-/tmp/epbench-out} limit=${LIMIT:-570} failures="" steps=0
 mkdir -p "$out" || exit 1
 export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
@@ -12,7 +12,7 @@ export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
 
-# library_folder PATTERN prints the first folder that has a file of this name: of the CUDA toolkit, otherwise of one of
+# library_folder PATTERN prints the first folder that has a matching file: that of the CUDA toolkit, or else of one of
 # NVIDIA's Python wheels.
 library_folder() {
   local dir wheels
@@ -24,15 +24,15 @@ for f in sorted(f for p in nvidia.__path__ for f in glob.glob(p + "/**/" + sys.a
 }
 export EPBENCH_NVRTC=${EPBENCH_NVRTC:-$(library_folder 'libnvrtc.so*')}
 
-# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR. If DIR has a newer PROGRAM, it does nothing, because another
-# script may be using the programs.
+# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR. It does nothing if DIR has a newer PROGRAM, which another script
+# may be using.
 unpack() {
   test ! -f "$1" || test "$2/$3" -nt "$1" || { python3 -m tarfile -e "$1" "$2" && find "$2" -maxdepth 1 -type f -exec touch {} +; }
 }
 
 # step SECONDS NAME PATTERN COMMAND... runs a command for at most SECONDS and prints how it ended, with the
-# last line of its output that matches PATTERN. With an empty PATTERN it prints no line. A command fails
-# if its exit status is not in $accepted, default 0.
+# last line of its output that matches PATTERN, unless PATTERN is empty. A command fails if its exit status
+# is not in $accepted, default 0.
 step() {
   local seconds=$1 name=$2 pattern=$3 start=$SECONDS left=$((limit - SECONDS)) word=ok line="" code
   shift 3
@@ -59,8 +59,7 @@ ended() {
   test "$2" = ok || failures+=$text$'\n'
 }
 
-# finish ends the script. If a step failed, it prints the failed steps again and exits with status 1. If no step ran, it
-# exits with status 1 too.
+# finish ends the script: with status 1 if no step ran, or if a step failed; then it prints the failed steps again.
 finish() {
   test $steps -gt 0 || { echo "no step is named ${ONLY:-}"; exit 1; }
   test -n "$failures" || { echo "$steps steps, all ok"; exit 0; }

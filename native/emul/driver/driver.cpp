@@ -1,17 +1,12 @@
-/* A libcuda that runs on the CPU. A GPU's memory is host memory, a stream is a thread, and nvrtc.cpp in
- * this folder compiles the kernels from our device sources. With it the whole worker, with its launches,
- * graphs and fault handling, runs without a GPU. It is for tests; its times say nothing about a GPU.
+/* A libcuda that runs on the CPU, for tests of the whole worker without a GPU. A GPU's memory is host memory,
+ * and a stream is a thread. nvrtc.cpp in this folder compiles the kernels. Times say nothing about a GPU.
  *
  * Environment variables:
  *   EMUL_GPUS   number of GPUs, 2 unless set
  *   EMUL_SMS    number of SMs of each GPU, 4 unless set
  *   EMUL_ARCH   compute capability, 90 unless set
  *   EMUL_PEERS  0: no GPU can access the memory of another
- *   EMUL_TRACE  a file. The library writes to it the names of the calls that take host time on a real
- *               driver, one on each line
- *
- * Other processes can map a GPU's memory (cuIpc...), and cuMemGetInfo reports the free memory.
- * emul_kernels returns the kernels that ran.
+ *   EMUL_TRACE  a file, to which each call that takes host time on a real driver appends its name as a line
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -54,7 +49,7 @@ struct {
   }
 } ran;
 
-/* Runs a grid with a thread for every block. So all blocks run at the same time, as our kernels require. */
+/* Runs each block of a grid on its own thread, because the kernels need all blocks to run at the same time. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
   EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
   uint64_t from = now_ns();
@@ -69,16 +64,15 @@ void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, siz
 
 extern "C" {
 
-/* Makes this library's functions visible to modules that are loaded later, even if the program opened it
- * with RTLD_LOCAL. */
+/* Makes this library's functions visible to modules that are loaded later, even if the program opened the
+ * library with RTLD_LOCAL. */
 CUresult cuInit(unsigned) {
   Dl_info self;
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
-/* Returns the kernels that ran since the last call, in the order in which they ended. Each line has a name,
- * the begin and the end, in ns. Kernels that ran before the first call are not listed. The result is valid
- * until the next call. */
+/* Returns the kernels that ran since the last call, in the order in which they ended: a line of name, begin and
+ * end (in ns) for each. The first call lists none. The result is valid until the next call. */
 const char *emul_kernels(void) {
   static std::string taken;
   std::lock_guard<std::mutex> hold(ran.lock);
@@ -116,7 +110,7 @@ CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
   trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* after a kernel has crashed, CUDA returns this error from every call */
+  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as CUDA does in every call after a kernel has crashed */
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> hold(streams_lock);
@@ -253,7 +247,7 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
-/* Does the same as driver 580.159.04 of CUDA 13: during a capture it fails and invalidates the capture. */
+/* Fails during a capture and invalidates the capture, as driver 580.159.04 of CUDA 13 does. */
 CUresult cuStreamGetId(CUstream s, unsigned long long *number) {
   if (stream_of(s)->capture) {
     stream_of(s)->capture->lost = true;
@@ -266,7 +260,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
   *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-/* A function that old programs call, although cuda.h no longer declares it. */
+/* cuda.h no longer declares this function, but old programs call it. */
 CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *, const CUgraphNode **, size_t *) {
   cuStreamIsCapturing(s, status);
   if (number && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE) *number = stream_of(s)->capture->number;
@@ -296,7 +290,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* The older revision of the function. Drivers before CUDA 12.8 have only this one. */
+/* The older revision, the only one of drivers before CUDA 12.8. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

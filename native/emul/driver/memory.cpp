@@ -136,7 +136,7 @@ CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
 }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
   trace(__func__);
-  /* memset is many times faster, but works only if all bytes of the word are equal. Cold rounds overwrite 256 MiB before each call. */
+  /* memset is many times faster, but needs a word of equal bytes. Measurements with a cold cache overwrite 256 MiB before each call. */
   const bool bytes = v == (v & 0xff) * 0x01010101u;
   stream_of(s)->add([=] {
     if (bytes) memset(reinterpret_cast<void *>(p), static_cast<int>(v & 0xff), 4 * n);

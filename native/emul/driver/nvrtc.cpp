@@ -32,8 +32,8 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns a report like the one of ptxas, for each entry of a shared object. The numbers are always the same, because
- * the emulator has no registers. */
+/* Returns a report in the form of ptxas for each entry of a shared object. Its numbers are constants, because the
+ * emulator has no registers. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
   char line[1024], name[512];

@@ -1,6 +1,6 @@
 /* A libnvshmem_host for the emulated driver. Ranks are processes of this host, and the emulated network
- * between them delays and reorders operations. It guarantees what a real network guarantees: a put's bytes
- * arrive before the word that the put sets, and everything arrives exactly once.
+ * between them delays and reorders operations. Like a real network it guarantees that a put's bytes
+ * arrive before the word that the put sets, and that everything arrives exactly once.
  *
  * Environment variables: EMUL_NET_US is the longest delay of an operation in us, 300 unless set.
  * EMUL_NVSHMEM is the version that this library reports, 3.8.0 unless set.
@@ -59,7 +59,7 @@ void barrier() {
   while (group->generation == seen) usleep(200);
 }
 
-/* Returns the address of the same offset in another rank's heap, or null if p is in no heap. */
+/* Returns where the place p of this rank's heap is in the heap of `rank`, or null if p is in no heap. */
 uint8_t *there(const void *p, int rank) {
   uint8_t *at = static_cast<uint8_t *>(const_cast<void *>(p));
   auto it = heaps.upper_bound(at);
@@ -206,15 +206,15 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* Ends the process with an error, because a call of this function is a mistake: in our programs only kernels put
- * data, and the real function does not wait for puts of kernels. */
+/* Ends the process with an error. Only kernels put data, and the real function does not wait for their puts, so a
+ * call of it is a mistake. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();
 }
 
-/* ---- libnvJitLink; the result of a link is its first input, because an emulated module finds the
- * network's functions when it is loaded ---- */
+/* ---- libnvJitLink; a link returns its first input, because the loader finds the network's functions when it
+ * loads an emulated module ---- */
 
 int nvJitLinkVersion(unsigned *major, unsigned *minor) { *major = 13; *minor = 0; return 0; }
 int nvJitLinkCreate(void **h, unsigned, const char **) { *h = new std::string; return 0; }

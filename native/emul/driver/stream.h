@@ -1,4 +1,4 @@
-/* Declarations for all files of the emulated driver: settings, traces, and streams. */
+/* Declarations for all files of the emulated driver. */
 #ifndef EMUL_DRIVER_STREAM_H
 #define EMUL_DRIVER_STREAM_H
 
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-/* The names are in a namespace, because all modules see this library and may define the same names. */
+/* All modules see this library and may define the same names, hence the namespace. */
 namespace emulated {
 
 inline int setting(const char *name, int otherwise) {
@@ -27,7 +27,7 @@ inline int setting(const char *name, int otherwise) {
   return s ? atoi(s) : otherwise;
 }
 
-/* Writes a call's name to the trace, without the revision (such as _v2) that cuda.h appends to it. */
+/* Writes a call's name to the trace, without the revision (such as _v2) that cuda.h appends. */
 inline void trace(const char *call) {
   const char *file = getenv("EMUL_TRACE");
   FILE *f = file ? fopen(file, "a") : nullptr;
@@ -53,8 +53,8 @@ inline void rest() {
   nanosleep(&nap, nullptr);
 }
 
-/* The work that a capture has recorded so far, from all streams that joined it, in the order of the calls.
- * This is one of the orders that the graph allows. */
+/* The work that a capture has recorded, from all streams that joined it. The order is that of the calls, one of
+ * the orders that the graph allows. */
 struct Capture {
   std::vector<Work> works;
   bool ended = false;

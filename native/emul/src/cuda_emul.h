@@ -1,4 +1,4 @@
-/* The part of CUDA C++ that our device sources use, for a host compiler:
+/* The part of CUDA C++ that the device sources use, for a host compiler:
  *
  *   g++ -std=c++20 -DEP_EMULATE -I native/emul -I native/include -I native/kernels ...
  *
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The functions of math.h and string.h that kernels call. Including these headers would take a third of
- * the compile time. */
+/* The functions of math.h and string.h that kernels call. The headers themselves would take a third of the
+ * compile time. */
 extern "C" {
 float expf(float) noexcept;
 float fabsf(float) noexcept;
@@ -51,19 +51,19 @@ struct EmulThread {
 extern "C" {
 extern thread_local EmulThread *emul_self;
 void emul_point(void); /* a place where another thread may get its turn */
-/* Called before an atomic read, an atomic write, and an atomic operation that does both. They do the same
- * as emul_point. They also tell the race detector how the access and the fences near it order memory. */
+/* Called before an atomic read, write, or read-modify-write. Like emul_point, they may give another thread its
+ * turn. They also tell the race detector how the access and the fences near it order memory. */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
-void emul_spin(void);  /* called by a thread that waits for another; gives every thread a turn */
+void emul_spin(void);  /* called by a thread that waits; gives every thread a turn */
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
 uint8_t *emul_dynamic_shared(void);
 void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: all threads of the block */
-/* Each lane of mask gives a value `in` and gets the values of all lanes in out[32]. op is
- * the kind of the collective: if lanes meet with different kinds, the run ends with an error. */
+/* Each lane of mask gives a value `in` and gets the values of all lanes in out[32]. If lanes meet with
+ * different kinds of collective (op), the run ends with an error. */
 void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
 void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
 void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
@@ -71,11 +71,11 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits until the stores are complete; otherwise until their shared memory was read and may change */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits until the stores are complete; otherwise only until their shared memory has been read */
 }
 
-/* Makes the host allocate a thread's shared memory before any fiber runs. Otherwise a race detector would
- * attribute the allocation to the first fiber. */
+/* Allocates an OS thread's shared memory before any fiber runs. Otherwise a race detector would attribute the
+ * allocation to the first fiber. */
 static thread_local volatile char emul_anchor __attribute__((unused));
 extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 

@@ -37,16 +37,16 @@ namespace {
 struct Barrier {
   uint32_t key = 0; /* mask of lanes, or number of a block's barrier */
   uint32_t arrived = 0;
-  uint32_t want = 0; /* number of threads that must arrive; 0: all threads of the block that have not ended */
+  uint32_t want = 0; /* number of threads that must arrive; 0: all that have not ended */
   uint64_t generation = 0; /* counts how often the barrier was completed */
   int op = 0; /* kind of the collective (EmulOp), 0 for a block's barrier */
-  uint64_t slots[2][32]; /* values of the lanes: two sets, of which set number generation & 1 is in use */
+  uint64_t slots[2][32]; /* values of the lanes; slots[generation & 1] is in use */
 };
 
 const int remembered = 16; /* number of atomic reads that a fiber remembers */
 
-/* A bulk store that was issued. It is performed as late as possible: its source is read only when a thread waits
- * for the read, and its destination is written only when a thread waits for the write. */
+/* A bulk store that was issued. It is performed as late as possible: the source is read only when a thread waits
+ * for the read, and the destination is written only when a thread waits for the write. */
 struct BulkStore {
   void *to;
   const void *from;
@@ -54,7 +54,7 @@ struct BulkStore {
   std::vector<uint8_t> data; /* the bytes, after they were read */
 };
 
-/* A bulk load that was issued. It is performed when a thread polls its barrier. */
+/* A bulk load that was issued. It is performed when a thread polls `bar`. */
 struct BulkLoad {
   void *to;
   const void *from;
@@ -62,8 +62,8 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
-/* A fiber that has taken fewer steps than this since its last emul_spin counts as polling. One round of a polling
- * loop takes some steps: it reads a few words and meets other lanes. */
+/* A fiber with fewer steps than this since its last emul_spin counts as polling. Even a polling loop takes some
+ * steps in each round: it reads words and meets other lanes. */
 const uint32_t busy_steps = 32;
 
 struct Fiber {
@@ -74,15 +74,15 @@ struct Fiber {
   bool done = false;
   uint32_t steps = busy_steps; /* number of steps since emul_spin */
   void *tsan = nullptr; /* the race detector's handle */
-  const void *reads[remembered] = {}; /* addresses of the last atomic reads: the next fence makes them acquires */
+  const void *reads[remembered] = {}; /* addresses of the last atomic reads, which the next fence makes acquires */
   uint32_t read = 0; /* number of atomic reads so far */
   std::vector<BulkStore> stores; /* oldest first */
-  uint32_t group = 0;            /* number of the group to which the next stores belong */
-  bool fenced = false; /* there was a fence since the last barrier: later atomic writes are releases */
+  uint32_t group = 0;            /* group number of the next stores */
+  bool fenced = false; /* a fence since the last barrier makes atomic writes releases */
 };
 
 struct Warp {
-  std::vector<Barrier *> masks; /* one barrier for each mask of lanes that was used */
+  std::vector<Barrier *> masks; /* one barrier for each mask of lanes used so far */
 };
 
 struct Block {
@@ -220,9 +220,9 @@ void read_load(uint64_t now) {
   crowding = std::max({1.0, running / processors, crowding * 0.95});
 }
 
-/* Pauses after a pass in which all fibers only polled, because they wait for other blocks. A block that has
- * waited for a while pauses longer, because the other blocks need the processor. Its fibers still read the
- * clock often enough for the deadline: EpSpin reads it at every 64th poll. */
+/* Pauses after a pass in which all fibers only polled. They wait for other blocks, which need the processor, so
+ * later pauses are longer. Fibers still notice their deadline: a kernel's wait loop (EpSpin) reads the clock at
+ * every 64th poll. */
 void idle(int passes) {
   timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowding)};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
@@ -290,10 +290,9 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector about a fence, by a rule that is close to the memory model: an atomic read before a
- * fence is an acquire, and an atomic write after a fence is a release. For the detector, the release also
- * covers writes between the fence and the atomic write. In the memory model it does not cover them. So the
- * detector does not find writes that are wrongly placed there. */
+/* Tells the race detector about a fence: an atomic read before it is an acquire, and an atomic write after it is
+ * a release. This is close to the memory model. But the detector's release also covers writes between fence and
+ * atomic write, so the detector misses writes that are wrongly placed there. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -319,10 +318,9 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the time of the device. This time passes more slowly than the host's, by the factor `crowding`. Otherwise a
- * deadline could pass before another rank had a chance to end the wait: a rank that computes is slow, because it
- * gets only a share of a processor, but the deadline of the rank that waits would not become longer. Between two
- * calls at most 40 ms of device time pass, because the host may stop the process for longer. */
+/* Returns the device's time in ns. It passes more slowly than the host's, by the factor `crowding`: on a crowded
+ * host a wait could else pass its deadline while the rank that must end it still waits for a processor. Between
+ * two calls at most 40 ms pass, because the host may stop the process for longer. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;
@@ -363,8 +361,8 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* The word of an mbarrier. Its low half is the number of bytes that have not arrived yet. Its high half holds the number
- * of arrivals that are still missing, the number of arrivals in each phase, and the phase. */
+/* The word of an mbarrier: bytes that have not arrived yet, arrivals still missing, arrivals of each phase, and the
+ * phase. */
 namespace {
 struct Mbar {
   int32_t bytes;

@@ -1,4 +1,4 @@
-/* Runs an emulated block. The block's threads are fibers. */
+/* Runs an emulated block, whose threads are fibers. */
 #ifndef EP_EMUL_FIBER_H
 #define EP_EMUL_FIBER_H
 
@@ -11,7 +11,7 @@ struct EmulLaunch {
   dim3 grid, block;
   size_t shared;
   uint64_t seed;           /* decides the order in which fibers run */
-  void (*touch)(void);     /* the function emul_touch_shared of the kernel's shared object, or null */
+  void (*touch)(void);     /* emul_touch_shared of the kernel's shared object, or null */
 };
 
 /* Runs every thread of block `index` of a launch on the calling OS thread, until all

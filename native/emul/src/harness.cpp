@@ -18,8 +18,8 @@
  *   clear                  removes the steps
  *   done                   prints "done"
  *
- * Ranks run at the same time. Each performs its steps in order. Ranks wait for each other only at the job's
- * barriers. A later job may name another object, but must name the same arena.
+ * Ranks run at the same time, each through its steps in order, and wait for each other only at barriers. A later
+ * job may name another object, but must name the same arena.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -108,8 +108,8 @@ struct Step {
   std::vector<std::pair<std::string, uint64_t>> overrides;
 };
 
-/* The SMs of one rank. They are OS threads that exist as long as the rank, so that
- * shared memory still has what the last launch left in it, as on the device. */
+/* The SMs of one rank. These OS threads live as long as the rank, so that shared memory
+ * keeps what the last launch left in it, as on the device. */
 class Grid {
  public:
   ~Grid() {

@@ -1,5 +1,5 @@
-/* The stacks of a block's fibers. Stacks are used again by later launches, because it takes longer to make
- * them than to run most emulated kernels. */
+/* The stacks of a block's fibers. Later launches reuse them, because making them takes longer than most emulated
+ * kernels run. */
 #ifndef EP_EMUL_STACKS_H
 #define EP_EMUL_STACKS_H
 

@@ -14,7 +14,7 @@ import (
 // Call is EpcommCall: one dispatch and the combine that follows it.
 type Call struct {
 	Slot       int
-	DType      int // EpcommDType, 0 for the pack's first
+	DType      int // EpcommDType; 0 means the pack's first dtype
 	Tokens     int // number of tokens of this rank
 	Fullest    int // number of tokens of the fullest rank; all ranks pass the same
 	Routing    int // EpcommRouting
@@ -31,11 +31,11 @@ type Call struct {
 	Scale      float32 // only for combines with epilogue=scale
 }
 
-// Outputs holds the addresses to which dispatch writes, like EpcommOutputs.
+// Outputs is EpcommOutputs: the addresses to which dispatch writes.
 type Outputs struct {
 	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
 
-	Y Pointer // with several nodes, memory for the experts' outputs; 0 on one host
+	Y Pointer // memory for the experts' outputs if there are several nodes, else 0
 
 	MaxRows, RowBytes, OutBytes, ScaleBytes int64
 }
@@ -163,7 +163,7 @@ func infoOf(i C.EpcommInfo) Info {
 	}
 }
 
-// Explanation says which kernels a call launches, and why.
+// Explanation is EpcommExplanation: which kernels a call launches, and why.
 type Explanation struct {
 	Dispatch, Combine, Why string
 	First, Last, Plan      int

@@ -1,9 +1,8 @@
 //go:build cuda
 
-// Package epcomm calls tuned dispatch and combine kernels from Go. The package contains the C library of
-// this folder. A pack (a file made by epbench pack) holds the kernels. Each rank runs in a separate
-// process or goroutine and creates a Comm. All ranks make the same calls in the same order.
-// include/epcomm.h states the rules.
+// Package epcomm calls tuned dispatch and combine kernels from Go, through the C library of this folder.
+// A pack (a file made by epbench pack) holds the kernels. Each rank is a process or goroutine with its own
+// Comm. All ranks make the same calls in the same order. include/epcomm.h states the rules.
 //
 //	comm, err := epcomm.Create(epcomm.Options{Pack: "model.pack", Rank: rank, Ranks: 2, Device: rank, Gather: gather})
 //	call := epcomm.Call{Tokens: n, Fullest: most, X: x, IDs: ids, Weights: w}
@@ -39,7 +38,7 @@ import (
 	"unsafe"
 )
 
-// Error is an error of the library: its status, and a text.
+// Error is an error of the library.
 type Error struct {
 	Status Status
 	Text   string
@@ -78,17 +77,17 @@ type Options struct {
 	Ranks      int
 	Device     int           // CUDA ordinal
 	Deadline   time.Duration // longest wait of a kernel for a peer
-	InFlight   int           // number of dispatches that may wait for their combine at the same time
+	InFlight   int           // most dispatches that may wait for their combine at the same time
 	Streams    int           // number of streams on which calls run at the same time
 	Reduced    bool          // accept reduced precision if the pack has it
 	MaxSMs     int
-	DTypes     []int // EpcommDType of the dtypes to be used, none for all
+	DTypes     []int // EpcommDType of each dtype to be used; empty means all
 	Routing    int   // EpcommRouting of calls whose Routing is 0
 	Debug      bool
 	ExtraBytes uint64
-	Nodes      int    // number of hosts of the ranks, 0 for one; with several hosts each rank is a separate process
-	NVSHMEM    string // folder with NVSHMEM's lib/, needed with several hosts; "" means the folder $EPBENCH_NVSHMEM
-	// Gather returns the bytes of all ranks, in the order of ranks. It is not needed for one rank.
+	Nodes      int    // number of hosts; 0 means one. With several hosts each rank is a separate process
+	NVSHMEM    string // for several hosts: folder that contains NVSHMEM's lib/; "" means $EPBENCH_NVSHMEM
+	// Gather returns the bytes of all ranks, in the order of ranks. One rank alone needs no Gather.
 	Gather func(mine []byte) (all []byte, err error)
 }
 
@@ -98,7 +97,7 @@ type Comm struct {
 	gather cgo.Handle
 }
 
-// gatherer is the value to which the handle of a Comm refers.
+// gatherer is the value behind a Comm's handle.
 type gatherer struct {
 	ranks int
 	f     func([]byte) ([]byte, error)
@@ -166,7 +165,7 @@ func (c *Comm) Destroy() error {
 	return nil
 }
 
-// Abandon frees everything without waiting for ranks that are gone.
+// Abandon frees everything without waiting for other ranks. Call it if ranks are gone.
 func (c *Comm) Abandon() {
 	C.epcomm_abandon(c.c)
 	c.gather.Delete()
@@ -175,5 +174,5 @@ func (c *Comm) Abandon() {
 // Reset resets all memory after a fault, so that calls work again. All ranks call it.
 func (c *Comm) Reset() error { return c.check(C.epcomm_reset(c.c)) }
 
-// Fault returns an error that describes a wait that passed its deadline, or nil if there was none.
+// Fault returns the error of a wait that passed its deadline, or nil if there was none.
 func (c *Comm) Fault() error { return c.check(C.epcomm_fault(c.c, nil)) }

@@ -49,7 +49,7 @@ install: epcomm ## copy libepcomm, its headers and epcomm.pc to PREFIX (default 
 $(EPCOMM_OUT)/epcomm-test: $(EPCOMM_TESTS) $(EPCOMM_HEADERS) $(EPCOMM_OUT)/libepcomm.a
 	$(CC) $(EPCOMM_TEST_FLAGS) -o $@ $(EPCOMM_TESTS) $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_LIBS)
 
-# The same with the address and undefined-behaviour sanitizers.
+# epcomm-test-checked is epcomm-test with the address and undefined-behaviour sanitizers.
 $(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_HEADERS)
 	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_LIBS)
 
@@ -68,7 +68,7 @@ epcomm-fuzz: $(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/test.pack ## read FUZZRUNS 
 	$(EPCOMM_OUT)/epcomm-fuzz $(EPCOMM_OUT)/nodes.pack $$(($(FUZZRUNS) / 8))
 FUZZRUNS ?= 20000
 
-# The layouts for which test packs with every kernel are made. rank:packed differs from rank only in its indices.
+# The layouts for which test packs with every kernel are made.
 EPCOMM_LAYOUTS = expert masked rank rank:packed expert:128
 EPCOMM_EMULATED = EPBENCH_NVRTC=$(EMULATED) EPBENCH_NVSHMEM=$(EMULATED)/nvshmem EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src
 
@@ -97,9 +97,8 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
-# The extension of the Python package uses PyTorch's stable ABI. The build needs only PyTorch's headers. They come from
-# the PyTorch of $(PYTHON) or $(TORCH_ENV), otherwise from the wheel below. A process imports PyTorch before it loads
-# the extension, and PyTorch defines the functions that the extension calls.
+# The Python package's extension uses PyTorch's stable ABI. The build needs only PyTorch's headers: those of $(PYTHON)
+# or $(TORCH_ENV), otherwise those of the wheel below. At run time PyTorch is imported before the extension.
 PYTHON         ?= python3
 TORCH_VERSION   = 2.11.0
 TORCH_HEADERS   = $(CUDA_LOCAL)/torch-$(TORCH_VERSION)
@@ -122,15 +121,15 @@ $(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(wildcard $
 	@mkdir -p $(EPCOMM_OUT)/native
 	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
 
-# The extension is linked to an empty library named libtorch_cpu.so. At run time the loader uses PyTorch's own
-# libtorch_cpu.so, which is loaded already.
+# The extension is linked to an empty libtorch_cpu.so. At run time the loader finds PyTorch's own libtorch_cpu.so, which
+# is loaded already.
 $(EPCOMM_OUT)/libepcomm_native.so: $(NATIVE_OBJECTS)
 	@mkdir -p $(EPCOMM_OUT)/native/torch
 	echo | $(CC) -shared -Wl,-soname,libtorch_cpu.so -o $(EPCOMM_OUT)/native/torch/libtorch_cpu.so -x c -
 	$(CXX) -shared -o $@ $^ -L$(EPCOMM_OUT)/native/torch -Wl,--no-as-needed -ltorch_cpu
 
-# One binary works with every PyTorch from 2.9 and every Python from 3.10, so it may use only functions of the stable
-# ABI.
+# The extension may call only functions of the stable ABI, so that one binary works with PyTorch from 2.9 and Python
+# from 3.10 on.
 epcomm-native: $(EPCOMM_OUT)/libepcomm_native.so ## the Python package's extension, from PyTorch's headers
 	@unstable=$$(nm -D --undefined-only $< | awk '{print $$2}' | grep -E '^_ZNK?(2at|3c10|5torch)' || true); \
 	  test -z "$$unstable" || { echo "$< calls functions outside PyTorch's stable ABI: $$unstable"; exit 1; }
@@ -140,7 +139,7 @@ epcomm-wheel: epcomm epcomm-native ## a Python wheel with the library and the ex
 	$(PIP) wheel -q --no-deps -w $(BINDIR) native/python/epcomm
 	rm -rf native/python/epcomm/src/epcomm/libepcomm.so native/python/epcomm/src/epcomm/libepcomm_native.so native/python/epcomm/build native/python/epcomm/src/epcomm.egg-info
 
-# The tests are two targets, which make -j2 runs at the same time: in each of them ranks mostly wait for deadlines.
+# The tests are two targets for make -j2, because in each of them ranks mostly wait for deadlines.
 EPCOMM_LOST_STEPS = ^(lost|grow|refuse|killing)
 EPCOMM_STEPS = LAYOUTS="$(subst :,-,$(EPCOMM_LAYOUTS))" LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/run.sh $(EPCOMM_OUT)
 .PHONY: epcomm-test-ready epcomm-test-lost epcomm-test-others
@@ -151,11 +150,11 @@ epcomm-test-others: epcomm-test-ready epcomm-fuzz
 	EXCEPT='$(EPCOMM_LOST_STEPS)' $(EPCOMM_STEPS)
 epcomm-test: epcomm-test-lost epcomm-test-others ## test the library on the emulated driver: processes, threads, faults, sanitizers, fuzzing
 
-epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## the steps of epcomm-test whose names match ONLY, over the packs that epcomm-test made
+epcomm-only: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/libepcomm.so ## run the steps of epcomm-test whose names match ONLY; needs the packs that epcomm-test makes
 	ONLY='$(value ONLY)' $(EPCOMM_STEPS)
 
-# An environment with PyTorch for tests of tensors on the emulated driver. PyTorch is one wheel of 530 MB. It asks for
-# 3 GB of CUDA libraries too; they are not installed, because the tests compute on the CPU.
+# TORCH_ENV is an environment with PyTorch, a wheel of 530 MB, for tests of tensors on the emulated driver. PyTorch's
+# 3 GB of CUDA libraries are not installed, because the tests compute on the CPU.
 TORCH_PINS = torch==$(TORCH_VERSION) numpy==2.2.6 filelock==4.3.1 fsspec==2026.9.0 jinja2==3.1.6 markupsafe==3.0.4 mpmath==1.3.0 networkx==3.6.1 sympy==1.14.0 typing-extensions==4.16.0
 $(TORCH_ENV):
 	python3 -m venv $@
@@ -167,25 +166,25 @@ torch-env: $(TORCH_ENV) ## PyTorch without CUDA's libraries, in .cuda/torch, for
 # TORCH_STEPS names the steps of epcomm-torch. The default takes a minute of CPU time.
 # TORCH_STEPS='torch-.*|deepep|streams|shrink' runs the other steps.
 TORCH_STEPS ?= ep|agreement|elastic|deepep-extension
-epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## the tests of epcomm's Python modules that need PyTorch, on the emulated driver, over the packs that epcomm-test made
+epcomm-torch: epcomm epcomm-native $(EPCOMM_OUT)/epcomm-test | $(TORCH_ENV) ## run the tests of epcomm's Python modules that need PyTorch, on the emulated driver; needs the packs that epcomm-test makes
 	PATH=$(TORCH_ENV)/bin:$$PATH $(MAKE) epcomm-only ONLY='^($(TORCH_STEPS))$$'
 
-# lost-test kills ranks LOST times at each step of a call: in turn one of 8 ranks and two of 8 ranks.
+# lost-test kills by turns one and two of 8 ranks, LOST times at each step of a call.
 LOST ?= 100
 lost-test: $(EPCOMM_OUT)/epcomm-test $(EPCOMM_OUT)/test.pack ## kill ranks LOST times at each step of a call, on the emulated driver; takes an hour on two idle cores
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/lost.sh $(EPCOMM_OUT) $(LOST)
 
 # DeepEP is not part of this repository. Put a checkout of v1.2.1 into .peers.
 DEEPEP_TESTS ?= .peers/DeepEP/tests
-deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## DeepEP's own tests, in DEEPEP_TESTS, over epcomm.deepep on the emulated driver; needs PyTorch and NumPy
+deepep-test: build epcomm $(EMULATED)/libcuda.so.1 ## run DeepEP's own tests (DEEPEP_TESTS) with epcomm.deepep in DeepEP's place, on the emulated driver; needs PyTorch and NumPy
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) $(EPCOMM)/tests/deepep.sh $(DEEPEP_TESTS) $(EPCOMM_OUT)
 
 # native/engines/fetch.sh downloads the engines' sources. The tests of all three engines take 2 to 3 minutes of CPU.
 ENGINES_RUN ?= megatron sglang vllm
-engines-emulated: build epcomm epcomm-native $(EMULATED)/libcuda.so.1 ## SGLang, vLLM and Megatron-Core over epcomm.deepep on the emulated driver; needs PyTorch and .engines
+engines-emulated: build epcomm epcomm-native $(EMULATED)/libcuda.so.1 ## run SGLang, vLLM and Megatron-Core with epcomm.deepep in DeepEP's place, on the emulated driver; needs PyTorch and .engines
 	LD_LIBRARY_PATH=$(EMULATED) $(EPCOMM_EMULATED) ENGINES_EMULATED=1 native/engines/run.sh $(ENGINES_RUN)
 
-# epcomm-gpu makes the files that native/epcomm/run-gpu.sh needs on a GPU host, in bin/. They take less than 64 MiB.
+# epcomm-gpu makes the files (under 64 MiB) that native/epcomm/run-gpu.sh needs on a GPU host, in bin/.
 EPCOMM_NVRTC = $(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64))
 epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-gpu.sh
 	@mkdir -p $(BINDIR)/packs
@@ -197,15 +196,14 @@ epcomm-gpu: epcomm $(EPCOMM_OUT)/epcomm-test $(CUDA_STUB)/libcuda.so ## programs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -max-tokens 25 -o $(BINDIR)/packs/other.pack
 	@du -sh $(BINDIR)/epbench $(BINDIR)/epbench-cuda $(BINDIR)/epcomm-worker $(BINDIR)/packs $(BINDIR)/epcomm
 
-# faults-gpu makes the files that native/epcomm/run-faults.sh and run-lost.sh need on a GPU host, in bin/. They take
-# 5 MiB.
+# faults-gpu makes the files (5 MiB) that native/epcomm/run-faults.sh and run-lost.sh need on a GPU host, in bin/.
 faults-gpu: $(EPCOMM_OUT)/epcomm-test $(BINDIR)/epbench-compile ## programs and packs for native/epcomm/run-faults.sh and run-lost.sh
 	@mkdir -p $(BINDIR)/packs
 	EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout masked -survivors -o $(BINDIR)/packs/survivors.pack
 	for l in $(EPCOMM_LAYOUTS); do EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(GO) run $(EPCOMM)/tests/testpack.go -compile $(BINDIR)/epbench-compile -every -layout $$l -o $(BINDIR)/packs/every-$$(echo $$l | tr : -).pack || exit 1; done
 
-# layouts-gpu makes the files that native/epcomm/run-layouts.sh needs: bin/layouts-gpu.tar.xz, with the programs and
-# the packs for the shapes of DeepEP's tests. It takes less than 64 MiB.
+# layouts-gpu makes bin/layouts-gpu.tar.xz (under 64 MiB) for native/epcomm/run-layouts.sh: programs, and packs for the
+# shapes of DeepEP's tests.
 LAYOUT_PACK = EPBENCH_NVRTC=$(EPCOMM_NVRTC) $(BINDIR)/epbench pack --embedded --ranks 2 --hidden 7168 --topk 8 --dtype fp8,bf16 --precision reduced
 layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epcomm/run-layouts.sh
 	@mkdir -p $(BINDIR)/packs/layouts $(BINDIR)/layouts-gpu
@@ -223,7 +221,7 @@ layouts-gpu: epcomm $(CUDA_STUB)/libcuda.so ## programs and packs for native/epc
 	tar -C $(BINDIR)/layouts-gpu -cJf $(BINDIR)/layouts-gpu.tar.xz .
 	@du -sh $(BINDIR)/layouts-gpu.tar.xz
 
-# The last command covers dispatches of tokens that the caller has already cast to fp8.
+# The last command covers dispatches of tokens that the caller passes as fp8.
 epcomm-verify: build epcomm-worker $(EMULATED)/libcuda.so.1 ## run the tests of epcomm-worker, and compare some of its calls with the oracle, on the emulated driver
 	LD_LIBRARY_PATH=$(EMULATED) $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 ./cmd/epcomm-worker
 	$(EPCOMM_VERIFY) --quick --only op=combine,hidden=512

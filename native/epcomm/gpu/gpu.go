@@ -28,8 +28,7 @@ type (
 	Kernel unsafe.Pointer
 )
 
-// Use makes a device's primary context current on the thread of this goroutine, and binds the goroutine
-// to the thread.
+// Use binds this goroutine to its thread and makes a device's primary context current there.
 func Use(device int) {
 	runtime.LockOSThread()
 	C.gpu_use(C.int(device))
@@ -70,14 +69,14 @@ func NewStream() Stream { return Stream(C.gpu_stream()) }
 // Wait waits until all work of a stream has ended.
 func Wait(s Stream) { C.gpu_wait(C.GpuStream(s)) }
 
-// Capture returns a graph of the work that f puts on a stream.
+// Capture returns a graph of the work that f queues on a stream.
 func Capture(s Stream, f func() error) (Graph, error) {
 	C.gpu_capture(C.GpuStream(s))
 	err := f()
 	return Graph(C.gpu_captured(C.GpuStream(s))), err
 }
 
-// Replay puts a graph on a stream.
+// Replay launches a graph on a stream.
 func Replay(g Graph, s Stream) { C.gpu_replay(C.GpuGraph(g), C.GpuStream(s)) }
 
 // FreeGraph frees a graph.
@@ -90,7 +89,7 @@ func Load(image []byte) Module {
 	return Module(C.gpu_load(p))
 }
 
-// Function finds a kernel.
+// Function returns a kernel of a module.
 func Function(m Module, name string) Kernel {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))

@@ -1,5 +1,5 @@
-/* Functions of the CUDA driver that tests, examples and the worker need in addition to the library. If the
- * driver refuses a call, the function prints the error and ends the program. */
+/* Functions of the CUDA driver that tests, examples and the worker need beside the library. If the driver
+ * refuses a call, the function prints the error and ends the program. */
 #ifndef EPCOMM_GPU_H
 #define EPCOMM_GPU_H
 
@@ -14,7 +14,7 @@ void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
 int gpu_emulated(void);    /* returns whether the driver is the emulated one */
-double gpu_seconds(void); /* returns the host's clock in seconds; on the emulated driver the device's clock, which slows down on a busy host */
+double gpu_seconds(void); /* returns seconds of the host's clock; on the emulated driver, of the device's clock, which slows down on a busy host */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
 void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* from device memory to device memory */
@@ -23,7 +23,7 @@ GpuStream gpu_stream(void);
 void gpu_stream_free(GpuStream stream);
 void gpu_wait(GpuStream stream);
 void gpu_capture(GpuStream stream);
-GpuGraph gpu_captured(GpuStream stream); /* ends the capture and returns its graph, ready to be replayed */
+GpuGraph gpu_captured(GpuStream stream); /* ends the capture and returns its graph, ready for replay */
 void gpu_replay(GpuGraph graph, GpuStream stream);
 void gpu_graph_free(GpuGraph graph);
 

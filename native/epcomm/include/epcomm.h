@@ -1,8 +1,8 @@
 /* epcomm: expert-parallel dispatch and combine with the kernels that epbench has tuned.
  *
  * A pack (a file made by epbench pack) holds kernels, and determines which of them a call launches.
- * One EpComm is one rank. All ranks create their EpComms together. Then call dispatch and combine on
- * your own streams, eagerly or inside CUDA graphs:
+ * One EpComm is one rank. All ranks create their EpComms together. Calls run on your own streams,
+ * eagerly or inside CUDA graphs:
  *
  *   EpcommOptions o = {sizeof o};
  *   o.pack = "model.pack"; o.rank = rank; o.ranks = ranks; o.device = device;
@@ -18,22 +18,20 @@
  *   epcomm_combine(comm, &c, stream);
  *
  * Rules:
- * - Functions marked collective are called by all ranks.
- * - All ranks make the same calls in the same order on each slot, and pass the same
- *   fullest, routing, purpose and dtype. The option debug checks that.
- * - Combine the rows of a dispatch before you use its slot again. Exception: in layouts masked and
- *   rank, several dispatches may follow each other on a slot if each has its own outputs, and their
- *   rows may be combined in any order; see EpcommLayout.
+ * - All ranks call the functions marked collective.
+ * - A slot is the memory of one call in flight. On each slot, all ranks make the same calls in the same
+ *   order, with the same fullest, routing, purpose and dtype. The option debug checks that.
+ * - Combine the rows of a dispatch before you use its slot again. In layouts masked, rank and rank packed,
+ *   several dispatches may follow each other on a slot if each has its own outputs; see EpcommLayout.
  * - Only one thread at a time may use an EpComm. Different EpComms are independent.
  * - Every struct begins with its size: set the size, and set unused members to 0. Later headers may
- *   add members at the end. The library accepts a struct of an older header: its missing members
- *   count as 0. In a struct of a newer header, the members that the library does not know must be 0.
- *   Otherwise the call returns EPCOMM_INVALID.
+ *   add members at the end. Members that an older header lacks count as 0. Members of a newer header
+ *   that the library does not know must be 0; otherwise the call returns EPCOMM_INVALID.
  * - If a wait passes its deadline, the call ends on this rank. Until epcomm_reset, the outputs of this
- *   call and of every later call and graph replay are NaN and have no rows. So old results are never
- *   taken for new ones. The next call and epcomm_fault return the reason.
- * - Ranks on several hosts need a pack made with --nodes, and options.nodes. Each rank is then a
- *   separate process. All ranks create and destroy their EpComms in the same order, and y is in
+ *   call and of every later call and graph replay are NaN and have no rows, so that no old result is
+ *   taken for a new one. The next call and epcomm_fault return the reason.
+ * - Ranks on several hosts (nodes) need a pack made with --nodes, and options.nodes. Each rank is then
+ *   a separate process. All ranks create and destroy their EpComms in the same order, and y is in
  *   the library's memory. See docs/multinode.md.
  * - Pointers are device addresses unless the comment says "host memory".
  * - Functions marked call path allocate nothing, and never make the host wait.
@@ -85,8 +83,8 @@ typedef enum EpcommDType {
   EPCOMM_NVFP4 = 4
 } EpcommDType;
 
-/* The order of received rows in memory: --layout of epbench pack. The table uses R for ranks, T for max_tokens, E
- * for local experts, H for hidden, and K for top-k. Layouts other than expert take only bf16 and fp8.
+/* How received rows lie in memory: --layout of epbench pack. R: ranks; T: max_tokens; E: local experts; H: hidden;
+ * K: top-k. EpcommCall has the shapes of layout expert. Other layouts take only bf16 and fp8.
  *
  *                 masked                          rank                       rank packed
  * groups          E                               R                          R
@@ -100,11 +98,11 @@ typedef enum EpcommDType {
  *                 then data for combine
  * scale_offsets   unused                          [R*T, K] float: weight, 0 if the expert is on another rank
  *
- * In layouts rank and rank packed, y holds one row for each (token, rank): the weighted sum over the local experts, which
- * the caller computes. combine adds the rows of the ranks. In every layout but expert, combine needs
- * topk_ids, and row_offsets and src_info (src_info_bytes in EpcommOutputs) as dispatch wrote them. If every
- * dispatch has its own row_offsets and src_info, dispatches may be combined in any order and any number of
- * times. In layout expert, combine takes the rows of the last dispatch of its slot. */
+ * In layouts rank and rank packed, the caller computes the weighted sum over the local experts: y holds one row for
+ * each (token, rank), and combine adds the rows of the ranks. In layout expert, combine takes the rows of the last
+ * dispatch of its slot. In other layouts combine needs topk_ids, and row_offsets and src_info as dispatch wrote them
+ * (EpcommOutputs.src_info_bytes is the size). If every dispatch has its own row_offsets and src_info, dispatches may
+ * be combined in any order and any number of times. */
 typedef enum EpcommLayout {
   EPCOMM_LAYOUT_EXPERT = 0,
   EPCOMM_LAYOUT_EXPERT_128 = 1, /* each expert's first row is a multiple of 128 */
@@ -128,9 +126,10 @@ typedef enum EpcommPurpose {
   EPCOMM_FOR_PAIR = 0, /* dispatch and combine together */
   EPCOMM_FOR_DISPATCH = 1,
   EPCOMM_FOR_COMBINE = 2,
-  EPCOMM_FOR_HALVES = 3 /* calls in halves with other work between them. Packs of layout masked have kernels that
-                           occupy no SMs between the halves; other packs choose as for EPCOMM_FOR_PAIR. With reduced
-                           precision, the send of a combine ends only when all ranks have begun the combine */
+  EPCOMM_FOR_HALVES = 3 /* calls in halves (send and recv) with other work between them. Packs of layouts masked, rank and
+                           rank packed have kernels that occupy no SMs between the halves; other packs choose as for
+                           EPCOMM_FOR_PAIR. With reduced precision, the send of a combine ends only when all ranks have
+                           begun the combine */
 } EpcommPurpose;
 
 /* Gathers `bytes` bytes of every rank, in the order of ranks, into `all`. `mine` and `all` are host
@@ -154,7 +153,7 @@ typedef struct EpcommOptions {
   EpcommAllGather all_gather; /* not needed for one rank */
   void *context;
   uint64_t deadline_ns;  /* longest wait of a kernel for a peer; 0: 10 s */
-  int in_flight;         /* number of slots: the most dispatches that may wait for their combine at the same time; 0: 1 */
+  int in_flight;         /* number of slots, so the most dispatches that may wait for their combine at the same time; 0: 1 */
   int streams;           /* number of streams on which calls run at the same time; 0: 1 */
   int reduced;           /* 1: accept reduced precision if the pack has it */
   int max_sms;           /* refuse packs whose calls take more SMs; 0: no limit */
@@ -167,8 +166,8 @@ typedef struct EpcommOptions {
   int nodes;             /* number of nodes of the ranks: rank r is on node r / (ranks / nodes); 0: 1 */
   int survivors;         /* EpcommSurvivors: calls may go on after a rank is lost, see epcomm_shrink. The same on all ranks */
   int ordered;           /* 1: the caller makes the stream of each recv wait for the stream of its send. The library then records no events for that */
-  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins ranks that already run. The value is the set of these
-                            ranks and this one, bit r for rank r. The other ranks of the set call epcomm_grow with the same set */
+  uint64_t joins;        /* 0: all ranks call epcomm_create. Otherwise this rank joins ranks that already run: joins is the set of all of them,
+                            this rank included, bit r for rank r. The other ranks of the set call epcomm_grow with the same set */
 } EpcommOptions;
 
 typedef struct EpcommCall {
@@ -183,22 +182,22 @@ typedef struct EpcommCall {
                    only the lower 32 bits of an id; debug mode checks all 64 */
   int unused;   /* 0 */
   const void *x;            /* [tokens, hidden] BF16; e4m3 for dtype fp8 of packs made with --raw */
-  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank a token may name an expert twice:
-                               its row then names the expert twice. In other layouts a token's ids must be distinct; debug checks that */
+  const void *topk_ids;     /* [tokens, topk] global expert ids, -1 if masked. In layouts rank and rank packed a token may name an expert
+                               twice; its row then names the expert twice. In other layouts a token's ids must be distinct; debug checks that */
   const float *weights;     /* [tokens, topk] router weights; in layout expert, dispatch and combine need the same weights */
   const float *input_scale; /* [1] NVFP4's global scale; NULL for 1. With --raw and fp8: [tokens, hidden/128] */
   /* Outputs of dispatch; NULL means the library's own. Pass either all outputs that the dtype has
-   * or none, and do the same on all ranks. Pass the same outputs again to combine. If they are in
-   * epcomm_extra at the same offset on all ranks, the library may choose any kernel. Otherwise it
-   * can choose only kernels in which the receiving rank writes the rows. */
+   * or none, and do the same on all ranks. Pass the same outputs again to combine. If they lie in
+   * the memory of epcomm_extra, at the same offset on all ranks, the library may choose any kernel;
+   * otherwise only kernels in which the receiving rank writes the rows. */
   void *out;               /* [max_rows, row_bytes] rows by expert */
   void *out_scales;        /* fp8: float [hidden/128, max_rows]; mxfp4: [max_rows, hidden/32]; nvfp4: 5-D blocks */
   uint32_t *row_offsets;   /* [groups + 1] */
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* The shapes above are for layout expert; EpcommLayout has the shapes of other layouts. The next four
-   * members are for combine. */
+  /* The shapes above are for layout expert; EpcommLayout has those of other layouts. The next four members
+   * are for combine. */
   const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in EpcommOutputs.y
                       or in epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
@@ -214,7 +213,8 @@ typedef struct EpcommCall {
 typedef struct EpcommInfo {
   size_t size;
   int rank, ranks, hidden, experts, local_experts, topk, max_tokens;
-  int groups;       /* number of groups of rows: one for each local expert, and with a fused shared expert one more before them */
+  int groups;       /* number of groups of rows: one for each rank in layouts rank and rank packed, otherwise one for each local expert; a fused shared expert
+                       has one more before them */
   int shared, skip_a2a, reduced;
   int in_flight;
   int largest_grid; /* largest number of SMs that a call takes */
@@ -272,12 +272,11 @@ typedef struct EpcommExplanation {
  * If one rank cannot be created, the call fails on all ranks. */
 EPCOMM_API EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *text);
 
-/* Collective. Waits for this rank's device and for the other ranks, then frees everything. It frees
- * everything also if the GPU of a rank is lost; then it returns EPCOMM_DRIVER on that rank, and
- * EPCOMM_PEER on the others. If processes of ranks are gone, use epcomm_abandon instead, which does
- * not wait for them. With several nodes, epcomm_abandon cannot free the heap, because NVSHMEM frees
- * only on all ranks together. The heap is then freed when the process ends, and the process cannot
- * create another EpComm for several nodes. */
+/* Collective. Waits for this rank's device and for the other ranks, then frees everything. If the GPU of
+ * a rank is lost, it frees everything too, but returns EPCOMM_DRIVER on that rank and EPCOMM_PEER on the
+ * others. If processes of ranks are gone, call epcomm_abandon instead, which does not wait for them. With
+ * several nodes, NVSHMEM frees only on all ranks together. So after epcomm_abandon the heap is freed when
+ * the process ends, and the process cannot create another EpComm for several nodes. */
 EPCOMM_API EpcommStatus epcomm_destroy(EpComm *comm);
 EPCOMM_API void epcomm_abandon(EpComm *comm);
 
@@ -285,28 +284,27 @@ EPCOMM_API void epcomm_abandon(EpComm *comm);
 EPCOMM_API EpcommStatus epcomm_dispatch(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. The two halves of a call. send begins the call. Its outputs are complete after recv,
- * in the order of recv's stream. If send and recv are on different streams, the transfer runs at the
- * same time as the work between them. Inputs must not change until recv, which takes the same
- * EpcommCall. The next call of the slot must come after recv: if it is made on another stream, make that
- * stream wait for recv's stream. */
+/* Call path. The two halves of a call. send begins the call; the outputs are complete after recv, in the
+ * order of recv's stream. If send and recv are on different streams, the transfer runs at the same time
+ * as the work between them. recv takes the same EpcommCall; inputs must not change before it. The next
+ * call of the slot must come after recv. If that call is on another stream, make that stream wait for
+ * recv's stream. */
 EPCOMM_API EpcommStatus epcomm_dispatch_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_dispatch_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_send(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 EPCOMM_API EpcommStatus epcomm_combine_recv(EpComm *comm, const EpcommCall *call, EpcommStream stream);
 
-/* Call path. No rank's stream continues before the streams of all ranks have reached this
- * barrier. */
+/* Call path. No rank's stream continues before the streams of all ranks have reached this barrier. */
 EPCOMM_API EpcommStatus epcomm_barrier(EpComm *comm, EpcommStream stream);
 
 /* Call path. Launches a kernel that writes the GPU's clock, in ns, to *at, 8 bytes of device memory.
- * Clocks of different GPUs are not comparable. `epbench bench` measures time in the same way, because
- * events inside a graph would interrupt its sequence of kernels. */
+ * Clocks of different GPUs are not comparable. Events inside a graph would interrupt its sequence of
+ * kernels; a stamp does not. */
 EPCOMM_API EpcommStatus epcomm_stamp(EpComm *comm, uint64_t *at, EpcommStream stream);
 
 /* Returns EPCOMM_FAULT and a description if a kernel of this rank gave up a wait, else EPCOMM_OK. out may
- * be NULL. It reads only host memory and does not wait, so it reports a fault once the kernel has ended.
- * Every call of this library checks for a fault before it launches. Replays of a graph do not check:
+ * be NULL. The function reads only host memory and does not wait; it reports a fault once the kernel has
+ * ended. Every call of this library checks for a fault before it launches. Replays of a graph do not:
  * after each replay, wait for its stream and call this function before you use the results. Other
  * ranks may notice the fault only when their own deadline passes. */
 EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
@@ -316,39 +314,38 @@ EPCOMM_API EpcommStatus epcomm_fault(EpComm *comm, EpcommFault *out);
 EPCOMM_API EpcommStatus epcomm_reset(EpComm *comm);
 
 /* Ends the waits of the kernels of all ranks in the same way as a deadline. Call it if you know that the ranks have
- * made calls that do not match. Calls that are under way and all later calls leave NaN in their outputs, until
- * you reset or destroy. It works only for ranks of one host. It waits for this rank's device, but not for work
- * that other streams have queued. */
+ * made calls that do not match. Calls under way and all later calls leave NaN in their outputs, until you reset or
+ * destroy. It works only for ranks of one host. It writes to device memory on the default stream, and does not
+ * wait for work on non-blocking streams. */
 EPCOMM_API EpcommStatus epcomm_stop(EpComm *comm);
 
-/* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks. All ranks of the
- * set pass the same set. The function does not use all_gather, and takes at most four times deadline_ns. It
- * returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it again. It resets
- * memory as epcomm_reset does, so calls that have begun are lost. Graphs stay valid. Later calls send nothing
- * to a lost rank, wait for nothing from it and return no rows of it. The process of a lost rank must have
- * ended, or must make no more calls. Afterwards epcomm_reset and epcomm_destroy are collective among the
- * living ranks. Needs options.survivors and a pack made with --survivors, of layout masked, rank or
- * rank:packed for one host. epcomm_announce and epcomm_return_weights refuse while a rank is lost. See
- * docs/faults.md. */
+/* Collective among the ranks in `alive`, bit r for rank r. Continues without the other ranks, which are then lost.
+ * All ranks of the set pass the same set. Needs options.survivors and a pack made with --survivors, of layout
+ * masked, rank or rank:packed for one host. The function does not use all_gather, and takes at most four times
+ * deadline_ns. It returns EPCOMM_PEER if a rank of the set did not call it or passed another set; then call it
+ * again. It resets memory as epcomm_reset does, so calls that have begun are lost. Graphs stay valid.
+ *
+ * The process of a lost rank must have ended, or must make no more calls. Later calls send nothing to a lost rank,
+ * wait for nothing from it and return no rows of it. epcomm_reset and epcomm_destroy are then collective among
+ * the living ranks. epcomm_announce and epcomm_return_weights refuse while a rank is lost. See docs/faults.md. */
 EPCOMM_API EpcommStatus epcomm_shrink(EpComm *comm, uint64_t alive);
 
-/* Collective among the ranks in `alive`, bit r for rank r. Takes back the ranks of the set that were lost. A
- * rank that runs in a new process calls epcomm_create with options.joins set to the same ranks. A lost rank
- * whose process still runs calls epcomm_grow. Memory is reset as by epcomm_shrink; graphs stay valid. Only the
- * ranks of the set call all_gather. The library does not read the gathered bytes of other ranks. */
+/* Collective among the ranks in `alive`, bit r for rank r. Takes back the lost ranks of the set. Living ranks, and
+ * lost ranks whose process still runs, call epcomm_grow. A rank in a new process calls epcomm_create with
+ * options.joins set to the same set. Memory is reset as by epcomm_shrink; graphs stay valid. Only the ranks of the
+ * set call all_gather. The library does not read the gathered bytes of other ranks. */
 EPCOMM_API EpcommStatus epcomm_grow(EpComm *comm, uint64_t alive);
 
-/* Stores the set of living ranks, and how many top-k ids of this rank named an expert of a lost rank since
- * creation. It reads only host memory, so only ids of calls that have ended are counted. Either pointer may be
- * NULL. */
+/* Stores the set of living ranks, and how many top-k ids of this rank have named an expert of a lost rank since
+ * creation. Only ids of calls that have ended are counted. Either pointer may be NULL. */
 EPCOMM_API EpcommStatus epcomm_survivors(EpComm *comm, uint64_t *alive, uint64_t *dropped);
 
 EPCOMM_API EpcommStatus epcomm_explain(EpComm *comm, const EpcommCall *call, EpcommExplanation *out);
 EPCOMM_API EpcommStatus epcomm_info(EpComm *comm, EpcommInfo *out);
 EPCOMM_API EpcommStatus epcomm_outputs(EpComm *comm, int slot, int dtype, EpcommOutputs *out);
 
-/* Returns the memory of options.extra_bytes, or NULL if extra_bytes is 0. It is at the same offset in every
- * rank's heap. */
+/* Returns the memory of options.extra_bytes, at the same offset in every rank's heap, or NULL if extra_bytes
+ * is 0. */
 EPCOMM_API void *epcomm_extra(EpComm *comm);
 
 /* Returns the error text of the last status that was not EPCOMM_OK. */

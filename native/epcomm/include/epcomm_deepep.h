@@ -10,14 +10,14 @@ extern "C" {
 
 /* ---- DeepEP's normal calls ----
  *
- * They need layout rank packed and ranks of one host. A new dispatch takes these steps: call
- * epcomm_announce; wait until epcomm_told is ready; allocate outputs for its number of rows; call
- * epcomm_dispatch with the announced ids; call epcomm_received. Finish these steps before the next
- * announce. Make the calls on one stream, or on streams that wait for each other. The member size of
- * each struct must be exactly the size in this header. */
+ * They need layout rank packed and ranks of one host. A new dispatch takes these steps, on one stream or
+ * on streams that wait for each other: call epcomm_announce; wait until epcomm_told is ready; allocate
+ * outputs for its number of rows; call epcomm_dispatch with the announced ids; call epcomm_received.
+ * Finish them before the next announce. The member size of each struct must be exactly the size in this
+ * header. */
 
-/* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens,
- * experts and ranks of this call may differ from the pack's. */
+/* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens, experts and ranks
+ * may differ from the pack's. */
 typedef struct EpcommLayoutOf {
   size_t size;
   const void *topk_ids; /* [tokens, topk], ids_bits bits each; an id outside 0 to experts - 1 is not counted */
@@ -28,26 +28,25 @@ typedef struct EpcommLayoutOf {
 } EpcommLayoutOf;
 EPCOMM_API EpcommStatus epcomm_layout(EpComm *comm, const EpcommLayoutOf *layout, EpcommStream stream);
 
-/* Call path. Sends this rank's counts to all ranks, and prepares ids and weights for
- * dispatch. */
+/* Call path. Sends this rank's counts to all ranks, and prepares ids and weights for dispatch. */
 typedef struct EpcommAnnounce {
   size_t size;
   const int32_t *per_rank, *per_expert; /* as epcomm_layout wrote them */
-  const void *topk_ids; /* [tokens, topk], ids_bits bits each; if NULL, in_rank determines to which ranks tokens go */
+  const void *topk_ids; /* [tokens, topk], ids_bits bits each; if NULL, tokens go to the ranks in in_rank */
   const uint8_t *in_rank;
   const float *weights; /* [tokens, topk], or NULL */
   int ids_bits, topk, tokens;
   int align;            /* per_expert of epcomm_told is rounded up to a multiple of align; 0: 1 */
-  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already, and worst is the number of rows
-                           for which they have room: epcomm_told then returns nothing, and more rows are a fault */
+  int worst;            /* 0: the caller allocates outputs after epcomm_told. Otherwise the outputs exist already and have room for this number
+                           of rows: epcomm_told then returns nothing, and more rows are a fault */
   int32_t *ids;         /* out: [tokens, the pack's topk] the given ids, then -1; NULL if topk_ids already have this form */
   float *padded;        /* out: [tokens, the pack's topk] the given weights, padded; or NULL */
   int32_t *before;      /* out: [ranks, ranks]: entry [i, j] is the number of rows for rank j from the ranks 0 to i */
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
-/* Returns the counts of the last announce. `ready` is 1 as soon as the counts of all ranks have arrived;
- * that is before any row arrives. It reads only host memory. Call it until `ready` is 1. */
+/* Returns the counts of the last announce. Call it until `ready` is 1, which is before any row arrives: the
+ * counts of all ranks have then arrived. It reads only host memory. */
 typedef struct EpcommTold {
   size_t size;
   int ready;
@@ -57,8 +56,7 @@ typedef struct EpcommTold {
 } EpcommTold;
 EPCOMM_API EpcommStatus epcomm_told(EpComm *comm, EpcommTold *out);
 
-/* Call path. Writes ids, weights and tokens of each row of a dispatch, as DeepEP returns
- * them. */
+/* Call path. Writes ids, weights and tokens of each row of a dispatch in DeepEP's form. */
 typedef struct EpcommReceived {
   size_t size;
   const int32_t *expert_ids;   /* [rows, the pack's topk]; this and the next three as dispatch wrote them */
@@ -72,8 +70,8 @@ typedef struct EpcommReceived {
 } EpcommReceived;
 EPCOMM_API EpcommStatus epcomm_received(EpComm *comm, const EpcommReceived *received, EpcommStream stream);
 
-/* Call path. Sends the weights of rows back to their tokens and sums them over ranks. Call it
- * on every rank after the combine of the same rows. */
+/* Call path. Sends the weights of rows back to their tokens and sums them over ranks. Call it on every rank
+ * after the combine of the same rows. */
 typedef struct EpcommReturn {
   size_t size;
   const float *weights;        /* [rows, topk] */
@@ -85,19 +83,19 @@ typedef struct EpcommReturn {
 } EpcommReturn;
 EPCOMM_API EpcommStatus epcomm_return_weights(EpComm *comm, const EpcommReturn *back, EpcommStream stream);
 
-/* Call path. Adds the n counts at `counts` to the n numbers at `to`. The counts are numbers of rows, for example
- * row_offsets, which holds counts in layout masked. */
+/* Call path. Adds the n counts of rows at `counts` to the n numbers at `to`. In layout masked, row_offsets holds such
+ * counts. */
 EPCOMM_API EpcommStatus epcomm_add_counts(EpComm *comm, const uint32_t *counts, int32_t *to, int n, EpcommStream stream);
 
 /* ---- expanded rows of DeepEP V2 ----
  *
  * After a dispatch of layout rank packed, each received row is copied once for each of its experts on this rank.
  * Call epcomm_places and epcomm_expand after epcomm_received or epcomm_dispatch, and epcomm_fold before
- * epcomm_combine. The functions use only the memory in their arguments. `received` is the last entry of
+ * epcomm_combine. The functions use only the memory in their arguments. `received` points to the last entry of
  * row_offsets. The member size of each struct must be exactly the size in this header. */
 
-/* Call path. Assigns an expanded row to each selection of an expert of this rank. Rows of an expert are neighbours,
- * in the order of received rows, and begin at a multiple of align. */
+/* Call path. Assigns an expanded row to each selection of an expert of this rank. The rows of an expert begin at a
+ * multiple of align and follow each other in the order of received rows. */
 typedef struct EpcommPlaces {
   size_t size;
   const int64_t *ids;       /* [rows, topk] local expert, or -1 */

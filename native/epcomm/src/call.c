@@ -1,5 +1,5 @@
 /* The call path: looks the kernels up, fills in their arguments, and launches them. It allocates
- * nothing, waits for nothing and takes no lock. Call numbers advance on the device (ep_number in
+ * nothing, waits for nothing and takes no lock. Calls are numbered on the device (ep_number in
  * common/check.cuh), so that a captured call can be replayed any number of times. */
 #include <string.h>
 
@@ -30,18 +30,17 @@ void call_prepare(EpComm *c) {
     a->heap[1] = comm_heap(c) + c->at.world;
     a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
   }
-  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* the abort word of kernels without a state */
+  a->counters = (int32_t *)(void *)(comm_heap(c) + c->at.abort + 4); /* the abort word of kernels that have no StateAt */
 }
 
 void comm_forget_calls(EpComm *c) {
   for (int i = 0; i < EPCOMM_MAX_SLOTS; i++) c->slots[i].plan = c->slots[i].begun[DISPATCH] = c->slots[i].begun[COMBINE] = -1;
 }
 
-
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether the kernels of a call read a copy of its ids. The library makes the copy to leave out the ids of lost
- * ranks, or to narrow ids to 32 bits. The kernels of layouts masked and rank read 64-bit ids themselves. */
+/* Returns whether the kernels of a call read a copy of its ids. The copy leaves out the ids of lost ranks, or narrows
+ * ids to 32 bits. The kernels of layouts masked and rank read 64-bit ids themselves. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -50,8 +49,8 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must copy its ids. In general a combine uses the copy that its dispatch made. If
- * combines may be made in any order, a combine makes a new copy, because the last copy may be of another call. */
+/* Returns whether a call must copy its ids. A combine uses the copy that its dispatch made, unless combines may be
+ * made in any order: the last copy may then be of another call. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -70,14 +69,14 @@ static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice 
 }
 
 static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
-  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* 4 bytes each; an EpArea cannot have more than 16 GiB */
+  uint64_t words = at == NULL ? 0 : bytes / 4 < UINT32_MAX - 255 ? bytes / 4 : UINT32_MAX - 255; /* 4 bytes each; an EpArea has at most 16 GiB */
   EpArea a = {(uint32_t *)(uintptr_t)at, (uint32_t)words, fill};
   return a;
 }
 
 /* Lists the outputs that a call overwrites if it gives up a wait: rows become NaN, and row_offsets becomes 0, so
- * that there are no rows. In layout rank packed the outputs may have room for fewer rows than max_rows. If the
- * caller does not pass the number of rows, only row_offsets is overwritten. */
+ * that there are no rows. In layout rank packed the caller's outputs may have room for fewer rows than max_rows. If
+ * the caller does not pass this number, only row_offsets is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -172,17 +171,17 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
-/* Compares, on the device and in debug mode, the calls that the ranks are about to make. */
+/* Compares, in debug mode and on the device, the calls that the ranks are about to make. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
-  a.counters = like->counters; /* so that a difference also ends the waits of this call */
+  a.counters = like->counters; /* a difference also ends the waits of this call */
   a.region[0] = k->at->agree;
   a.about = (k->fullest - 1) << 12 | k->plan << 1 | (uint32_t)k->op;
   a.topk_ids = like->topk_ids;
   a.ids_wide = like->ids_wide;
   a.ids = call->tokens * (int32_t)c->pack.head->topk;
   a.experts = (int32_t)c->pack.head->experts;
-  a.distinct = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank a token has one row, even if it names an expert twice */
+  a.distinct = pack_by_rank(c->pack.head) ? 0 : (int32_t)c->pack.head->topk; /* in layouts rank and rank packed a token may name an expert twice */
   return launch(c, c->agree, 1, 32, 0, 0, &a, stream);
 }
 
@@ -193,10 +192,10 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes a number that identifies a stream. The handle is not enough, because a new stream may get the
- * handle of a destroyed stream. So this asks the driver for the stream's id. The driver gives no id of a
- * stream that captures. Such a stream cannot be destroyed, so its handle identifies it. If the caller orders
- * the calls (options.ordered), the handle is enough, and the two calls of the driver are left out. */
+/* Writes a number that identifies a stream: the driver's id, because a new stream may get the handle of a
+ * destroyed one. The driver gives no id of a stream that captures; such a stream cannot be destroyed, so its
+ * handle is enough. The handle is also enough if the caller orders the calls (options.ordered), which saves two
+ * calls of the driver. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;
@@ -207,7 +206,7 @@ static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
 }
 
 /* Launches the kernels of a call or of one half. The first half launches the config's first kernel, the
- * second half the others. If one kernel both sends and receives, the second half only waits for it. */
+ * second half the others. If one kernel sends and receives, the second half only waits for that kernel. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
   int op = k->op;
   const PackPlan *plan = &c->pack.plans[k->plan];
@@ -236,8 +235,8 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan of its send. A plan has one kernel that sends and receives, or two kernels. If
- * the recv had a plan of the other kind, it would leave messages unread, or wait for messages that are never sent. */
+/* Checks that a recv has the plan (the choice of kernels) of its send. With another plan it could leave messages
+ * unread, or wait for messages that are never sent. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;
@@ -255,7 +254,7 @@ static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice 
   return half == SECOND_HALF ? check_begun(c, call, slot->begun[k->op], (int)k->plan) : EPCOMM_OK;
 }
 
-/* Launches a call. It launches also after a fault: the kernels then overwrite the outputs and end. */
+/* Launches a call, even after a fault: the kernels then overwrite the outputs and end. */
 static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half, DrvStream stream) {
   Choice k;
   EpcommCall call;
@@ -307,7 +306,7 @@ EpcommStatus epcomm_stamp(EpComm *c, uint64_t *at, EpcommStream stream) {
   EpArgs a = c->base;
   if (at == NULL || (uintptr_t)at % sizeof *at != 0)
     return comm_say(c, EPCOMM_INVALID, "at: %p must be device memory and a multiple of 8", (void *)at);
-  a.stamps = at; /* stamp_slots and stamp are 0, so every replay of a graph writes the same word */
+  a.stamps = at; /* stamp_slots and stamp are 0, so every replay writes the same word */
   return comm_launch(c, c->stamp, 1, 32, 0, &a, "stamp", stream);
 }
 

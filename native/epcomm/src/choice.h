@@ -6,8 +6,8 @@
 
 enum { DISPATCH, COMBINE };
 
-/* The result of the look-up for a call: the range ("run") of token counts in which the call's count lies, the plan of
- * this run, and the dtype and memory that the kernels use. The plan names the kernels. */
+/* The result of the look-up for a call. `run` is the range of token counts in which the call's count lies, and `first`
+ * is the first count of this range. `plan` is the number of the run's plan, which names the kernels. */
 typedef struct Choice {
   const PackRun *run;
   uint32_t plan, first;
@@ -20,10 +20,10 @@ typedef struct Choice {
 /* Copies the caller's struct into one of this version. Members that an older header lacks become 0. */
 EpcommStatus choice_take(EpComm *c, const EpcommCall *given, EpcommCall *out);
 
-/* Checks the numbers of a call, and looks its plan up. */
+/* Checks the numbers of a call, and looks up its plan. */
 EpcommStatus choice_of(EpComm *c, const EpcommCall *call, int op, Choice *out);
 
-/* Checks the tensors of a call: none that it needs is NULL, each is aligned, and in debug mode each is on this rank's GPU. */
+/* Checks the tensors of a call: those that it needs are given, all are aligned, and in debug mode all are on this rank's GPU. */
 EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k);
 
 #endif

@@ -18,18 +18,18 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* words of debug mode. Each slot has its own, because ranks may use the slots in different orders */
-  uint64_t ids[2]; /* copies of top-k ids, [max_tokens, topk] int32, by op. Only layout expert and packs with
-                      PACK_SURVIVORS have them. In layout expert both ops share one copy */
+  uint64_t agree;  /* words of debug mode; one set for each slot, because ranks may use the slots in different orders */
+  uint64_t ids[2]; /* by op: copy of the top-k ids, [max_tokens, topk] int32. Only in layout expert, where both ops share
+                      one copy, and in packs with PACK_SURVIVORS */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
-  uint64_t y; /* the experts' outputs, which the network reads; only if the ranks are on several nodes */
+  uint64_t y; /* only with several nodes: the experts' outputs, which the network reads */
   StateAt states[COMM_STATES];
 } SlotAt;
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* EpSurvival, only in packs with PACK_SURVIVORS. It lies at the end of the heap, behind the bytes that a reset fills */
-  uint64_t abort; /* EpArgs.given_up, then the abort word of kernels without a state */
+  uint64_t survival; /* only in packs with PACK_SURVIVORS: EpSurvival, at the end of the heap, which a reset does not fill */
+  uint64_t abort; /* two words: EpArgs.given_up, and the abort word of kernels that have no StateAt */
   uint64_t world; /* only with several nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* only in layout rank packed: memory of the kernels in epcomm/normal.cuh */
   SlotAt slots[EPCOMM_MAX_SLOTS];
@@ -51,7 +51,7 @@ typedef struct Slot {
 
 /* The process and host of a rank. */
 typedef struct Place {
-  uint64_t process[2]; /* a random number, and the number of the process */
+  uint64_t process[2]; /* a random number, and the process id */
   char host[40];       /* boot id: processes with the same boot id run on one Linux kernel */
 } Place;
 
@@ -70,11 +70,11 @@ struct EpComm {
   DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is too old to have them */
   DrvFunction place_rows, expand, fold; /* kernels of expand.c; NULL if the pack is too old to have them */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
-  int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if the pack does not have the dtype or the caller did not choose it */
+  int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if the pack lacks the dtype or the caller did not choose it */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
-  int opened[EPCOMM_MAX_RANKS]; /* 1: the heap was opened by an IPC handle and must be closed */
-  DrvPointer handles[EPCOMM_MAX_RANKS]; /* for heaps opened by an IPC handle: the address in the process that owns the heap */
+  int opened[EPCOMM_MAX_RANKS]; /* 1: opened by an IPC handle, which must be closed */
+  DrvPointer handles[EPCOMM_MAX_RANKS]; /* for such heaps: the address in the owner's process */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
   volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
@@ -84,12 +84,12 @@ struct EpComm {
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
-  uint32_t attempts;            /* number of meetings of living ranks so far; see survive.c */
+  uint32_t attempts;            /* meetings of living ranks so far, see survive.c */
   Place places[EPCOMM_MAX_RANKS]; /* process and host of each rank whose heap is open */
   EpArgs base;                  /* arguments that every launch shares */
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
-  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* messages of exchange; it is part of EpComm so that exchange needs no allocation */
+  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* messages of exchange(), here so that it allocates nothing */
 };
 
 /* Stores a text for epcomm_error and returns the status. */
@@ -100,13 +100,13 @@ EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 uint8_t *comm_heap(const EpComm *c);
 static inline void *comm_on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* Fills a caller's struct. The caller's header may be older, so its first member, `size`, bounds the
- * number of bytes that are written. `size` itself keeps its value. */
+/* Fills a caller's struct. The caller's header may be older, so at most `size` bytes are written (its first
+ * member). `size` itself keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
-/* Copies a caller's struct into a struct of this version, of `bytes` bytes. Members that the caller's
- * header lacks become 0. Returns 0, or -1 if the caller's struct has less than `least` bytes or sets a
- * member that this library does not know. */
+/* Copies a caller's struct into one of this version, of `bytes` bytes. Members that the caller's header
+ * lacks become 0. Returns 0, or -1 if the caller's struct has less than `least` bytes or sets a member
+ * that this library does not know. */
 int comm_take(void *whole, size_t bytes, size_t least, const void *given);
 
 /* create.c: reports that a GPU has too little memory for the heap. */
@@ -123,9 +123,8 @@ void unload_kernels(EpComm *c);
 /* The collective function in which a rank exchanges a message. */
 typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, STEP_FREE } Step;
 
-/* exchange.c: exchanges messages with all ranks. Every rank passes its step and its status so far; the
- * result is EPCOMM_OK only if all ranks passed the same step and EPCOMM_OK. `mine` holds the `bytes` bytes that this
- * rank sends; `all` has room for the bytes of all ranks. */
+/* exchange.c: sends `bytes` bytes at `mine` to all ranks, and stores the bytes of all ranks in `all`. Every rank
+ * passes its step and its status so far. The result is EPCOMM_OK only if all passed the same step and EPCOMM_OK. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
 /* Lets this rank address the heaps of the other ranks. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
@@ -157,8 +156,8 @@ EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 
-/* Declares `a`, whose member `of` holds the arguments of a kernel. A launch on the emulated driver always copies
- * sizeof(EpArgs) bytes, so there must be room for them. */
+/* Declares `a`, whose member `of` holds the arguments of a kernel, with room for the sizeof(EpArgs) bytes that a
+ * launch on the emulated driver copies. */
 #define WITH_ROOM(type) \
   union {               \
     type of;            \
@@ -175,10 +174,10 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 /* survive.c */
 EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival on the heap */
-EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink; alive may also be the present set of living ranks */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink, and of epcomm_reset while ranks are lost */
 EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks have called epcomm_destroy */
-int survive_lost(const EpComm *c);                    /* returns 1 if a rank is lost */
-uint64_t survive_everyone(const EpComm *c);           /* returns a set with every rank */
+int survive_lost(const EpComm *c);                    /* whether a rank is lost */
+uint64_t survive_everyone(const EpComm *c);           /* the set of all ranks */
 
 /* fault.c */
 EpcommStatus comm_clear(EpComm *c);                   /* resets the fault, the calls and the memory. No kernel of any rank may run */

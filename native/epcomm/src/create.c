@@ -1,5 +1,5 @@
-/* Creates and destroys EpComms. A rank takes part in every exchange, even after an error, because
- * otherwise the other ranks would wait for it. */
+/* Creates and destroys EpComms. A rank takes part in every exchange, even after an error, because the other
+ * ranks wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +123,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.in_flight = o->in_flight;
   mine.reduced = o->reduced;
   mine.debug = o->debug;
-  mine.own_outputs = o->own_outputs != 0; /* peers write to memory after the outputs, so all heaps need the same layout */
+  mine.own_outputs = o->own_outputs != 0; /* changes the offsets behind the outputs, to which peers write */
   mine.dtypes = o->dtypes;
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
@@ -217,8 +217,8 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Checks that this rank's GPU still works. It is called before NVSHMEM frees the heap, because the free contains a
- * barrier on the GPUs: if the GPU of one rank had failed, the other ranks would wait in this barrier. */
+/* Checks that this rank's GPU still works. NVSHMEM frees the heap only if all GPUs work, because its free contains a
+ * barrier on the GPUs, in which the other ranks would wait for a failed one. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
@@ -292,8 +292,8 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* If one rank fails, all ranks fail, so that either all ranks reach this line or none. But the ranks that call
-   * epcomm_grow keep their EpComm, so a rank that joins them does not wait for them here. */
+  /* If one rank fails, all fail, so all ranks reach this line or none. A rank that joins does not wait here for the
+   * others, which call epcomm_grow and keep their EpComms. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER && c->options.joins == 0);
   finish(c, before);
   return s;
@@ -305,7 +305,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
   EpcommStatus s = check_alive(c); /* after this wait, no kernel of this rank uses another rank's heap */
-  const int alone = survive_lost(c); /* all_gather would need the lost ranks too, so it cannot be used */
+  const int alone = survive_lost(c); /* all_gather would need the lost ranks too */
   if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
   if (meet && !alone) s = exchange(c, STEP_DESTROY, s, NULL, NULL, 0);
   take_down(c, meet && !alone && s == EPCOMM_OK);

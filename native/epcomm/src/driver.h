@@ -1,6 +1,6 @@
-/* Declares the part of the CUDA driver that the library calls, so that the library can be built without
- * CUDA headers. The driver is opened with dlopen, so that programs also start on hosts without a
- * GPU. tests/driver_test.c compares every type and number with cuda.h. */
+/* Declares the part of the CUDA driver that the library calls, so that the library builds without CUDA headers.
+ * The driver is opened with dlopen, so that programs start on hosts without a GPU too. tests/driver_test.c
+ * compares every type and number with cuda.h. */
 #ifndef EPCOMM_DRIVER_H
 #define EPCOMM_DRIVER_H
 
@@ -91,8 +91,8 @@ typedef struct Driver {
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver. Only the first call in a process loads and initialises it. On failure, and in a process that was
- * forked after the first call, the function returns NULL and writes the reason to text, of EPCOMM_TEXT bytes. */
+/* Returns the driver, which the first call in a process loads and initialises. On failure, and in a process that was
+ * forked after the first call, returns NULL and writes the reason to text (EPCOMM_TEXT bytes). */
 const Driver *driver_open(char *text);
 
 /* Writes the driver's name and description of a result. */

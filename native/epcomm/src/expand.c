@@ -1,4 +1,4 @@
-/* The functions that expanded rows of DeepEP V2 need. The kernels are in native/kernels/epcomm/expand.cuh. */
+/* The functions for expanded rows of DeepEP V2. The kernels are in native/kernels/epcomm/expand.cuh. */
 #include <string.h>
 
 #include "comm.h"

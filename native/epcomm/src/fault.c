@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement that debug mode found. want and got describe the calls of the two ranks: the upper
- * 32 bits hold the call number, the lower 32 bits the word `about` of call.c's function compare. */
+/* Describes a disagreement that debug mode found. want and got describe the calls of this rank and of the other:
+ * call number << 32 | the word `about` that call.c's compare() makes. */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
@@ -107,8 +107,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
-  /* After this exchange no rank's kernels run. Before it, memory that these kernels write
-   * must not change. */
+  /* Only after this exchange no kernel of any rank runs, and memory that kernels write may change. */
   s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);
@@ -118,8 +117,8 @@ EpcommStatus epcomm_reset(EpComm *c) {
   return s;
 }
 
-/* Ends the waits of a rank's kernels. It sets the rank's word given_up, the abort word of kernels without a
- * state, and the abort word of each state. */
+/* Ends the waits of a rank's kernels: sets its word given_up, the abort word of kernels that have no StateAt, and the
+ * abort word of each state. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
   if (r == 0) r = c->driver->fill(heap + c->at.abort + 4, 1, 1);

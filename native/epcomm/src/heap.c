@@ -17,7 +17,7 @@ static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
   return &c->pack.regions[c->pack.states[state].first_region + i];
 }
 
-/* Returns the first chosen state that has the same call numbers as `state`. The result may be `state` itself. */
+/* Returns the first state of a chosen dtype that has the same call numbers as `state`; this may be `state` itself. */
 static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   uint16_t numbers = c->pack.states[state].numbers[op];
   for (uint32_t j = 0; numbers != 0 && j < state; j++)
@@ -25,13 +25,10 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
-/* An Area describes the regions that share memory with region i of a state. placed: 1 if some of these regions
- * already have an offset. covered: 1 if a region with an offset is at least as large as region i. common: the offset
- * at which the regions of the area begin; if they have halves, the offset of their middle. most: bytes of the largest
- * region. */
+/* An Area describes the regions that share memory with region i of a state. */
 typedef struct Area {
-  int placed, covered;
-  uint64_t common, most;
+  int placed, covered;   /* placed: one of these regions has an offset already; covered: such a region is at least as large as region i */
+  uint64_t common, most; /* common: the regions' first offset or, if they have halves, the offset of their middle; most: bytes of the largest */
 } Area;
 static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
   const PackRegion *own = region(c, state, i);

@@ -114,8 +114,8 @@ void *epcomm_extra(EpComm *c) {
 }
 
 /* Computes the same class as tune/ep/class.go, which names the sources of the bounds. Two measures decide: how
- * many experts share the load, and the load of the fullest rank. Both are moved towards "even" by three
- * standard deviations of an even random draw, so that chance does not look like skew. */
+ * many experts share the load, and the load of the fullest rank. Both are moved towards "even" by three standard
+ * deviations of an even random draw, so that chance is not taken for skew. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

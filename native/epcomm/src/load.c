@@ -1,5 +1,5 @@
-/* Loads all kernels and prepares every launch on this device before any kernel runs. If a kernel were loaded
- * while another kernel waits for a peer, loading would wait for that kernel to end. */
+/* Loads all kernels and prepares every launch before any kernel runs. Loading later would wait for a kernel that
+ * waits for a peer. */
 #include <stdlib.h>
 
 #include "comm.h"
@@ -21,7 +21,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets the attributes that a kernel needs. Otherwise its first launch would set them, and wait for the device. */
+/* Sets the attributes that a kernel needs. Otherwise the first launch would set them and wait for the device. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;
@@ -34,8 +34,8 @@ static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *mos
   return r;
 }
 
-/* Checks that all blocks of a grid can run on the device at the same time, because they wait for each other. If calls
- * run on several streams at the same time, the blocks of all these calls must fit together. */
+/* Checks that all blocks of a grid can run at the same time, because they wait for each other. If calls run on several
+ * streams, the blocks of all these calls must fit together. */
 static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
   const char *entry = pack_text(&c->pack, l->entry);
   int threads = 0, blocks = 0;
@@ -61,8 +61,7 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* Finds the kernels of normal.c and expand.c. Kernels that an old pack lacks stay NULL, and the pack can still be
- * used for all other calls. */
+/* Finds the kernels of normal.c and expand.c. Those that an old pack lacks stay NULL; all other calls still work. */
 static EpcommStatus load_normal(EpComm *c) {
   static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights",
                                       "ep_places", "ep_expand", "ep_fold"};

@@ -1,6 +1,6 @@
 /* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go
- * computes the same key in Go; the examples check on GPUs that both keys are equal. Only NVML reports
- * NVLinks and PCI ids. NVML is opened with dlopen, like the driver. */
+ * computes the same key in Go; the examples check on GPUs that both are equal. Only NVML reports NVLinks
+ * and PCI ids. NVML is opened with dlopen, like the driver. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static int nvlinks(const Nvml *n, void *device) {
   return links;
 }
 
-/* Returns whether some pair of GPUs cannot address each other. */
+/* Returns whether there are two GPUs that cannot address each other. */
 static int apart(const Driver *d, int gpus) {
   for (int a = 0; a < gpus; a++)
     for (int b = 0; b < gpus; b++) {

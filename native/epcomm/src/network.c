@@ -1,9 +1,9 @@
 /* Ranks on several nodes. NVSHMEM joins them and allocates their heaps. Every module whose kernels
  * send over the network is registered with NVSHMEM. The library opens NVSHMEM with dlopen.
  *
- * A process joins NVSHMEM's group once and stays in it until the process ends. NVSHMEM's finalize is
- * collective, and would wait for a rank that has died. For the same reason the heap is freed only
- * after an exchange in which all ranks have taken part. */
+ * A process joins NVSHMEM's group once and stays in it until the process ends, because NVSHMEM's finalize
+ * would wait for a rank that has died. For the same reason the heap is freed only after an exchange in
+ * which all ranks have taken part. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -17,12 +17,11 @@ static struct {
   int rank, ranks;
   int joined;
   int lost;       /* a rank of the group is gone */
-  uint64_t spare; /* bytes of freed heaps, which NVSHMEM does not give back to the driver */
+  uint64_t spare; /* bytes of freed heaps, which NVSHMEM keeps */
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Writes the library's path to path. If neither the caller nor the environment names a folder, the path is only the
- * library's name. */
+/* Writes the library's path to `path`: only its name if neither the caller nor the environment names a folder. */
 static void library_path(const EpComm *c, char *path, size_t bytes) {
   const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
   if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
@@ -36,8 +35,9 @@ static EpcommStatus load(EpComm *c) {
   library_path(c, path, sizeof path);
   if (ep_shmem_load(&group.library, path, why, sizeof why) == 0) return EPCOMM_OK;
   group.library.library = NULL;
-  return comm_say(c, EPCOMM_NETWORK, "no NVSHMEM (%s): pip install nvidia-nvshmem-cu13==%u.%u.%u, or make cuda-deps NVSHMEM=1, and name "
-                  "the folder with its lib/ in options.nvshmem or %s", why, want[0], want[1], want[2], EP_SHMEM_FOLDER);
+  return comm_say(c, EPCOMM_NETWORK, "cannot load NVSHMEM (%s): install it by pip install nvidia-nvshmem-cu13==%u.%u.%u, or by make cuda-deps "
+                  "NVSHMEM=1; then set options.nvshmem or the environment variable %s to the folder that contains NVSHMEM's lib/",
+                  why, want[0], want[1], want[2], EP_SHMEM_FOLDER);
 }
 
 static EpcommStatus check_version(EpComm *c) {
@@ -67,11 +67,11 @@ EpcommStatus network_open(EpComm *c) {
 /* The message that each rank sends before it joins. */
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* id of the group that the process has joined; otherwise, on rank 0, the id of a new group */
+  EpShmemID id; /* the group that the process has joined; else, on rank 0, a new group */
   int32_t joined, pad;
 } Hello;
 
-/* Checks the messages. All ranks have the same messages, so all get the same result. */
+/* Checks the messages, with the same result on all ranks, because all have the same messages. */
 static EpcommStatus check_hello(EpComm *c, const Hello *all) {
   int ranks = c->options.ranks, each = ranks / c->nodes;
   for (int b = 0; b < ranks; b++) {
@@ -117,8 +117,7 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
 }
 
-/* Checks that there is enough free memory. NVSHMEM's allocation is collective: it would wait for a rank that has
- * too little memory. */
+/* Checks that there is enough free memory. NVSHMEM's allocation would wait for a rank that has too little. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
@@ -132,14 +131,14 @@ static EpcommStatus find_heaps(EpComm *c) {
   for (int r = first; r < first + each; r++) {
     c->heap[r] = (DrvPointer)(uintptr_t)group.library.peer(own, r);
     if (c->heap[r] == 0)
-      return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address the heap of rank %d, although with %d nodes both are on one node; pack and create "
-                      "with more nodes", c->options.device, r, c->nodes);
+      return comm_say(c, EPCOMM_MACHINE, "GPU %d cannot address the heap of rank %d on the same node; make a pack with more --nodes than %d, so that "
+                      "these ranks are on different nodes, and set options.nodes to the same number", c->options.device, r, c->nodes);
   }
   return EPCOMM_OK;
 }
 
-/* Allocates the heap. If only some ranks get memory, they cannot free it, because NVSHMEM frees on all ranks
- * together. It is then freed when the process ends. */
+/* Allocates the heap. If only some ranks get memory, they keep it until the process ends, because NVSHMEM frees only
+ * on all ranks together. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);

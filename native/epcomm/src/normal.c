@@ -1,6 +1,5 @@
-/* The functions that DeepEP's normal calls need in addition to dispatch and combine. They compute where
- * tokens go, exchange the counts for which the host waits, convert the data of received rows to DeepEP's
- * form, and send weights back. The kernels are in native/kernels/epcomm/normal.cuh. */
+/* The functions that DeepEP's normal calls need in addition to dispatch and combine. The kernels are in
+ * native/kernels/epcomm/normal.cuh. */
 #include <string.h>
 
 #include "comm.h"
@@ -11,7 +10,7 @@ EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *na
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* load.c looks for it after the other kernels of this file */
+  if (c->give_back != NULL) return EPCOMM_OK; /* load.c finds it last of this file's kernels */
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", what);
 }
 
@@ -23,7 +22,7 @@ static EpcommStatus check_packed(EpComm *c, const char *what) {
   return EPCOMM_OK;
 }
 
-/* Checks that no rank is lost. The kernels that exchange words with the other ranks wait for all of them. */
+/* Checks that no rank is lost, because the kernels that exchange words wait for all ranks. */
 static EpcommStatus check_whole(EpComm *c, const char *what) {
   EpcommStatus s = check_packed(c, what);
   if (s != EPCOMM_OK || !survive_lost(c)) return s;

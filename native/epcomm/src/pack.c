@@ -1,5 +1,5 @@
-/* Reads a pack. The file may be truncated, edited or hostile. So every number in it is checked
- * before it is used, even if the digest is correct. */
+/* Reads a pack. The file may be truncated, edited or hostile, so every number in it is checked before it is
+ * used, even if the digest is correct. */
 #include "pack.h"
 
 #include <stdarg.h>
@@ -198,8 +198,8 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* The bound limits the work below, which reads all runs of each look-up. No pack needs more look-ups, because
-   * of several look-ups with the same key only the first is used. */
+  /* The bound limits the work below, which reads all runs of each look-up. More look-ups would be of no use: of
+   * several with the same key only the first is used. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {

@@ -13,12 +13,12 @@
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
 #define PACK_MOST_RANKS 64 /* largest number of ranks over several nodes; on one host it is EP_MAX_RANKS */
-#define PACK_PURPOSES 4 /* the last one, halves, is only in packs of some layouts */
+#define PACK_PURPOSES 4 /* the last one, halves, only in packs of some layouts */
 #define PACK_NEEDED_PURPOSES 3
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* in the order of ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
-enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* the flag of a config, the flag of a launch, the flag of a module */
+enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* flags of a config, a launch and a module */
 
 enum {
   PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,
@@ -57,14 +57,14 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op: states with equal numbers other than 0 share call numbers. States with equal numbers[0] also share counters */
+  uint16_t numbers[2]; /* by op: states with the same number other than 0 share call numbers, and with the same numbers[0] also counters */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* 1: the regions of an area have their middle at the same address; 0: they begin at the same address */
-  uint16_t area;  /* regions with equal area other than 0 share memory */
+  uint8_t halves; /* the regions of an area have one address in common: 1: their middle; 0: their begin */
+  uint16_t area;  /* regions with the same area other than 0 share memory */
   uint32_t name;
 } PackRegion;
 
@@ -126,7 +126,7 @@ typedef struct PackIndex {
 } PackIndex;
 PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
 int pack_by_rank(const PackHeader *head);
-int pack_any_order(const PackHeader *head); /* returns whether dispatches may be combined in any order: layouts masked and rank */
+int pack_any_order(const PackHeader *head); /* whether dispatches may be combined in any order: layouts masked, rank and rank packed */
 
 uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);

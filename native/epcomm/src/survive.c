@@ -1,5 +1,5 @@
-/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet by a
- * kernel that exchanges words over their heaps. A meeting has two stages. After the first stage, no kernel of
+/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a
+ * kernel that writes words to the others' heaps. A meeting has two stages. After the first stage, no kernel of
  * any rank runs. After the second stage, the memory of every rank is reset. */
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void list(uint64_t set, char *text, size_t size) {
     if (set >> r & 1) used += (size_t)snprintf(text + used, size - used, used ? ",%d" : "%d", r);
 }
 
-/* Returns the error for a rank of the set that did not take part: it did not come, or it waits for another set. */
+/* Returns the error for a rank of the set that did not come, or waits for another set. */
 static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   char mine[128], theirs[128];
   uint64_t other = c->lost->differs[rank];
@@ -125,9 +125,9 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are the
- * same as those of epcomm_create, because a rank in a new process takes part in them by epcomm_create. A rank takes part in
- * all of these exchanges, also after an error, because a rank that was called with another `alive` may not see the error. */
+/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are those of
+ * epcomm_create, which a rank in a new process calls. This rank takes part in all of them, even after an error: a rank
+ * that was called with another `alive` may not know of the error. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();

@@ -112,7 +112,7 @@ int any_runs(Moe *m, int (*each)(Moe *, int, void *), void *context) {
     EpcommCall c = moe_call(m, 0, 0, 0, fullest, 0);
     c.routing = EPCOMM_EVEN;
     if (epcomm_explain(m->comm, &c, &e) != EPCOMM_OK) return 1;
-    int most = e.last < m->info.max_tokens ? e.last : fullest; /* the last run has default configs or a single token count, so a test of its smallest count is enough */
+    int most = e.last < m->info.max_tokens ? e.last : fullest; /* the last run has default configs or one token count, so its smallest count is enough */
     int bad = each(m, most, context);
     if (bad) return bad;
     fullest = e.last + 1;

@@ -1,5 +1,4 @@
-/* Tests structs of older and newer headers, and tensors that a kernel would misread. A refused call
- * launches no kernel. */
+/* Tests structs of older and newer headers, and tensors that a kernel would misread. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +16,7 @@ typedef struct LaterOptions {
   uint64_t later;
 } LaterOptions;
 
-/* Makes a dispatch that must be refused with a status and an error text that contains `words`. Returns 0 if it is. */
+/* Returns 0 if a dispatch is refused with the given status and an error text that contains `words`. */
 static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const char *words, const char *what) {
   EpcommStatus s = epcomm_dispatch(comm, c, NULL);
   if (s == status && strstr(epcomm_error(comm), words) != NULL) return 0;
@@ -107,7 +106,7 @@ static int accepted(Moe *m, GpuStream stream) {
   return epcomm_fault(m->comm, NULL) != EPCOMM_OK;
 }
 
-/* Creates with options of a later header: a member that this library does not know must be 0. */
+/* Creates with options of a later header, whose new member must be 0. */
 static int options(Member *member, const Plan *p) {
   LaterOptions later = {ranks_options(member, p), 1};
   EpComm *comm = NULL;

@@ -1,7 +1,6 @@
 /* Measures the time that one call adds to a CUDA graph of calls. epbench's clock "chain" uses the same graph
- * (kernels/cuda/drive/schedule.go). The test prints the largest of the ranks' medians. epbench bench instead takes
- * the slowest rank of each round, and then the median over rounds. With threads, the peers' memory belongs to this
- * process; with processes, it is imported. */
+ * (kernels/cuda/drive/schedule.go). The test prints the largest of the ranks' medians; epbench bench instead takes
+ * the slowest rank of each round, and the median over rounds. */
 #include "ranks.h"
 
 #include <math.h>
@@ -11,9 +10,9 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Puts a round on the stream: a barrier, a stamp, `fold` calls, a stamp, barriers without calls, a stamp.
- * A barrier follows each call. For pairs, one barrier follows all calls. A round of combines begins with a
- * dispatch, whose rows the combines take. */
+/* Queues a round: a barrier, a stamp, `fold` calls with their barriers, a stamp, the same number of barriers alone, a
+ * stamp. Each dispatch or combine has a barrier after it; pairs have one barrier after the last. A round of combines
+ * begins with a dispatch, whose rows they take. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
   int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);
@@ -30,7 +29,7 @@ static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int
   return s == EPCOMM_OK ? epcomm_stamp(comm, stamps + 2, stream) : s;
 }
 
-/* Returns the mean seconds of a call in the latest replay. It waits for the stream. */
+/* Returns the mean seconds of a call in the latest replay, without its barrier. It waits for the stream. */
 static double seconds_of(const uint64_t *stamps, int fold, GpuStream stream) {
   uint64_t at[3];
   gpu_download(at, stamps, sizeof at, stream);
@@ -42,8 +41,8 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns the median seconds of a call over rounds, or NAN if the library refused a call. It is a difference of
- * times, which may be negative on a busy host. */
+/* Returns the median seconds of a call over rounds, or NAN after an error. On a busy host the median may be
+ * negative, because it is a difference of times. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
   uint64_t *stamps = gpu_alloc(3 * sizeof *stamps);
   double all[ROUNDS], median = NAN;

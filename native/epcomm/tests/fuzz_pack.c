@@ -1,6 +1,5 @@
-/* Tests the pack reader with damaged packs. As a libFuzzer target it gets any bytes. As a program it
- * mutates a valid pack. In most cases it then computes the digest again, so that the reader gets past the check of
- * the digest. */
+/* Tests the pack reader with damaged packs. As a libFuzzer target it gets any bytes. As a program it mutates a valid
+ * pack, and mostly computes the digest again, so that the reader gets past the check of the digest. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   EpcommInfo info;
   char text[EPCOMM_TEXT];
-  uint8_t *copy = malloc(size + 1); /* of exactly this size, so that a read beyond its end is detected */
+  uint8_t *copy = malloc(size + 1); /* a copy, so that a sanitizer detects reads beyond its end */
   Pack p;
   memset(&info, 0, sizeof info);
   info.size = sizeof info;
@@ -46,8 +45,8 @@ static void seal(uint8_t *data, size_t size) {
   sha256(data + PACK_DIGEST_FROM, size - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Removes the binaries and the manifest, which the reader does not parse. Reading is then a hundred times as
- * fast. Returns the size of the remaining pack. */
+/* Removes the binaries and the manifest, which the reader does not parse, so that reading is a hundred times as fast.
+ * Returns the size of the remaining pack. */
 static size_t shrink(uint8_t *data) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -64,8 +63,7 @@ static size_t shrink(uint8_t *data) {
   return size;
 }
 
-/* Tests a pack with 20,000 equal look-ups. The reader checks all runs of each look-up. That would take too long for so
- * many, so the reader must refuse the pack. Returns 0 if it does. */
+/* Returns 0 if the reader refuses a pack with 20,000 equal look-ups. To check all runs of so many would take too long. */
 static int equal_lookups(uint8_t *data, size_t size) {
   enum { MANY = 20000 };
   PackHeader h;
@@ -85,8 +83,7 @@ static int equal_lookups(uint8_t *data, size_t size) {
   return 1;
 }
 
-/* Tests a pack whose last string has no end, so that a reader of strings would read past the pack. Returns 0 if the
- * pack is refused. */
+/* Returns 0 if the reader refuses a pack whose last string has no end. Its text would run past the pack. */
 static int endless_string(uint8_t *data, size_t size) {
   PackHeader h;
   char text[EPCOMM_TEXT] = "";

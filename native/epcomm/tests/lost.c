@@ -1,6 +1,6 @@
-/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The other ranks must find the
- * fault and shrink in at most two deadlines. Then they make calls without the experts of the lost ranks: eager calls, calls
- * in halves, and replays of a graph that was captured before. In other tests the lost ranks come back. */
+/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The other ranks must find the fault and
+ * shrink (epcomm_shrink) within two deadlines. Then they make calls without the experts of the lost ranks: eager
+ * calls, calls in halves, and replays of a graph captured before. In other tests the lost ranks come back. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "epcomm_deepep.h"
 #include "ranks.h"
 
-enum { AFTER = 5 }; /* calls after a shrink: one with each pair of kernels of the pack, then one with the default kernels */
+enum { AFTER = 5 }; /* checked calls after a shrink: one with each pair of kernels of the pack, then one with the default kernels */
 
 typedef struct Lost {
   Member *member;
@@ -37,7 +37,7 @@ static int replayed(Lost *l, uint64_t n, const char *what) {
 static EpcommOptions options_of(const Lost *l, int survivors, uint64_t joins) {
   EpcommOptions o = ranks_options(l->member, l->plan);
   o.survivors = survivors;
-  o.debug = l->plan->victims > 1; /* debug mode compares the calls of the ranks; it too must not wait for lost ranks */
+  o.debug = l->plan->victims > 1; /* debug mode too must not wait for lost ranks */
   o.joins = joins;
   o.reduced = 1;
   return o;
@@ -111,8 +111,8 @@ static EpcommStatus calls(Lost *l, const char *at) {
   return s != EPCOMM_OK ? s : t != EPCOMM_OK ? t : epcomm_fault(l->comm, NULL);
 }
 
-/* Makes calls until one fails. If a rank is killed late in a call, it may already have sent all that the others
- * need. Then only the next call fails. */
+/* Makes calls until one fails. A rank that is killed late in a call may have sent all that the others need. Then only
+ * the next call fails. */
 static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   EpcommStatus s = EPCOMM_OK;
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
@@ -165,7 +165,7 @@ static int goes_on(Lost *l, uint64_t from) {
 }
 
 /* Returns 0 if shrink refuses sets that name a lost rank or lack this rank, and announce refuses to wait for lost
- * ranks. The refusals need no other rank. */
+ * ranks. */
 static int refuses_lost(Lost *l) {
   uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
   int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "already lost") == NULL;
@@ -197,7 +197,7 @@ static int survive(Lost *l) {
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
     printf("rank %d: the shrink took more than two deadlines\n", l->member->rank);
-    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; a second run has twice the deadline */
+    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; the next run has twice the deadline */
   }
   int bad = refuses_lost(l);
   return bad ? bad : goes_on(l, 100);
@@ -246,13 +246,13 @@ int test_refuse(Member *member, void *plan) {
 
 /* ---- ranks that come back ---- */
 
-/* Combines the dispatch of call n, which was made before the last rank was lost. It must send nothing to the rank. */
+/* Combines the rows of call n, dispatched before the last rank was lost. The combine must send nothing to that rank. */
 static int combines_old(Lost *l, uint64_t n) {
   int bad = ranks_ended(l->comm, "combine of a dispatch made before the shrink", epcomm_combine(l->comm, &l->whole, l->stream), l->stream);
   return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
 }
 
-/* Returns 0 if all ranks refuse to grow when rank 0 passes another set than the others. Rank 0 leaves rank 1 out. */
+/* Returns 0 if grow is refused because rank 0 passes a set without rank 1. */
 static int refuses_other_sets(Lost *l) {
   EpcommStatus s = epcomm_grow(l->comm, l->member->rank == 0 ? everyone(l) & ~2ull : everyone(l));
   if (s == EPCOMM_DISAGREE && strstr(epcomm_error(l->comm), "the same set") != NULL) return 0;
@@ -260,7 +260,7 @@ static int refuses_other_sets(Lost *l) {
   return 1;
 }
 
-/* Makes calls without the last rank, whose process is not killed, and then takes the rank back. */
+/* Makes calls without the last rank, whose process still runs, and then takes the rank back. */
 static int comes_back(Lost *l) {
   int last = ranks_is_last(l->member);
   const uint64_t old = 199;
@@ -329,9 +329,8 @@ static int first_life(Lost *l) {
   return end(l, bad);
 }
 
-/* Runs the last rank in a child process. Whenever the child is killed, a new child takes its place and joins the
- * other ranks. Returns the result of the first child that is not killed. `life` runs in each child; `again` is 1
- * in all children but the first. */
+/* Runs `life` for the last rank in a child process. Whenever the child is killed, a new child (`again` is 1) takes its
+ * place and joins the other ranks. Returns the result of the first child that is not killed. */
 static int run_lives(Member *member, const Plan *plan, int (*life)(Lost *, int again)) {
   for (int again = 0;; again = 1) {
     Lost l = {.member = member, .plan = plan};
@@ -357,7 +356,7 @@ static int life_of_grow(Lost *l, int again) {
   return end(l, goes_on(l, 400 + AFTER));
 }
 
-/* Tests ranks that come back: first with the process that they had, then with a new one. */
+/* Tests a rank that comes back: first with its old process, then with a new one. */
 int test_grow(Member *member, void *plan) {
   Lost l = {.member = member, .plan = plan};
   return ranks_is_last(member) ? run_lives(member, plan, life_of_grow) : first_life(&l);
@@ -368,8 +367,8 @@ int test_grow(Member *member, void *plan) {
 static const char *const steps[] = {"counts", "rows", "between", "combine", "halves", "combine-halves", "replay"};
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-/* Returns the number of the round that all ranks begin, or -1 if the test ends, as rank 0 decides. Returns -2 if the
- * ranks did not meet. */
+/* Returns the number of the next round, or -1 if the test ends; rank 0 decides. Returns -2 if the ranks did not
+ * meet. */
 static int next_round(Lost *l, int rounds, double start) {
   int mine = now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
   return world_gather(l->member, &mine, all, sizeof mine) != 0 ? -2 : all[0];

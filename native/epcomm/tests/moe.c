@@ -179,8 +179,7 @@ static int wrong_row(const Moe *m, const Received *l, uint64_t n, uint64_t row, 
   return 0;
 }
 
-/* Checks the rows of one local expert. Rows must be in the order of source ranks; the tokens of a source may have any
- * order. */
+/* Checks the rows of one local expert. Rows must be in the order of source ranks, with a source's tokens in any order. */
 static int wrong_group(Moe *m, const Received *l, uint64_t n, int most, int local) {
   const EpcommInfo *i = &m->info;
   int expert = i->rank * i->local_experts + local, bad = 0;

@@ -1,5 +1,5 @@
-/* A small mixture of experts for tests. Every rank can compute the inputs of all ranks. A function replaces
- * the experts, and all outputs are checked. */
+/* A small mixture of experts for tests. Every rank can compute the inputs of all ranks. An expert only multiplies by
+ * its own factor. All outputs are checked. */
 #ifndef EPCOMM_TESTS_MOE_H
 #define EPCOMM_TESTS_MOE_H
 
@@ -34,13 +34,13 @@ int moe_fullest(const Moe *m, uint64_t n, int most);
 /* Computes and uploads this rank's inputs of call n. */
 void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream);
 
-/* Returns the memory for the experts' rows of a slot. With several nodes it is the library's. */
+/* Returns the memory for the experts' outputs of a slot: the library's if there are several nodes. */
 void *moe_y(const Moe *m, int slot);
 
 /* Returns a call whose inputs and outputs are in this rank's memory. `wide` selects ids of 64 bits. */
 EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, int wide);
 
-/* Checks the outputs of dispatch and writes the experts' rows to y. Returns 0 if they are right, otherwise
+/* Checks the outputs of dispatch and writes the experts' outputs to y. Returns 0 if the rows are right, otherwise
  * prints the first difference and returns 1. `most` must be the same as in moe_tokens. */
 int moe_experts(Moe *m, const EpcommCall *call, uint64_t n, int most, GpuStream stream);
 

@@ -52,8 +52,8 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* Destroys while all_gather fails, so that ranks cannot wait for each other. epcomm_destroy must then not call
- * NVSHMEM, which would wait for all ranks. Afterwards the process cannot create an EpComm for several nodes. */
+/* Destroys while all_gather fails. epcomm_destroy must then not call NVSHMEM, which would wait for all ranks.
+ * Afterwards the process cannot create an EpComm for several nodes. */
 int test_left(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   o.all_gather = breaking_gather;
@@ -65,8 +65,8 @@ int test_left(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Like test_left, but the GPU of the last rank has failed, so that the rank cannot take part in the barrier of
- * NVSHMEM's free. EMUL_BROKEN makes the emulated driver report a failed GPU. */
+/* Like test_left, but the GPU of the last rank has failed and cannot take part in the barrier of NVSHMEM's free.
+ * EMUL_BROKEN makes the emulated driver report a failed GPU. */
 int test_crashed(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = use(&o, plan);
@@ -77,8 +77,7 @@ int test_crashed(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Makes a combine whose rows the network cannot read. It must be refused, and the call must then work with other
- * rows. */
+/* Makes a combine whose y the network cannot read. The library must refuse it, and accept it with the right y. */
 static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   int tokens = moe_tokens(m, 1, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, 1, most), 0);

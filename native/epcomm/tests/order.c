@@ -34,8 +34,8 @@ static void own_free(Own *o) {
   moe_free(o->m);
 }
 
-/* Makes two dispatches on one slot, then combines each of them twice: in the order of the dispatches, and
- * in the opposite order. */
+/* Makes two dispatches on one slot, then combines both twice: in the order of the dispatches, and in the opposite
+ * order. */
 static int two_calls(Own *own, const Plan *p, int wide, GpuStream stream) {
   static const int order[] = {0, 1, 1, 0};
   EpComm *comm = own[0].m->comm;

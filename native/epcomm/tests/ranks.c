@@ -7,14 +7,14 @@
  *
  * calls      makes eager calls; each call of each rank has a random token count
  * graphs     replays three graphs, mixed with eager calls, and checks all results
- * flight     makes two calls at the same time, sent and received on two streams
- * outputs    passes outputs of the caller, inside and outside the heap
+ * flight     makes two calls at the same time, in halves on two streams
+ * outputs    passes the caller's own outputs, inside and outside the heap
  * leak       compares the free device memory after several creations
  * host       measures the host time of a call
  * chain      measures the GPU time of a call with --most tokens of --dtype (EpcommDType) in a graph of --calls
  *            calls, as the median of --replays; see chain.c
- * wrap       lets call numbers pass from the last number to the first, with every kernel of the pack
- * mixed      makes calls of all kernels and dtypes in turn, in the same slot; see wrap.c
+ * wrap       lets call numbers wrap around, with every kernel of the pack; see wrap.c
+ * mixed      makes calls of all kernels and dtypes in turn, in one slot; see wrap.c
  * spoiled    checks the outputs after a fault
  * soak       makes random calls for --seconds; see soak.c
  * lost       kills --victims ranks at step --at; the others continue; see lost.c
@@ -37,7 +37,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* A fault of debug mode also counts as a passed deadline if the kernel waited for a rank whose call has another number. */
+  /* a fault of debug mode is also a passed deadline if this rank waited for a rank that is at another call number */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;
@@ -105,14 +105,14 @@ static int test_calls(Member *member, void *plan) {
   return bad;
 }
 
-/* A captured dispatch and combine. A graph fixes the token counts; each replay has new inputs. */
+/* A captured dispatch and combine. */
 typedef struct Captured {
-  uint64_t n; /* number of the call, from which its token counts follow */
+  uint64_t n; /* number of the call, which determines its token counts */
   EpcommCall call;
   GpuGraph dispatch, combine;
 } Captured;
 
-/* Makes a dispatch or a combine. It is whole if n is even, and in two halves if n is odd. */
+/* Makes a dispatch or a combine: whole if n is even, in two halves if n is odd. */
 static EpcommStatus make(EpComm *comm, const EpcommCall *c, int combine, uint64_t n, GpuStream stream) {
   if (n % 2 == 0) return combine ? epcomm_combine(comm, c, stream) : epcomm_dispatch(comm, c, stream);
   EpcommStatus s = combine ? epcomm_combine_send(comm, c, stream) : epcomm_dispatch_send(comm, c, stream);
@@ -215,7 +215,7 @@ static int test_flight(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes calls with outputs in the extra memory, where any kernel may write, and outside the heap. */
+/* Makes calls with outputs by turns in the memory of epcomm_extra, where any kernel may write, and outside the heap. */
 static int test_outputs(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 64u << 20);
@@ -251,7 +251,7 @@ static int test_outputs(Member *member, void *plan) {
   return bad;
 }
 
-/* Creates and destroys several times, and checks that the same amount of device memory is free each time. */
+/* Creates and destroys several times. The same amount of device memory must be free each time. */
 static int test_leak(Member *member, void *plan) {
   const Plan *p = plan;
   gpu_use(ranks_device(member, p));
@@ -264,7 +264,7 @@ static int test_leak(Member *member, void *plan) {
     world_gather(member, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
     after[i] = gpu_free_bytes();
     world_gather(member, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* creation 1 is not compared with the amount before it, because its module loads take memory that is never freed */
+    bad |= after[i] != after[0]; /* not compared with the amount before creation 1, whose module loads take memory that is never freed */
   }
   for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
   if (!bad && member->rank == 0) printf("device memory is equal before and after\n");

@@ -17,7 +17,7 @@ typedef struct Plan {
   double seconds;           /* how long soak and killing run */
   int seed;                 /* seed of soak's random choices */
   int victims;              /* number of ranks that the test lost kills */
-  const char *at;           /* step of a call at which it kills them; see lost.c */
+  const char *at;           /* step of a call at which it kills them: counts, rows, ...; see lost.c */
   const char *test;
 } Plan;
 
@@ -28,21 +28,21 @@ EpComm *ranks_create(Member *member, const Plan *p, int in_flight, int debug, ui
 int ranks_device(const Member *member, const Plan *p);
 EpcommOptions ranks_options(Member *member, const Plan *p);
 
-/* The result of a rank whose call or all-gather passed its deadline, although the test expects no fault. The cause may
- * be a busy host or a lost message, so main runs the test again a few times, each time with twice the deadline. */
+/* The result of a rank whose call or all-gather passed its deadline although the test expects no fault. The host may
+ * just be busy, so main runs the test again a few times, each time with twice the deadline. */
 #define RANKS_SLOW 128
 
 /* Prints a failure. Returns RANKS_SLOW if a wait took too long, else 1. */
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status);
 
-/* Waits for the stream of a call that returned `status`. Returns 0 if the call has ended without a fault; only then
- * outputs may be checked. Otherwise prints the failure and returns the result of ranks_say. */
+/* Waits for the stream of a call that returned `status`. Returns 0 if the call ended without a fault. Otherwise prints
+ * the failure and returns ranks_say's result; outputs must then not be checked. */
 int ranks_ended(EpComm *comm, const char *what, EpcommStatus status, GpuStream stream);
 
 int test_chain(Member *member, void *plan); /* chain.c */
 int test_any_order(Member *member, void *plan); /* order.c */
 int test_wrap(Member *member, void *plan), test_mixed(Member *member, void *plan); /* wrap.c */
-void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the device counters of slot 0 */
+void wrap_begin_at(EpComm *comm, uint32_t number); /* sets the call numbers of slot 0 on the device */
 /* Holds counts the resources that must not grow from round to round. */
 typedef struct Holds {
   size_t device; /* free bytes of the GPU */
@@ -65,15 +65,14 @@ int test_left(Member *member, void *plan);
 int test_crashed(Member *member, void *plan);
 int test_unfilled(Member *member, void *plan);
 
-/* faults.c. Checks that creation fails with the status `victims` on the last rank, and `others` on the other ranks.
- * Returns 0 if it does. */
+/* faults.c. Returns 0 if creation fails with the status `victims` on the last rank, and `others` on the other ranks. */
 int ranks_refused(Member *member, const EpcommOptions *o, EpcommStatus victims, EpcommStatus others);
 int ranks_right(Moe *m, int most, GpuStream stream); /* makes checked calls; returns 0 if they are right */
 int ranks_is_last(const Member *member);
-/* Gathers the results of all ranks. Returns this rank's result `bad`, or RANKS_SLOW if `bad` is 0 but another rank failed. */
+/* Gathers the results of all ranks. Returns this rank's `bad`, or RANKS_SLOW if only another rank failed. */
 int ranks_joint_result(Member *member, int bad);
 
 Test settings_find(const char *name); /* settings.c */
-Test faults_find(const char *name, int *victims); /* stores in victims the number of ranks that the test kills, the last ones */
+Test faults_find(const char *name, int *victims); /* stores in *victims how many of the last ranks the test kills */
 
 #endif

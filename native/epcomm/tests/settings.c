@@ -1,4 +1,4 @@
-/* Tests options and their defaults, epcomm_explain, the order of calls, the caller's context, epcomm_stop, and for
+/* Tests options and their defaults, epcomm_explain, the order of calls, the caller's context, epcomm_stop, and on
  * which machines a pack is accepted. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static int differs(const char *what, int got, int want) {
 
 /* ---- defaults and limits ---- */
 
-/* Checks that creation fails with a status and an error text that contains `words`. Each rank refuses by itself. */
+/* Returns 0 if creation fails with a status and an error text that contains `words`. */
 static int refused(Member *member, const EpcommOptions *o, EpcommStatus want, const char *words) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -127,8 +127,9 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
   return a->plan == b->plan && a->first == b->first && a->last == b->last && strcmp(a->why, b->why) == 0 && strcmp(a->dispatch, b->dispatch) == 0;
 }
 
-/* Checks that, if options.routing is `routing`, a call without a routing gets the kernels of routing `stands_for`.
- * Returns the number of token counts for which EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS have different kernels, or -1 after an error. */
+/* Creates with options.routing set to `routing`. A call without a routing must then get the kernels of routing
+ * `stands_for`. Returns for how many token counts EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS have different kernels, or -1
+ * after an error. */
 static int without_routing(Member *member, void *plan, int routing, int stands_for) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
@@ -149,8 +150,8 @@ static int without_routing(Member *member, void *plan, int routing, int stands_f
   return epcomm_destroy(comm) != EPCOMM_OK || bad ? -1 : other;
 }
 
-/* Checks that each run of token counts ends where the next begins. Checks also that a call gets the plan for outputs
- * on the heap only if all bytes of its outputs are in epcomm_extra. */
+/* Checks that each run (range of token counts with one plan) ends where the next begins. A call must get the plan for
+ * outputs on the heap only if all bytes of its outputs are in the memory of epcomm_extra. */
 static int runs(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 1u << 20);
   if (comm == NULL) return 1;
@@ -196,8 +197,8 @@ static int refuses(EpComm *comm, EpcommStatus s, const char *words) {
   return 1;
 }
 
-/* Checks that a recv must have the plan of its send, and a combine the plan of its dispatch. In layouts whose rows may be
- * combined in any order, a combine may have another plan. */
+/* Checks that a recv must have the plan of its send, and a combine the plan of its dispatch. Exception: in layouts whose
+ * rows may be combined in any order, a combine may have another plan than its dispatch. */
 static int test_fits(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -232,7 +233,7 @@ static int moved(void *before, const char *what) {
   return 1;
 }
 
-/* Checks that after every function the same context is current as before. */
+/* Checks that every function leaves the caller's context current. */
 static int test_context(Member *member, void *plan) {
   const Plan *p = plan;
   EpcommOptions o = ranks_options(member, p);
@@ -313,8 +314,8 @@ static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t mi
   sha256(data + PACK_DIGEST_FROM, bytes - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Checks, on the emulated driver and with processes, that a pack for one GPU is accepted on later GPUs of the same
- * generation, unless its code is exact. EMUL_ARCH and EMUL_SMS determine what the GPUs of this process are. */
+/* Checks that a pack for one GPU is accepted on later GPUs of the same generation, unless its code is exact. Needs
+ * --processes, because EMUL_ARCH and EMUL_SMS set the kind of a process's emulated GPUs. */
 static int test_machines(Member *member, void *plan) {
   static const struct {
     uint32_t major, minor;

@@ -1,7 +1,6 @@
 /* Makes random calls for --seconds, from the seed --seed: eager calls and graphs with random token counts on random
- * streams. Some calls are left out on one rank. Between the calls it resets, sets call numbers near the
- * largest one, and creates new EpComms. All results are checked. Device memory, open files and host memory
- * must not grow. */
+ * streams. One rank leaves out some calls. In between the test resets, sets call numbers near 2^31 or 2^32, and
+ * creates new EpComms. All results are checked. Device memory, open files and host memory must not grow. */
 #include <dirent.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -92,8 +91,8 @@ static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   return bad;
 }
 
-/* Leaves a call out on one rank. On the other ranks the call must end with a fault, and its outputs must be NaN. Then
- * all ranks reset. */
+/* Leaves a call out on one rank. On the others the call must end with a fault and leave NaN in its outputs. Then all
+ * ranks reset. */
 static int fault(Soak *s, int fullest, GpuStream stream) {
   Moe *m = s->moe;
   int lazy = (int)draw(s, (uint64_t)s->member->ranks), bad = 0;
@@ -113,7 +112,7 @@ static int fault(Soak *s, int fullest, GpuStream stream) {
   return status != EPCOMM_OK ? ranks_say(s->comm, "reset", status) : bad;
 }
 
-/* Sets call numbers so that a few calls later they wrap around or change their sign. */
+/* Sets call numbers so that they wrap around or change their sign a few calls later. */
 static int near_end(Soak *s) {
   static const uint32_t ends[] = {0x7fffffffu, 0x80000000u, 0xfffffffcu, 0xffffffffu};
   if (epcomm_reset(s->comm) != EPCOMM_OK) return ranks_say(s->comm, "reset", EPCOMM_FAULT);

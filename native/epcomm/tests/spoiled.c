@@ -13,7 +13,7 @@ typedef struct Spoiled {
   GpuStream stream;
 } Spoiled;
 
-/* Returns 0 if all outputs are NaN, there are no rows and the fault is reported; otherwise prints what it found. */
+/* Returns 0 if all outputs are NaN, there are no rows and the fault is reported. Otherwise prints the differences. */
 static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream stream) {
   EpcommOutputs o = {.size = sizeof o};
   uint32_t offsets[1025] = {0};

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Testpack writes packs for the C tests on the emulated driver. Shapes are small, and their token
-// counts select every kind of kernel.
+// Testpack writes packs for the C tests on the emulated driver. Shapes are small, and calls of different
+// token counts take different kernels, so that tests reach every kind of kernel.
 //
 //	go run native/epcomm/tests/testpack.go -compile bin/epbench-compile -ranks 2 -o FILE
 package main
@@ -21,12 +21,12 @@ import (
 func main() {
 	compile := flag.String("compile", "bin/epbench-compile", "the program epbench-compile")
 	ranks := flag.Int("ranks", 2, "number of ranks")
-	nodes := flag.Int("nodes", 1, "number of hosts of the ranks; a pack for several hosts holds only fp8")
+	nodes := flag.Int("nodes", 1, "number of hosts; a pack for several hosts holds only fp8")
 	out := flag.String("o", "", "file to write")
 	tokens := flag.Int("max-tokens", 24, "largest number of tokens of a rank")
-	layout := flag.String("layout", "expert", "layout of received rows; without -every, packs of other layouts than expert hold only default configs")
-	every := flag.Bool("every", false, "every kernel of the layout: calls of 2i-1 and 2i tokens take the i-th pair of everyPair")
-	survivors := flag.Bool("survivors", false, "kernels that can continue without a lost rank")
+	layout := flag.String("layout", "expert", "layout of received rows; without -every, only packs of layout expert hold other configs than defaults")
+	every := flag.Bool("every", false, "use every kernel of the layout: calls of 2i-1 and 2i tokens take the i-th pair of everyPair")
+	survivors := flag.Bool("survivors", false, "use kernels that can continue without a lost rank")
 	flag.Parse()
 	l, err := ep.ParseLayout(*layout)
 	if err != nil {
@@ -97,7 +97,7 @@ var everyPair = map[string][][2]string{
 		{"dispatch_masked:input=bf16,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0", "combine_masked:algo=dedup,mode=split,pdl=0,recv_sms=3,sms=2,threads=64,unit=512,wait_sms=0"},
 		{"dispatch_masked_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_masked:algo=dedup,mode=fused,pdl=1,recv_sms=0,sms=4,threads=64,unit=512,wait_sms=2"},
 	},
-	"expert:128": { // some of the kernels of layout expert, because they are the same
+	"expert:128": { // only some of the kernels of layout expert, because the code is the same
 		{"dispatch_ll:early=1,mode=fused,part=512,pause=0,pdl=1,receivers=0,recv_sms=0,send=512,sms=3,threads=64", "combine_ll:algo=direct,mode=fused,pdl=1,recv_sms=0,sms=2,threads=64"},
 		{"dispatch_ll_ids:part=512,pdl=0,send=512,sms=4,threads=64", "combine_ll_partial:partial=f32,pdl=0,receivers=0,sms=3,threads=64"},
 		{"dispatch_final_home:scales=row,sms=4,team=1,threads=64,wait_sms=0", "combine_final_polled:partial=bf16,pdl=0,receivers=0,sms=3,threads=64"},
@@ -135,8 +135,8 @@ func everyPairOf(r pack.Request, layout string) pack.Request {
 	return r
 }
 
-// overNodes returns a request for ranks on several nodes. Its rows have low-latency and other kernels, both
-// routes, and both modes.
+// overNodes returns a request for ranks on several nodes. Its rows have low-latency and other kernels, with
+// both routes and both modes.
 func overNodes(ranks, nodes, tokens int) pack.Request {
 	m := ep.Machine{Backend: "cuda-hosts", PCIID: "emulated", Arch: "sm_90", SMs: 4, GPUs: ranks}
 	p := ep.Problem{Ranks: ranks, Nodes: nodes, Hidden: 640, Experts: 4 * ranks, TopK: 3, MaxTokens: tokens, Mode: ep.Graph, Combine: ep.BF16, Dispatch: ep.FP8}

@@ -26,8 +26,8 @@ double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Waits until all ranks have reached the gather with number `turn`. It sleeps between two checks, because the other ranks need
- * the processor. */
+/* Waits until all ranks have reached gather number `turn`. It sleeps between checks, because the other ranks need the
+ * processor. */
 static int await(const int *turns, int ranks, int turn) {
   const struct timespec nap = {0, 100000};
   double start = gpu_seconds();

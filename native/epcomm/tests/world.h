@@ -7,7 +7,7 @@
 
 typedef struct World World;
 
-/* A Member is one rank of a World. turn is the number of its last gather. */
+/* A Member is one rank of a World. turn is the number of the rank's last gather. */
 typedef struct Member {
   World *world;
   int rank, ranks, turn;
@@ -19,7 +19,7 @@ void world_rejoin(Member *member);
 /* An EpcommAllGather whose context is a Member. It gives up after a while, because a rank may have been killed. */
 int world_gather(void *member, const void *mine, void *all, size_t bytes);
 
-/* Runs `body` for every rank. When all have returned, returns the worst result. A rank whose bit is set in `victims`
+/* Runs `body` for every rank, and returns the worst result once all have ended. A rank whose bit is set in `victims`
  * may end in any way. If the process of another rank was killed, the result is 99. */
 int world_run(int ranks, int processes, uint64_t victims, int (*body)(Member *member, void *context), void *context);
 

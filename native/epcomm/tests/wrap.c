@@ -1,5 +1,5 @@
-/* Tests call numbers that wrap around. Every kernel of the pack makes calls whose numbers begin just below 2^31 or
- * just below 2^32. For this, the counters on the device are set after a reset. */
+/* Tests call numbers that wrap around. After a reset, the test sets the call numbers on the device to just below 2^31
+ * or 2^32. Then it makes calls with every kernel of the pack. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,8 +46,8 @@ static int across(Moe *m, int fullest, void *context) {
   return 0;
 }
 
-/* Makes calls of all token counts in turn, and so with all kernels and dtypes of the pack, in the same slot. There is
- * no barrier between calls. */
+/* Makes calls of many token counts in turn, so with all kernels and dtypes of the pack, in one slot and without
+ * barriers between them. */
 static int mixed(Moe *m, const Wrap *w) {
   for (int n = 0; n < w->plan->calls; n++) {
     int bad = any_checked(m, (uint64_t)n, 1 + n / 2 * 7 % m->info.max_tokens, w->stream);

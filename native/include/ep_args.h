@@ -1,6 +1,6 @@
-/* EpArgs, the struct that the kernels of calls take by value. The file is plain C, so that the shim,
- * NVRTC and a host compiler can read it. Sizes that the compiler should know (hidden, top-k, experts,
- * ranks, dtype) are -D macros instead; see kernels/cuda/declare/defines.go.
+/* EpArgs, the struct that the kernels of calls take by value, in plain C for NVRTC and host compilers.
+ * Sizes that the compiler should know (hidden, top-k, experts, ranks, dtype) are -D macros instead; see
+ * kernels/cuda/declare/defines.go.
  */
 #ifndef EP_ARGS_H
 #define EP_ARGS_H
@@ -33,15 +33,15 @@ typedef long long int64_t;
 #define EP_EPILOGUE_SCALE 1 /* times epilogue_scale */
 #define EP_EPILOGUE_BIAS 2  /* plus bias[column] */
 
-/* The threads between which ep_litmus_pass passes messages. */
+/* Between which threads ep_litmus_pass passes messages. */
 #define EP_LITMUS_BLOCK 0  /* two warps of one block */
 #define EP_LITMUS_GPU 1    /* the first two blocks of a rank */
 #define EP_LITMUS_SYSTEM 2 /* each rank to the next */
 
 /* The record of a wait that passed its deadline. Each rank has one, in host memory that the device can
- * write. `set` is written last. */
+ * write. */
 typedef struct EpFault {
-  uint32_t set;    /* 1 once the rest is valid */
+  uint32_t set;    /* 1 once the rest is valid; written last */
   uint32_t rank;   /* the rank that waited */
   uint32_t phase;  /* EpPhase */
   int32_t expert;  /* global expert for which it waited, -1 if none */
@@ -58,7 +58,7 @@ typedef enum EpPhase {
   EP_PHASE_COMBINE_ASYNC,  /* sending rows back */
   EP_PHASE_COMBINE_WAIT,   /* waiting for rows */
   EP_PHASE_AGREE,          /* comparing calls over ranks: epcomm's debug mode */
-  EP_PHASE_LOST,           /* an id names an expert of a lost rank, and such ids are refused */
+  EP_PHASE_LOST,           /* an id names an expert of a lost rank, and the caller wants such ids refused */
   EP_PHASE_ROOM            /* more rows arrive than the caller's outputs have room for: want is the room, got the rows */
 } EpPhase;
 
@@ -69,14 +69,14 @@ typedef struct EpArea {
   uint32_t fill;  /* value of every word */
 } EpArea;
 
-/* Words of the kernels that run before and after calls. These kernels align the ranks and write time stamps. Each rank
- * has one EpControl, in device memory that every rank can address. It is zeroed at set-up and after a fault. */
+/* Words of the kernels that align the ranks and write time stamps, before and after calls. Each rank has one EpControl,
+ * in device memory that every rank can address. It is zeroed at set-up and after a fault. */
 typedef struct EpControl {
-  uint32_t arrived[EP_MAX_RANKS]; /* number of the last alignment that each rank reached; that rank writes it */
+  uint32_t arrived[EP_MAX_RANKS]; /* [r]: number of the last alignment that rank r reached; rank r writes it */
   uint32_t pad[32 - EP_MAX_RANKS];
   uint32_t epoch;                 /* number of alignments that this rank has passed */
   uint32_t replay;                /* number of rounds since the batch began */
-  uint32_t flight_ns;             /* time that a flag takes from one rank to another, 0 if not measured; see ep_align */
+  uint32_t flight_ns;             /* ns that a flag takes from one rank to another, 0 if not measured; see ep_align */
   uint32_t rest[29];
 } EpControl;
 
@@ -97,15 +97,15 @@ typedef struct EpArgs {
   uint8_t *heap[EP_MAX_RANKS];
   uint64_t region[EP_MAX_REGIONS]; /* byte offset of each region of the kernel family */
 
-  /* Outputs of dispatch. If senders write the rows, the outputs are on the symmetric heap, and rank r's
-   * output is at heap[r] + (out - heap[rank]). */
+  /* Outputs of dispatch. If senders write the rows, the outputs are on the symmetric heap: rank r's out is
+   * at heap[r] + (out - heap[rank]). */
   uint8_t *out;          /* [max_rows, payload bytes of one row] */
   uint8_t *out_scales;   /* by dtype: fp8 f32 [hidden/128, max_rows]; mxfp4 [max_rows, hidden/32]; nvfp4 5-D */
-  uint32_t *row_offsets; /* [groups + 1]; groups are the local experts, after one more group if a shared expert is fused */
+  uint32_t *row_offsets; /* [groups + 1]; a group for each local expert, after the group of a fused shared expert if there is one */
   int32_t *expert_ids;   /* [groups] */
   int32_t *src_info;     /* [max_rows, 2]: token on its rank, top-k position */
   uint32_t *scale_offsets; /* nvfp4 only: [groups] */
-  int32_t *row_tokens;   /* layout rank packed: [max_rows] token of each row, or null. If it is not null, ids in expert_ids have 64 bits */
+  int32_t *row_tokens;   /* layout rank packed: [max_rows] token of each row, or null; if given, ids in expert_ids have 64 bits */
   int64_t max_rows;
 
   /* combine */
@@ -114,22 +114,20 @@ typedef struct EpArgs {
   const uint16_t *bias; /* [hidden], only for epilogue bias */
   float epilogue_scale;
 
-  /* Words of one state that only this rank uses. Kernels that share memory have one state. The words are zeroed at
-   * set-up. Word 0 is the abort word of common/check.cuh. */
+  /* Words that only this rank uses, of one state (the memory that some kernels share). They are zeroed at set-up.
+   * Word 0 is the abort word of common/check.cuh. */
   int32_t *counters;
 
-  /* control */
-  /* The number of a call is *round_base + round: 1, 2, 3, ... without gaps and equal
-   * on all ranks. Dispatch and combine of one state are counted separately. All
-   * launches of one call have the same number. After EP_LAST_NUMBER (common/check.cuh) the
-   * numbers begin again at 1. After a fault the state is reset and the count starts again at 1. */
+  /* The number of a call is *round_base + round: 1, 2, 3, ... without gaps and equal on all ranks. Dispatch
+   * and combine of one state are counted separately. All launches of a call have the same number. Numbers
+   * begin again at 1 after EP_LAST_NUMBER (common/check.cuh), and after a reset. */
   uint32_t round;             /* number of this call in its graph, from 1 on */
-  int32_t ids_wide;           /* 1: ids in topk_ids have 64 bits. Only layouts masked and rank */
-  uint32_t *round_base;       /* advanced after each replay by a separate kernel; with EP_OWN_ROUNDS the call itself advances it */
+  int32_t ids_wide;           /* 1: ids in topk_ids have 64 bits; only layouts masked, rank and rank packed */
+  uint32_t *round_base;       /* a separate kernel advances it after each replay; with EP_OWN_ROUNDS the call itself does */
   uint64_t deadline_ns;       /* longest wait */
   EpFault *fault;             /* this rank's record */
-  uint32_t *given_up;         /* word of this rank, in device memory: not 0 once the rank gave up a wait. May be null */
-  uint64_t *span;             /* [2] global timer: first start, last end. The host first sets it to {~0, 0}. Null if spans are not measured */
+  uint32_t *given_up;         /* word in this rank's device memory, not 0 once the rank gave up a wait; may be null */
+  uint64_t *span;             /* [2] global timer: first start, last end; the host sets it to {~0, 0} before. Null: not measured */
 
   /* Launch parameters. A kernel reads only the parameters that it declares. */
   int32_t sms;         /* blocks in the grid */
@@ -146,14 +144,14 @@ typedef struct EpArgs {
    * kernel. */
   union {
     int32_t rotate;    /* combine. 1: a rank serves itself first, then the next ranks; 0: all serve rank 0 first */
-    int32_t receivers; /* dispatch_ll: warps of a block that do not send, but copy early tokens while others are being sent */
+    int32_t receivers; /* dispatch_ll: warps of a block that only receive: they copy tokens that arrive while other warps still send */
     int32_t cases;     /* ep_litmus_memcpy: number of copies, each of a different size */
-    int32_t sizes;     /* ep_litmus_scan: it scans arrays of 1 to `sizes` values */
+    int32_t sizes;     /* ep_litmus_scan: scans arrays of 1 to `sizes` values */
     int32_t scope;     /* ep_litmus_pass: EP_LITMUS_BLOCK, _GPU or _SYSTEM */
     int32_t ids;       /* ep_agree: number of ids in topk_ids */
   };
   union {
-    int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls of one part of a message, so that L2 is free for the senders */
+    int32_t pause_ns; /* dispatch_ll: pause of a receiver between two polls, so that L2 is free for the senders */
     int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which a copy is longer than the one before */
     int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: number of messages */
     int32_t experts;  /* ep_agree: number of experts of all ranks */
@@ -168,10 +166,10 @@ typedef struct EpArgs {
   EpControl *control[EP_MAX_RANKS];
   uint64_t *stamps; /* [replays, stamp_slots] global timer */
   int32_t stamp_slots;
-  int32_t stamp; /* slot to write, number of calls to count, or number of spans to clear; with EP_OWN_ROUNDS see ep_number_done */
+  int32_t stamp; /* by kernel: slot to write, calls to count, or spans to clear; with EP_OWN_ROUNDS see ep_number_done */
 
-  /* Outputs that this launch overwrites if it gives up a wait. No other launch reads this member. It comes last, because
-   * at its start a kernel waits for the cache lines of the arguments that it reads first, and spoil is read only at the end. */
+  /* Outputs that this launch overwrites if it gives up a wait. The member comes last, because a kernel reads it only at
+   * its end: at its start a kernel waits for the cache lines of the arguments that it reads. */
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 

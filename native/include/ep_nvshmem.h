@@ -1,9 +1,8 @@
-/* Opens NVSHMEM's host library with dlopen, for the Go worker (kernels/cuda/shmem) and for epcomm. The types
- * are declared here, so that neither needs NVSHMEM's headers. Every function is static, because one program may
- * contain both.
+/* Opens NVSHMEM's host library with dlopen, without NVSHMEM's headers, for the Go worker (kernels/cuda/shmem)
+ * and for epcomm. Every function is static, because one program may contain both.
  *
- * Functions marked "collective" are called by all ranks, in the same order. The primary
- * context of the rank's GPU must be current.
+ * All ranks call the functions marked "collective", in the same order. The primary context of the rank's GPU
+ * must be current.
  */
 #ifndef EP_NVSHMEM_H
 #define EP_NVSHMEM_H
@@ -17,8 +16,8 @@
 #define EP_SHMEM_LIBRARY "libnvshmem_host.so.3"
 #define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* environment variable with the folder that has lib/ */
 
-/* Two types of NVSHMEM 3.8: nvshmemx_uniqueid_t and nvshmemx_init_attr_t. Each begins with a number that is
- * computed from its version and size. NVSHMEM's headers assert the same sizes. */
+/* nvshmemx_uniqueid_t and nvshmemx_init_attr_t of NVSHMEM 3.8. Each begins with a number that is computed from
+ * its version and size. NVSHMEM's headers assert the same sizes. */
 typedef struct EpShmemID {
   int32_t version;
   char text[124];
@@ -54,12 +53,12 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  /* Makes a CUstream wait until the puts of this rank's kernels are complete. The library's
-   * quiet function on the host waits only for puts of the host. */
+  /* Makes a CUstream wait until the puts of this rank's kernels are complete. NVSHMEM's host function quiet waits
+   * only for puts of the host. */
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
-/* Finds one function and stores its address in *slot. Stores the first name that it does not find in *missing. */
+/* Finds a function and stores its address in *slot. *missing keeps the first name that was not found. */
 static inline void ep_shmem_find(void *library, const char *name, void *slot, const char **missing) {
   void *f = dlsym(library, name);
   if (f == NULL && *missing == NULL) *missing = name;
@@ -96,8 +95,9 @@ static inline int ep_shmem_unique(const EpShmem *s, EpShmemID *id) {
   return s->unique(id);
 }
 
-/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. EP_SHMEM_READY is the value that
- * nvshmemx_init_status returns if the library is ready; it must be checked, because a failed init may return 0. */
+/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. EP_SHMEM_READY is what
+ * nvshmemx_init_status returns if the library is ready. The status must be checked, because a failed init may return
+ * 0. */
 #define EP_SHMEM_UNIQUEID (1u << 3)
 #define EP_SHMEM_READY 2
 

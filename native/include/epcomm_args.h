@@ -4,11 +4,11 @@
 
 #include "ep_args.h"
 
-/* Memory at the end of a rank's heap that a reset does not change; only if ranks may be lost. */
+/* Memory at the end of a rank's heap, which a reset does not change; only if ranks may be lost. */
 typedef struct EpSurvival {
   uint8_t *peers[EP_MAX_RANKS];  /* EpArgs.peers */
-  uint64_t hello[EP_MAX_RANKS];  /* written by each rank in ep_meet: token << 32 | set of ranks */
-  uint64_t answer[EP_MAX_RANKS]; /* written by each rank in ep_meet: token of this rank << 32 | stage that the writer has reached */
+  uint64_t hello[EP_MAX_RANKS];  /* [r] is written by rank r in ep_meet: token << 32 | set of ranks */
+  uint64_t answer[EP_MAX_RANKS]; /* [r] is written by rank r in ep_meet: token of this rank << 32 | stage that rank r has reached */
 } EpSurvival;
 
 /* Host memory that the device writes; only if ranks may be lost. */
@@ -25,21 +25,21 @@ typedef struct EpMeetArgs {
   EpLost *lost;
   uint64_t deadline_ns;
   uint32_t set;                /* bit r for each rank that meets */
-  uint32_t token;              /* number that identifies this attempt of this rank, never 0 */
-  int32_t rank, stage;         /* stage 1: exchange tokens; stage 2: wait until the ranks that sent these tokens are in stage 2 */
+  uint32_t token;              /* identifies this attempt of this rank, never 0 */
+  int32_t rank, stage;         /* stage 1 exchanges tokens; stage 2 waits until the ranks that sent these tokens are in stage 2 */
 } EpMeetArgs;
 
 /* Arguments of the kernel that narrows top-k ids. */
 typedef struct EpIdsArgs {
   const int64_t *wide; /* [count] */
-  int32_t *narrow;     /* [count] outputs: an expert; -1 if masked; for an invalid id, -2 if refused is 1 and -1 if it is 0 */
+  int32_t *narrow;     /* out: [count] an expert, or -1 if masked; an invalid id becomes -2 if `refused` is 1, else -1 */
   int64_t count;
   int32_t experts; /* number of experts of all ranks */
-  int32_t refused; /* 1 in debug mode, which reports ids of -2; 0: invalid ids count as masked */
+  int32_t refused; /* 1: debug mode, which reports ids of -2; 0: invalid ids count as masked */
   /* with EP_SURVIVORS */
   const int32_t *ids;    /* [count] ids of 32 bits if wide is null */
   uint8_t *const *peers; /* EpArgs.peers */
-  EpLost *lost;          /* where the kernel counts the ids of lost ranks; null: it does not count */
+  EpLost *lost;          /* counts the ids of lost ranks; null: they are not counted */
   EpFault *fault;        /* this and the next two: see EpArgs */
   int32_t *counters;
   uint32_t *given_up;
@@ -50,7 +50,7 @@ typedef struct EpIdsArgs {
 /* Arguments of a kernel that exchanges words with the other ranks. */
 typedef struct EpMeeting {
   uint8_t *heap[EP_MAX_RANKS]; /* heaps of all ranks */
-  uint64_t at;                 /* offset of EpNormal's words on each heap */
+  uint64_t at;                 /* offset of the words of epcomm/normal.cuh on each heap */
   EpFault *fault;
   int32_t *counters;           /* word 0 is the abort word */
   uint32_t *given_up;          /* see EpArgs */
@@ -59,9 +59,9 @@ typedef struct EpMeeting {
   int32_t local_experts, topk, max_tokens; /* of the pack */
 } EpMeeting;
 
-#define EP_NORMAL_BLOCKS 16  /* number of blocks of ep_return_weights; the same for every size, because each block counts its calls */
+#define EP_NORMAL_BLOCKS 16  /* blocks of ep_return_weights, whatever its size, because each block counts its calls */
 #define EP_NORMAL_HEADER 256 /* bytes of call numbers before the words, see epcomm/normal.cuh */
-#define EP_TOLD_ROWS 8       /* index of the first word of EpAnnounceArgs.told that counts the rows of an expert */
+#define EP_TOLD_ROWS 8       /* index in EpAnnounceArgs.told of the first expert's number of rows */
 
 /* Arguments of ep_layout, which computes to which ranks and experts tokens go. */
 typedef struct EpLayoutArgs {
@@ -78,20 +78,19 @@ typedef struct EpAnnounceArgs {
   EpMeeting meeting;
   const int32_t *per_rank, *per_expert; /* as ep_layout wrote them */
   int32_t *before;       /* [ranks, ranks]: entry [i, j] is the number of rows for rank j from the sources 0 to i */
-  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from EP_TOLD_ROWS on the rows of each expert */
-  const void *ids;       /* [tokens, given]; if null, a token goes to the ranks in in_rank, to the first expert of each */
+  uint32_t *told;        /* host memory: ticket, rows received, tokens of the fullest rank; from index EP_TOLD_ROWS on the rows of each expert */
+  const void *ids;       /* [tokens, given]; if null, a token goes to the first expert of each rank in in_rank */
   const uint8_t *in_rank;
   const float *weights;  /* [tokens, given] or null */
   int32_t *narrow;       /* [tokens, topk] int32, -1 after the given ids; null: ids stay as they are */
   float *padded;         /* [tokens, topk], or null */
-  int32_t ids_bits, given, tokens;
+  int32_t ids_bits, given, tokens; /* given: top-k of the caller's ids */
   int32_t align;         /* the number of rows of an expert is rounded up to a multiple of align */
-  int32_t worst;         /* number of rows for which the outputs have room, 0 if they are allocated after this kernel */
+  int32_t worst;         /* rows for which the outputs have room, 0 if they are allocated after this kernel */
   uint32_t ticket;       /* written last; 0: nothing is written to `told` */
 } EpAnnounceArgs;
 
-/* Arguments of ep_received, which converts the ids, weights and tokens of received rows to DeepEP's
- * form. */
+/* Arguments of ep_received, which converts the ids, weights and tokens of received rows to DeepEP's form. */
 typedef struct EpReceivedArgs {
   const int32_t *experts;      /* [rows, topk] local expert or -1 */
   const uint32_t *weights;     /* [rows, topk] */
@@ -110,8 +109,7 @@ typedef struct EpAddArgs {
   int32_t n;
 } EpAddArgs;
 
-/* Arguments of ep_return_weights, which sends each row's weights back to its token and sums
- * them over ranks. */
+/* Arguments of ep_return_weights, which sends each row's weights back to its token and sums them over ranks. */
 typedef struct EpReturnArgs {
   EpMeeting meeting;
   const float *weights;        /* [rows, given] */

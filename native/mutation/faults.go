@@ -1,6 +1,6 @@
-// Command mutation puts faults into C, Python and device code, one at a time, and runs the test that
-// should notice each of them. The lists of faults are the YAML files of this folder. See
-// CONTRIBUTING.md for how to add one.
+// Command mutation puts faults into C, Go, Python and device code, one at a time, and runs the test that
+// should notice each fault. The YAML files of this folder list the faults. CONTRIBUTING.md says how to add
+// one.
 //
 //	go run ./native/mutation [-only WORD] [-keep DIR] LIST...
 package main
@@ -25,7 +25,7 @@ type List struct {
 
 // A Test is a shell command that fails if it notices a fault.
 type Test struct {
-	Build   string `yaml:"build"`   // if this command fails with a fault, the fault does not count
+	Build   string `yaml:"build"`   // if this command fails, the fault does not count
 	Run     string `yaml:"run"`     // run at the top of the tree
 	Seconds int    `yaml:"seconds"` // a run that takes longer counts as failed
 	Needs   string `yaml:"needs"`   // shell command that fails on hosts where the test cannot run
@@ -65,7 +65,7 @@ func readList(path string) (List, error) {
 
 func (f Fault) String() string { return f.File + ": " + f.Breaks }
 
-// put writes the faulty file to the tree and returns the file's right content.
+// put writes the file with the fault to the tree, and returns the file's right content.
 func (f Fault) put(tree string) (right []byte, err error) {
 	path := filepath.Join(tree, f.File)
 	right, err = os.ReadFile(path)

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	only := flag.String("only", "", "regular expression; take only faults whose file, description or test name matches it")
-	keep := flag.String("keep", "", "use this folder for the copy of the tree, and keep it, so that a second run need not prepare again")
+	keep := flag.String("keep", "", "keep the copy of the tree in this folder, so that a second run need not prepare again")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -58,16 +58,15 @@ func mutateAll(ctx context.Context, lists []string, only, keep string) error {
 	return nil
 }
 
-// A workTree is a copy of the repository, in which faults are put.
+// A workTree is the copy of the repository into which faults are put.
 type workTree struct {
 	ctx      context.Context // when it ends, commands are killed
 	dir      string
 	prepared map[string]bool
 }
 
-// copyTree copies the files of the current folder that git tracks or does not ignore, and links the downloads
-// of make cuda-deps. A file that is already in the copy keeps its time, so that make does not build it again. A
-// run that was killed may have left a fault in the copy: such a file is written again.
+// copyTree copies the files of the current folder that git does not ignore, and links the downloads of make
+// cuda-deps. Files that are equal already keep their time, so that make does not build them again.
 func copyTree(ctx context.Context, dir string) (workTree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -95,7 +94,7 @@ done`, dir)
 	return workTree{ctx, dir, map[string]bool{}}, err
 }
 
-// removeOthers removes files of an earlier copy that the repository no longer has. It keeps the files that make wrote.
+// removeOthers removes files of an earlier copy that the repository no longer has, but keeps what make wrote.
 func removeOthers(tree string, names []string) error {
 	known := map[string]bool{}
 	for _, name := range names {
@@ -151,15 +150,15 @@ func (w workTree) mutate(l List, only *regexp.Regexp) error {
 	return s.print(l.Title)
 }
 
-// A score counts the faults that were noticed, left out or wrong, and lists the survivors. Late faults are
-// noticed faults whose test did not fail before its time limit.
+// A score counts the faults that were noticed, left out or wrong, and lists the survivors. A noticed fault is
+// late if its test did not fail before the time limit.
 type score struct {
 	noticed, late, left, wrong int
 	survivors                  []Fault
 }
 
-// try puts one fault into the tree and adds to the score. An error ends the run: the test fails without
-// a fault, or the run was interrupted.
+// try puts one fault into the tree and adds to the score. It returns an error if the test fails without a fault,
+// or the run was interrupted.
 func (w workTree) try(l List, f Fault, s *score) error {
 	test := l.Tests[f.Test]
 	if test.Needs != "" && w.run(test.Needs, 60) != nil {
@@ -234,7 +233,7 @@ const (
 	wrong    verdict = "NO FAULT" // the text is not in the file, or the file does not compile
 )
 
-// judge runs the test of a fault. The error belongs to the verdict wrong.
+// judge runs the test of a fault. The error is the reason for the verdict wrong.
 func (w workTree) judge(f Fault, test Test) (verdict, error) {
 	right, err := f.put(filepath.Join(w.dir, "tree"))
 	if err != nil {
@@ -258,10 +257,10 @@ func (w workTree) judge(f Fault, test Test) (verdict, error) {
 	return noticed, nil
 }
 
-// notCompiled matches the error of a compiler, or of Python, about a file that it cannot read.
+// notCompiled matches the error of a compiler or of Python for invalid code.
 var notCompiled = regexp.MustCompile(`(?m)^\s*\S+\.(c|cuh|h|cpp):\d+:\d+: error:|^SyntaxError:|\[build failed\]`)
 
-// run runs a command in the tree. The error has the end of the output.
+// run runs a command in the tree. The error contains the end of the output.
 func (w workTree) run(command string, seconds int) error {
 	if command == "" {
 		return nil
@@ -283,8 +282,8 @@ func (w workTree) run(command string, seconds int) error {
 
 var errLate = errors.New("took too long")
 
-// sh runs a shell command in a new session, and kills all processes of the session when ctx ends. Killing the process
-// group would not be enough, because the program timeout starts another group.
+// sh runs a shell command in a new session, and kills all processes of the session when ctx ends. To kill the process
+// group would not be enough, because the program timeout starts a group of its own.
 func sh(ctx context.Context, dir string, out *os.File, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", command}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out

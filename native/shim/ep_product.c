@@ -99,9 +99,8 @@ struct EpProduct {
   int batched; /* 1: a launch is one kernel; 0: one kernel for each expert */
 };
 
-/* cuBLASLt's matrices are column-major, so it reads our row-major matrices as their transposes. These transposes
- * are marked ' here. cuBLASLt computes out' [n, m] = (w' [k, n]) transposed times x' [k, m]. It accepts no other
- * arrangement for e4m3. */
+/* cuBLASLt's matrices are column-major, so it reads each row-major matrix as its transpose, here marked '. It
+ * computes out' [n, m] as the transpose of w' [k, n] times x' [k, m]. For e4m3 it accepts no other arrangement. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;
@@ -137,7 +136,7 @@ static int make_desc(EpProduct *p) {
   return r;
 }
 
-/* Asks cuBLASLt for an algorithm. Returns its status, or -1 if it offers none. */
+/* Asks cuBLASLt for an algorithm. Returns cuBLASLt's status, or -1 if it offers no algorithm. */
 static int choose(EpProduct *p) {
   LtPreference preference = NULL;
   LtHeuristic found;
@@ -211,7 +210,7 @@ static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   int32_t launches = (s->groups + s->batch - 1) / s->batch, first = i % launches * s->batch;
-  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats some experts, so that it too has spec.batch experts */
+  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats experts, to have spec.batch too */
   if (p->batched) return multiply(p, first, stream);
   int r = 0;
   for (int32_t g = 0; g < s->batch && r == 0; g++) r = multiply(p, first + g, stream);

@@ -1,5 +1,5 @@
-/* Matrix products, which cuBLASLt computes. The library is opened at run time, so that a worker on a
- * machine without it can do everything else. ep_product.c declares the functions of cuBLASLt that it calls.
+/* Matrix products, which cuBLASLt computes. The library is opened at run time, so that the worker also
+ * runs on machines without cuBLASLt.
  */
 #ifndef EP_PRODUCT_H
 #define EP_PRODUCT_H
@@ -34,9 +34,8 @@ int ep_product_make(const EpProductSpec *spec, EpProduct **out, char text[EP_PRO
 void ep_product_free(EpProduct *p);
 /* Returns the number of kernels of one launch: 1, or spec.batch if the library refused the batch. */
 int ep_product_kernels(const EpProduct *p);
-/* Queues launch number i on a stream (CUstream). Each launch multiplies the next spec.batch
- * experts; after the last expert the launches begin again at expert 0. Returns 0, or cuBLASLt's
- * status. */
+/* Queues launch number i on a stream (CUstream). Each launch takes the next spec.batch experts;
+ * after the last expert follows expert 0. Returns 0, or cuBLASLt's status. */
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream);
 
 #endif

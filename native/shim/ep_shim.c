@@ -20,11 +20,11 @@ void ep_describe(int result, char text[EP_TEXT_BYTES]) {
 }
 
 /* Runs before Go and the driver start.
- * - It sets eager loading, because loading a kernel while another GPU spins would wait for that GPU.
+ * - It sets eager loading, because later loading would wait for a GPU whose kernel waits for a peer.
  * - It sets 32 hardware queues, at least one for each rank that may share a GPU. Two ranks in one queue
  *   would wait for each other.
- * - If there is no usable driver, it ends the process with one line on stderr. The package cu would print
- *   to stdout, which the protocol uses. */
+ * - If there is no usable driver, it ends the process with a line on stderr. The Go package cu would print
+ *   to stdout, which the worker protocol uses. */
 __attribute__((constructor)) static void ep_start(void) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
@@ -43,7 +43,7 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   CUresult r = CUDA_SUCCESS;
   int most = 0;
   size_t stack = 0;
-  /* The size is only raised, never lowered: configs that use the same binary may need different sizes. */
+  /* The size is never lowered, because configs with the same binary may need different sizes. */
   r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
   if (r == CUDA_SUCCESS && (int)shared > most)
     r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
@@ -52,8 +52,8 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   if (r == CUDA_SUCCESS) r = cuFuncGetAttribute(&out->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f);
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&out->blocks_per_sm, f, (int)block, shared);
-  /* If a launch needs a larger stack than all launches before, the driver waits until the device is
-   * idle. A device whose kernel waits for another rank never becomes idle. */
+  /* To enlarge the stack at a launch, the driver waits until the device is idle. A device whose kernel waits
+   * for another rank never becomes idle. */
   if (r == CUDA_SUCCESS) r = cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE);
   if (r == CUDA_SUCCESS && (size_t)out->local_bytes > stack)
     r = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)out->local_bytes);
@@ -141,8 +141,8 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_LAUNCH_FAILED;
     case EP_STEP_EVENT: {
-      /* During a capture an ordinary record only marks a place in the graph. With the flag External, each
-       * replay records the event. */
+      /* In a captured graph an ordinary record only marks a place. With the flag EXTERNAL, each replay records
+       * the event. */
       unsigned flags = rank->exec ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
       return cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
     }
@@ -150,7 +150,7 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
   }
 }
 
-/* Puts the steps of one round on the rank's streams. During a capture they become a graph instead. */
+/* Queues the steps of one round on the rank's streams. During a capture they become a graph instead. */
 static CUresult issue(const EpRank *rank) {
   CUresult r = CUDA_SUCCESS;
   for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) r = issue_step(rank, &rank->steps[i]);
@@ -164,13 +164,13 @@ int ep_capture(EpRank *rank) {
   CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
   if (r == CUDA_SUCCESS) r = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (r != CUDA_SUCCESS) return (int)r;
-  rank->exec = 1; /* with this value, issue_step uses the flag for captures */
+  rank->exec = 1; /* makes issue_step record events with the flag EXTERNAL */
   r = issue(rank);
   rank->exec = 0;
-  CUresult end = cuStreamEndCapture(stream, &graph); /* also after a failure, because the stream would stay unusable */
+  CUresult end = cuStreamEndCapture(stream, &graph); /* even after a failure: otherwise the stream would stay unusable */
   if (r == CUDA_SUCCESS) r = end;
-  /* With a side stream, kernels keep the priorities of their streams. By default all kernels of a graph have
-   * the priority of the stream into which it is launched. */
+  /* With a side stream, kernels keep the priorities of their streams. By default all kernels of a graph get the
+   * priority of the stream on which the graph is launched. */
   if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, rank->side ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
   if (graph != NULL) cuGraphDestroy(graph);
   if (r != CUDA_SUCCESS) return (int)r;
@@ -196,7 +196,7 @@ typedef struct Submission {
   int32_t rounds;
   CUresult result;
   atomic_int queued; /* the thread has queued everything */
-  int done;          /* everything that was queued has ended */
+  int done;          /* everything queued has ended */
   pthread_t thread;
 } Submission;
 
@@ -227,8 +227,8 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the current time of the clock that limits waits: the host's clock or, with the emulated driver, the device's.
- * The emulated device's time passes more slowly on a crowded host, and kernels use it for their deadlines too. */
+/* Returns the time of the clock that limits waits: the host's clock or, with the emulated driver, the device's, which
+ * kernels use for their deadlines and which slows down on a crowded host. */
 static uint64_t now_ns(void) {
   struct timespec t;
   pthread_once(&clock_found, find_clock);
@@ -238,8 +238,8 @@ static uint64_t now_ns(void) {
 }
 
 /* Pauses before the next check of all ranks. In the first millisecond it does not sleep: most windows take a few
- * hundred microseconds, and the shortest sleep takes 70. Later it sleeps, so that the threads that queue work
- * get the processor. */
+ * hundred us, and the shortest sleep takes 70 us. Later it sleeps, so that threads that queue work get the
+ * processor. */
 static void pause_between_checks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
   if (waited_ns < 1000000)
@@ -286,7 +286,7 @@ static EpEnd await(EpBatch *b, Window *w) {
   return EP_END_OK;
 }
 
-/* Returns how a window ended. The work on all its streams has ended. */
+/* Returns how a window ended, after the work on all its streams has ended. */
 static EpEnd end_of_window(EpBatch *b, const Window *w) {
   for (int32_t i = 0; i < b->count; i++)
     if (w->rank[i].result != CUDA_SUCCESS) return end_with(b, EP_END_REFUSED, i, w->rank[i].result);
@@ -310,7 +310,7 @@ static EpEnd run_window(EpBatch *b, int32_t rounds) {
     if (pthread_create(&s->thread, NULL, submit, s) != 0) {
       b->bad_rank = i;
       snprintf(b->text, sizeof b->text, "cannot start a thread for each rank");
-      return EP_END_BROKEN; /* the threads started before still wait at the gate and use w, so w is not freed */
+      return EP_END_BROKEN; /* not freed: earlier threads wait at the gate and use w */
     }
   }
   EpEnd end = await(b, w);

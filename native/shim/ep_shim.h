@@ -2,9 +2,8 @@
  * function attributes, graphs and host-mapped memory. ep_run performs a batch of any number of
  * rounds in one cgo call.
  *
- * A round of a rank is a list of steps, which Go writes. The shim puts the steps on the
- * rank's stream, directly or through a captured graph; both use the same list.
- * Handles of the driver are passed as integers.
+ * A round of a rank is a list of steps, which Go writes. The shim queues the steps on the
+ * rank's stream, directly or as a captured graph. Handles of the driver are passed as integers.
  */
 #ifndef EP_SHIM_H
 #define EP_SHIM_H
@@ -29,7 +28,7 @@ typedef enum EpStepKind {
 /* EpStep.flags */
 #define EP_LAUNCH_PDL 1u         /* may start before the previous kernel ends */
 #define EP_LAUNCH_COOPERATIVE 2u /* the driver refuses a grid that cannot be resident at once */
-#define EP_STEP_SIDE 4u          /* the step is put on the side stream */
+#define EP_STEP_SIDE 4u          /* the step is queued on the side stream */
 
 typedef struct EpStep {
   uint32_t kind; /* EpStepKind */
@@ -52,12 +51,12 @@ typedef struct EpRank {
   uint64_t stream;  /* CUstream */
   uint64_t side;    /* CUstream of a matrix product that runs during the calls, 0 for none */
   uint64_t forked, joined; /* CUevents for EP_STEP_FORK and EP_STEP_JOIN */
-  uint64_t exec;    /* CUgraphExec, or 0: then the steps are put on the stream one by one */
+  uint64_t exec;    /* CUgraphExec, or 0: the steps are queued one by one */
   EpStep *steps;
   volatile EpFault *fault;
   uint64_t replay;  /* device address of EpControl.replay, 0 for none */
   uint64_t collect; /* device address of a window's measurements, 0 for none */
-  uint64_t *events; /* pairs of CUevents; if there are any, their times are the measurements */
+  uint64_t *events; /* pairs of CUevents; if there are any, the times between them are the measurements */
   int32_t count;    /* number of steps */
   int32_t pairs;    /* number of event pairs */
   int32_t finished; /* number of rounds of the batch that have ended; other threads may read it */
@@ -69,7 +68,7 @@ typedef struct EpBatch {
   int32_t rounds;
   int32_t window;     /* number of rounds that are queued before the call waits for them */
   int32_t bad_rank;   /* the rank of the error in text */
-  int32_t stop;       /* another thread sets it to 1, so that no further window begins */
+  int32_t stop;       /* another thread sets 1, so that no further window begins */
   uint64_t row_bytes; /* bytes of the measurements of one rank in one round */
   uint8_t *rows;      /* [ranks, rounds, row_bytes] */
   uint64_t limit_ns;  /* longest wait for a window */
@@ -94,8 +93,8 @@ typedef struct EpFunction {
 } EpFunction;
 
 /* Prepares a function of the current context for launches with this block size and dynamic
- * shared memory, so that the first launch takes no longer than others. Writes the function's
- * resources to out. Returns 0 or a CUresult. */
+ * shared memory, so that the first launch takes no longer than others. Stores the function's
+ * resources in *out. Returns 0 or a CUresult. */
 int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *out);
 
 /* Allocates zeroed memory that host and devices share. Returns 0 or a CUresult. */

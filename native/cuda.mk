@@ -1,5 +1,5 @@
-# Targets for the programs that need CUDA. The CUDA toolkit is searched in CUDA_HOME, then
-# /usr/local/cuda, then .cuda, which `make cuda-deps` fills from Python wheels.
+# Targets for the programs that need CUDA. CUDA_DIR is the first of CUDA_HOME, /usr/local/cuda and .cuda that has
+# cuda.h. `make cuda-deps` fills .cuda from Python wheels.
 CUDA_WHEELS   = 13.0
 CUDA12_WHEELS = 12.9
 NVSHMEM_WHEEL = 3.8.0
@@ -9,8 +9,7 @@ CUDA_DIR     ?= $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CUDA_LOCA
 CUDA_STUB     = $(CUDA_LOCAL)/stub
 GPU_BUNDLE   ?= gpu-bundle
 
-# Go does not notice changes of C files outside a package's folder. This hash is in the compiler's flags, so that
-# Go builds again after such a change.
+# NATIVE_HASH is in the compiler's flags, so that Go builds again after a change of a C file outside its package.
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
@@ -54,8 +53,8 @@ $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 	{ echo '/* generated */'; grep -ohE '\bcu[A-Z][A-Za-z0-9_]*' $(CUDA_DIR)/include/cuda.h | sort -u | sed 's/.*/int &(void) { return 999; }/'; } > $(CUDA_STUB)/stub.c
 	$(CC) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# unresolved checks that the driver has every function that a program calls. The linker does not check it, because
-# go-nvml makes it accept unresolved names.
+# unresolved checks that the driver has every function that a program calls. The linker does not check this: flags of
+# go-nvml make the linker accept unresolved names.
 unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
   nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
   test ! -s $(CUDA_STUB)/missing || { echo "$(1) calls functions that the driver does not have:"; cat $(CUDA_STUB)/missing; exit 1; }
@@ -70,10 +69,10 @@ cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## compile and vet the code of 
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
 VARIANTS ?= all
-cuda-variants: ## compiles every variant of the default space for sm_90a (VARIANTS=pairs: every pair of values), and every value of a parameter for sm_80 and sm_100a; prints registers and a digest of each binary, fails on spills of defaults
+cuda-variants: ## compile every variant of the default space for sm_90a (VARIANTS=pairs: a set with every pair of values), and a set with every value for sm_80 and sm_100a; print registers and digests; fail if a default spills registers
 	EPBENCH_VARIANTS=$(VARIANTS) EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
 
-hosts-variants: ## compiles the kernels that cross hosts and links them to NVSHMEM, for sm_80, sm_90a and sm_100a; after make cuda-deps NVSHMEM=1
+hosts-variants: ## compile the kernels that cross hosts and link them to NVSHMEM, for sm_80, sm_90a and sm_100a; run make cuda-deps NVSHMEM=1 first
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda/compile
 
 gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)
@@ -85,17 +84,17 @@ gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: prog
 	chmod +x $(GPU_BUNDLE)/*.sh
 	@du -sh $(GPU_BUNDLE)
 
-peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs for native/python/workers/run-gpu.sh, packed
+peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive of programs for native/python/workers/run-gpu.sh
 	@mkdir -p $(BINDIR)/peers-gpu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench ./cmd/epbench
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench-cuda ./cmd/epbench-cuda
 	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
 	@du -sh $(BINDIR)/peers-gpu.tar.xz
 
-# HOSTS_ARCH is the architecture for which hosts-gpu packs NVSHMEM. The device code for other architectures, 80 % of the
+# HOSTS_ARCH is the architecture whose device code stays in the archive's NVSHMEM. Other device code, 80 % of the
 # library, is overwritten with zeros.
 HOSTS_ARCH ?= 90
-hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## programs and NVSHMEM for native/hosts-gpu.sh, packed; after make cuda-deps NVSHMEM=1
+hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive of programs and NVSHMEM for native/hosts-gpu.sh; run make cuda-deps NVSHMEM=1 first
 	@test -f $(CUDA_LOCAL)/nvshmem/VERSION || { echo "no .cuda/nvshmem: run make cuda-deps NVSHMEM=1"; exit 1; }
 	rm -rf $(BINDIR)/hosts-gpu && mkdir -p $(BINDIR)/hosts-gpu/nvshmem/lib
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/hosts-gpu/epbench ./cmd/epbench

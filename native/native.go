@@ -1,11 +1,10 @@
-// Package native embeds the CUDA sources, so that the worker can compile them
-// for the GPU that it runs on.
+// Package native embeds the CUDA sources, so that the worker can compile them for its GPU.
 package native
 
 import "embed"
 
-// Sources holds include/ and kernels/. In an #include, device sources name each other by
-// their path below one of these folders.
+// Sources holds include/ and kernels/. An #include names a device source by its path below one of
+// these folders.
 //
 //go:embed include/*.h kernels/*/*.cuh
 var Sources embed.FS

@@ -9,7 +9,7 @@ def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
     """Runs one layer forward and backward. aside: use async_finish, and allocate memory on the communication stream."""
     x, ids, weights = harness.draw(shape, tokens, seed, rank)
     if drop:
-        ids[:, -1] = -1  # a capacity limit masks selections too
+        ids[:, -1] = -1  # masks a selection, as a capacity limit does
         weights = weights.masked_fill(ids < 0, 0)
     inputs = x.requires_grad_(), weights.requires_grad_()
     rows, got_ids, got_weights, counts, handle = a2a.fused_dispatch(x, ids, weights, shape.experts, dist.group.WORLD, aside, aside)

@@ -94,7 +94,8 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """Makes calls as SGLang's two-batch overlap does: each half of a call for both batches before the next half."""
+        """Makes calls in the order of SGLang's two-batch overlap: sends both dispatches, receives both, then the same for
+        the combines."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):

@@ -2,10 +2,10 @@
 # Tests the layouts on 2 GPUs. Run it from the repository's root, after `make layouts-gpu` on a
 # host with a compiler. native/steps.sh explains OUT and LIMIT.
 #
-#   native/epcomm/run-layouts.sh verify   runs the part PART (default 1/16) of epbench verify --stress for every layout
+#   native/epcomm/run-layouts.sh verify   runs PART (default 1/16) of epbench verify --stress for every layout
 #   native/epcomm/run-layouts.sh deepep   runs DeepEP's own tests over epcomm.deepep
 #   native/epcomm/run-layouts.sh speed    makes short searches of layouts rank and masked, and of rank:packed with 24 SMs
-#   native/epcomm/run-layouts.sh loop     runs such a part with 8 ranks that share these GPUs
+#   native/epcomm/run-layouts.sh loop     runs PART of epbench verify --stress with 8 ranks that share these GPUs
 #   native/epcomm/run-layouts.sh all      runs verify, deepep and speed, about 4 minutes
 #
 # DEEPEP_TESTS is a folder with DeepEP's test_intranode.py and test_low_latency.py and the modules

@@ -27,7 +27,7 @@ def output(*command):
 
 
 def needed(libraries):
-    """Returns the names of CUDA's libraries that the files need, and the functions that the files call in them, by version."""
+    """Returns the names of CUDA's libraries that the files need, and {symbol version: functions that the files call}."""
     names, functions = set(), {}
     for path in libraries:
         names.update(CUDA.findall(output("readelf", "-dW", path)))

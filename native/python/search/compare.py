@@ -96,8 +96,8 @@ class Space:
             self.params["p%d" % k] = sorted({t[k + 1] for t in self.tuples})
 
     def restriction(self):
-        """Returns an expression that is true for the points that exist. It computes a number for a point, in
-        mixed radix, and compares it with a set of numbers."""
+        """Returns an expression that is true for the points that exist. It numbers a point in mixed radix, and
+        looks for the number in the set of existing ones."""
         terms, number, radix = [], [0] * len(self.tuples), 1
         for k, (name, values) in enumerate(self.params.items()):
             terms.append("%s * %d" % (name, radix))

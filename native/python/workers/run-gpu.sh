@@ -23,7 +23,7 @@ ranks=${RANKS:-2} dtype=${DTYPE:-bf16} accepted="0 4" # 4: rows that are undecid
 worker="launch:${LAUNCHER:-python3 -m torch.distributed.run --standalone --nproc-per-node $ranks} native/python/workers/worker.py"
 libraries=${LIBRARIES:-deepep nccl flashinfer epbench epbench-rank deepep-ll}
 
-# backend NAME[@SMS] prints the backend of a library.
+# backend NAME[@SMS] prints the value of --backend for a library.
 backend() {
   case ${1%@*} in
     deepep-ll) echo "$worker deepep ll" ;;

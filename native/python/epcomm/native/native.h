@@ -115,7 +115,7 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* Behind describes the last call that was captured, or the last that was not, and the event recorded after it, if any. */
+/* Behind describes the last call of one kind (eager or captured), and the event recorded after it, if any. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;

@@ -29,8 +29,8 @@ void launched(Link &l, EpcommStatus status) {
   check(l, status);
 }
 
-/* Writes this call to the board and compares it with the call of the same number of each rank that has reached that
- * number. The other ranks compare when they reach it. */
+/* Writes this rank's call n to the board, and compares it with call n of each rank that has reached it. Ranks that
+ * reach it later compare then. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -161,7 +161,7 @@ EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   p.on = on != 0;
 }
 
-/* Returns the number of the capture in which the last half of an op was sent, 0 outside captures. */
+/* Returns the number of the capture in which an op's last send was made, 0 outside captures. */
 EXPORT uint64_t epcomm_native_sent_in(const native::Link *l, int32_t op) { return l->sent_in[op]; }
 
 } // extern "C"

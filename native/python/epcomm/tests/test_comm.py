@@ -117,7 +117,7 @@ def one_of_nodes(rank, pipes, results):
         i, o, tokens = comm.info, comm.outputs(), 5
         if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
             raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
-        with open(NODES_PACK, "rb") as f:  # the pack holds the heap's size that Go computed for one call in flight
+        with open(NODES_PACK, "rb") as f:  # the pack holds the heap's size that epbench computed for one call in flight
             counted = int(re.search(rb'"heap_bytes": ([0-9]+)', f.read())[1])
         if i.heap_bytes != counted:
             raise ValueError(f"a heap of {i.heap_bytes} bytes, the pack says {counted}")

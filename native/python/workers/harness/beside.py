@@ -16,10 +16,10 @@ OUTLASTS = 2  # the part of the product beside a call takes this many times as l
 LEAST_BATCH = 8  # least number of experts in one launch: with fewer, SMs would be idle
 LEAST = 100e-9  # least time in seconds that is reported; noise can make a difference of times smaller, or negative
 HELD = 0.25  # longest time in seconds that calls may wait for the SMs of a product
-SIZING = 5  # number of rounds that time a call or a product
-TAKEN = (16, 32, 48, 64)  # numbers of SMs that calls often take; the product has a plan for the remaining SMs of each
+SIZING = 5  # number of rounds for timing a call or a product
+TAKEN = (16, 32, 48, 64)  # typical numbers of SMs of a call; the product has a plan for the SMs that each leaves
 PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster to be chosen
-HOST_TRIAL = 32  # number of launches from which the time of one launch is taken on the host
+HOST_TRIAL = 32  # number of launches in a product's trial on the host
 HOST_COLUMNS = 16  # number of columns of the result in one launch on the host
 HOST_BYTES = 1 << 22  # largest size in bytes of one matrix on the host
 

@@ -134,7 +134,7 @@ class GPUBeside(Library):
             for i in range(VERIFIED * beside.product.trial):
                 beside.product.launch(i)
 
-        # The host queues the graph, and then the step. Queuing takes less time than the graph runs.
+        # The host queues the step while the graph runs.
         go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
 
         def again():

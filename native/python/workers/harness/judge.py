@@ -99,7 +99,7 @@ class GPUSession(Session):
         x = lib.seen(self.work.rank)
         for part in filter(len, torch.arange(self.work.tokens, device=lib.device).split(512)):  # a rank without tokens has no parts
             error, right, largest = self.judged(part, x[part])
-            if lib.fp8:  # each value must be right for one of the two casts
+            if lib.fp8:  # two casts are correct (see other_cast); each value must be right for one of them
                 other, too, _ = self.judged(part, other_cast(lib.x[part]))
                 error, right = torch.minimum(error, other), right | too
             worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).nan_to_num(nan=NO_NUMBER).amax()))

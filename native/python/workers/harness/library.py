@@ -36,8 +36,8 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a library: that of the package with the module's name or, if the package has another name,
-    `version` and the package, such as "1 (sgl-deep-ep 0.1.0)"."""
+    """Returns the version of a library's package or, if the package is not named like the module, `version` with the
+    package, such as "1 (sgl-deep-ep 0.1.0)"."""
     for package in importlib.metadata.packages_distributions().get(module, []):
         installed = importlib.metadata.version(package)
         return installed if package.replace("-", "_") == module else "%s (%s %s)" % (version, package, installed)

@@ -286,7 +286,7 @@ def _placed(tensors, number):
 def times(c):
     """Times dispatch, combine and pair on the slowest rank. Returns a list of {"op", "dtype", "tokens", "us"}.
     Each op needs one graph. With PyTorch 2.11, kernels of the fourth and later graphs of a process start 0.15 us
-    later. So time one dtype at one token count in a process to compare with other programs."""
+    later. So comparisons with other programs need --apart."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:

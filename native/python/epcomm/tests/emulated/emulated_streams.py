@@ -28,7 +28,7 @@ class _Capture:
 
 class Stream:
     _as_parameter_ = None  # ctypes passes null, because the emulated driver runs everything on one stream
-    capture = 0            # the _Capture that it is in
+    capture = 0            # the _Capture that this stream is in, or 0
 
     def __init__(self, *_, **__):
         self._done, self._seen = 0, {}

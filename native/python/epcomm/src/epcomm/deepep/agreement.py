@@ -21,7 +21,7 @@ _RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last o
 _FACTS, _FACT = 64, 512    # number of facts that a rank keeps, and bytes of each: key, length, JSON
 _TEXT = 1024               # bytes of an error text: length, text
 _DISAGREE = 5
-_LATE = 1.0                # seconds that a rank with a difference waits for ranks that have not reached the call
+_LATE = 1.0                # after a difference, seconds to wait for ranks that have not reached the call
 
 
 def _folder():

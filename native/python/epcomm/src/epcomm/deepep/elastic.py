@@ -275,8 +275,8 @@ class ElasticBuffer:
         return combined, weights, event
 
     def _combine_onto(self, biases, y, weights, handle):
-        """Adds biases and the ranks' rows in float32, in V2's order: biases first, then the ranks in the order of their last
-        selection of a token. One combine would round the sum of the ranks' rows, so there is one for each rank."""
+        """Adds biases and the ranks' rows in float32, in V2's order: biases first, then the rows in the order of
+        expand.order_of_ranks. One combine would round the sum of the ranks' rows, so there is one for each rank."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

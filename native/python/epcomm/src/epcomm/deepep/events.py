@@ -90,7 +90,7 @@ class EventOverlap:
 
 
 class _Behind:
-    """Holds the stream of the last call that was captured, or of the last that was not, and the event after it."""
+    """Holds the stream of the last call of one kind (eager or captured), and the event after it."""
 
     def __init__(self):
         self.stream, self.capture, self.event = None, 0, torch.cuda.Event()

@@ -106,8 +106,8 @@ def fold(sent, x, weights, places):
 
 
 def order_of_ranks(topk_idx, local, ranks):
-    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: in the order of their last
-    selection."""
+    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: by the last top-k position
+    at which the token selected an expert of the rank."""
     owner = torch.where(topk_idx >= 0, topk_idx // local, -1)
     position = torch.arange(topk_idx.shape[1], device=topk_idx.device)
     last = [torch.where(owner == rank, position, -1).amax(1) for rank in range(ranks)]

@@ -146,7 +146,7 @@ class Link:
         self.halves[op] = call, events.capture_here(self.device)
 
     def sent_in(self, op):
-        """Returns the number of the capture in which the last half of an op was sent, 0 outside captures."""
+        """Returns the number of the capture in which an op's last send was made, 0 outside captures."""
         if self._lane.native:
             return native.load().epcomm_native_sent_in(self.number, op)
         return self.halves[op][1]

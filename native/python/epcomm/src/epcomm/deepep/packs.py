@@ -34,7 +34,7 @@ class Shape(typing.NamedTuple):
     topk: int
     max_tokens: int
     max_sms: int = 0
-    raw: bool = False
+    raw: bool = False    # with fp8: the caller passes tokens that are already cast
     exact: bool = False  # the pack must have exactly max_tokens, because it is part of the layout
     dtype: str = "bf16"  # dtype of the calls
     survivors: bool = False  # the kernels must be able to continue without a lost rank

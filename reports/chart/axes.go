@@ -8,12 +8,11 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// linearFactor is the largest factor between the smallest and the largest value on a linear time
-// axis. Below this factor a logarithmic axis would have too few ticks.
+// linearFactor is the largest ratio of two values on a linear time axis. For smaller ratios a logarithmic
+// axis would have too few ticks.
 const linearFactor = 4
 
-// timeAxis fits an axis to values. The axis is linear if the values lie within a factor of
-// linearFactor, and logarithmic otherwise.
+// timeAxis fits a linear or a logarithmic axis to values: see linearFactor.
 func timeAxis(a *plot.Axis, values []float64) {
 	lo, hi := slices.Min(values), slices.Max(values)
 	if !(lo > 0) || hi > linearFactor*lo {
@@ -25,8 +24,7 @@ func timeAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// logTime makes an axis logarithmic over all positive values, with labels at 1, 2 and 5 of each
-// decade. To draw values of 0 and below, use clamp.
+// logTime makes an axis logarithmic over the positive values. Values of 0 and below are drawn with clamp.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {

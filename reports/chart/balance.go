@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// BalanceFigure draws how even the loads of the ranks are over the tokens of a trace, for two
-// placements of the experts: in equal blocks, and as EPLB places them. EPLB plans its placement
-// on the first tokens of the trace; the figure shows the tokens after these.
+// BalanceFigure draws the load of the busiest rank divided by the mean load, over the tokens of a trace
+// (a recorded routing). It draws two placements of the experts: equal blocks, and the placement of EPLB
+// (DeepSeek's load balancer). EPLB plans with the first tokens; the figure shows the tokens after these.
 func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
 	f := Figure{
 		Name: slug("balance", name), Title: "Busiest rank's load / mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,

@@ -107,9 +107,8 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent returns the range of the X axis, which shows the intervals, the band and the gate. The
-// range is cut to 0.25 and 4; without the cut, one extreme case would make the intervals of the
-// others too short to see.
+// extent returns the range of the X axis: the intervals, the band and the gate, but at most 0.25 to 4.
+// Otherwise one extreme case would make the intervals of the others too short to see.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

@@ -32,8 +32,8 @@ type Figure struct {
 	draw   func(draw.Canvas)
 }
 
-// seriesWidth is the width of a picture over token counts. A phone scales the picture to its screen. On a screen
-// of 400 pixels the text is then 9 pixels high. A wider picture would have smaller text there.
+// seriesWidth is the width of a picture over token counts. A phone with a screen of 400 pixels shows the text of
+// such a picture 9 pixels high, and the text of a wider picture smaller.
 const seriesWidth = 5.2 * vg.Inch
 
 // Formats lists the file formats of Figure.Write.
@@ -42,8 +42,8 @@ func Formats() []string { return []string{"svg", "png", "pdf"} }
 // DefaultScale is the scale with which PNG pictures are about 1,200 pixels wide.
 const DefaultScale = 2
 
-// Write draws the figure as svg, png or pdf. A PNG has scale times 96 pixels per inch; the
-// other formats have no pixels.
+// Write draws the figure as svg, png or pdf. A PNG has scale times 96 pixels per inch. The other
+// formats ignore scale.
 func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	var b bytes.Buffer
 	c, err := canvas(f.Width, f.Height, format, scale)
@@ -76,9 +76,8 @@ func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWri
 	return c, nil
 }
 
-// described adds the picture in words to an SVG. It also adds fallback fonts after Liberation
-// Sans, with which the text was measured. The fallback fonts have the same widths, and every
-// browser has one of them.
+// described adds the picture in words to an SVG, and fallback fonts after Liberation Sans. The
+// fallback fonts have the widths of Liberation Sans, and every browser has one of them.
 func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
@@ -104,7 +103,7 @@ type Kind struct {
 // Draw makes figures of this kind from the runs. It returns none if there is nothing to show.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
-	seen := map[string]int{} // number of figures by name; two cases share a name if it lacks the fields in which they differ
+	seen := map[string]int{} // number of figures by name; two figures have one name if their cases differ only in fields outside the name
 	for i := range figures {
 		if figures[i].Source == "" {
 			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
@@ -117,8 +116,8 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase returns a function for Kind.draw. That function calls `draw` for each case and adds a title and a source to
-// the figure. A case has no figure if `draw` returns nil.
+// perCase returns a Kind.draw that draws one figure for each case. It adds a name, a title and a source to the figure
+// of `draw`, which returns nil for a case without a figure.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -136,8 +135,8 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 	}
 }
 
-// groupKind is a kind that has one figure for each group of problems. The figure shows lines
-// over token counts.
+// groupKind is a kind with one figure for each group of problems. A figure shows lines over token
+// counts.
 type groupKind struct {
 	name, title string
 	height      vg.Length // inches
@@ -171,8 +170,8 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf returns a text with the machine, date and name of each run. It gives machine and date once for successive
-// runs that share both.
+// sourceOf returns a text with the machine, date and name of each run. Successive runs with the same machine and date
+// share one mention of both.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
 	last := ""

@@ -38,8 +38,7 @@ var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, fu
 	return fmt.Sprintf("largest gain %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens) + undecided
 }}
 
-// addGain adds the decision of a case: the default's time divided by the winner's,
-// under the same routing and in the same rounds.
+// addGain adds the gain in the decision of a case.
 func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	if c.Search == nil || !c.Search.OK() {
 		return
@@ -60,8 +59,8 @@ func orElse(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// linearGains is the largest gain for which the axis is linear. With a larger gain the axis is
-// logarithmic, because then a factor of two has the same length everywhere.
+// linearGains is the largest gain on a linear axis. Larger gains get a logarithmic axis, on which a
+// factor of two has the same length everywhere.
 const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {
@@ -106,8 +105,8 @@ func gainAxis(a *plot.Axis, values []float64) {
 // bandwidth draws how many bytes per second the busiest rank moves.
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("largest %.1f GB/s", s.highest().mid) }}
 
-// addBandwidth adds winner and default of a case. It counts the bytes of the wire limit (each
-// token once to each rank that needs it) or, for op activation, the bytes of the memory limit.
+// addBandwidth adds winner and default of a case. It counts each token once for each rank that needs
+// it, as the wire limit does. For op activation it counts the bytes read and written in memory.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
 	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {
@@ -140,7 +139,8 @@ func drawBandwidth(c draw.Canvas, all []series) {
 	p.drawLabelled(draw.Crop(c, 0, 0, 0.7*tickSize, 0), all, nil)
 }
 
-// wire draws how close each winner comes to the wire limit.
+// wire draws how close each winner comes to the wire limit: the time of the busiest rank's bytes at the
+// link's nominal speed.
 var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("largest %.1f %%", s.highest().mid) }}
 
 // memory draws how close each winner of op activation comes to the memory limit.

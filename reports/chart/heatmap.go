@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// heatmap draws a matrix over the values of two parameters. Each cell shows the best time of
-// the case with these two values.
+// heatmap draws a matrix over the values of two parameters of a case's configs. A cell shows the best
+// time of the configs with its two values.
 func heatmap(c *reports.Case, o Options) *Figure {
 	x, y := axesOf(c, o)
 	if x == "" || y == "" {
@@ -29,15 +29,14 @@ func heatmap(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
-// grid holds the best time for each pair of values of two parameters. wins is the winner's pair
-// of values.
+// grid holds the best time for each pair of values of two parameters.
 type grid struct {
 	x, y   string // parameters
 	xs, ys []ep.Value
 	points map[[2]ep.Value]gridPoint
 	best   float64
 	timed  int
-	wins   [2]ep.Value
+	wins   [2]ep.Value // the winner's pair of values
 }
 
 // gridPoint holds the best time with one pair of values, or why there is none.
@@ -63,8 +62,7 @@ func gridOf(c *reports.Case, x, y string) grid {
 	return h
 }
 
-// add adds an entry. Entries come fastest first, so the first entry with times is the best of
-// its pair of values.
+// add adds an entry. Entries come fastest first, so the first one with times is the best of its cell.
 func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
@@ -160,8 +158,8 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks the two parameters of a heatmap: requested parameters first, then SMs and threads,
-// then the parameters with the most values.
+// axesOf picks the two parameters of a heatmap: those in o, then SMs and threads, then the parameters
+// with the most values. It returns "" if there are too few parameters.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {
@@ -185,7 +183,7 @@ func axesOf(c *reports.Case, o Options) (x, y string) {
 	return x, y
 }
 
-// rank returns the place of a parameter in the order of axesOf: SMs and threads come first.
+// rank returns the place of a parameter in the order in which axesOf picks.
 func rank(name string) int {
 	for i, suffix := range []string{"sms", "blocks", "threads"} {
 		if name == suffix || strings.HasSuffix(name, "."+suffix) {

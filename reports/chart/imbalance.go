@@ -18,8 +18,8 @@ type Load struct {
 	Title   string      // problem and routing
 	Name    string      // for file names
 	Experts []int       // tokens that each expert receives
-	Ranks   []int       // rows that each rank receives: one for each selection
-	Traffic [][]float64 // [source][destination] tokens; a token counts once for each rank
+	Ranks   []int       // rows that each rank receives: one for each token and selected expert
+	Traffic [][]float64 // [source][destination] tokens; a token counts once for each destination
 }
 
 // imbalance draws the loads in o.Loads. Loads computes them from runs.
@@ -43,7 +43,7 @@ func (l Load) draw(c draw.Canvas) {
 	l.drawTraffic(right)
 }
 
-// drawLoad draws bars against their mean.
+// drawLoad draws a bar for each value of load, and a line at the mean.
 func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	if sorted {
 		slices.SortFunc(load, func(a, b int) int { return b - a })

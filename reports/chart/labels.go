@@ -26,8 +26,8 @@ const (
 
 func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelRow }
 
-// drawLabelled draws a plot with the label of each series at the end of its line, and below the plot a legend with
-// the items in further. If there is no room for the labels, the legend lists the series too.
+// drawLabelled draws a plot with the label of each series at the end of its line. Below the plot it draws a legend with
+// the items in further. If there is no room for the labels, the legend lists the series instead.
 func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	labels, width := endLabels(all)
 	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
@@ -78,8 +78,8 @@ func heightOf(labels []endLabel) (h vg.Length) {
 	return h
 }
 
-// spreadLabels sets the heights of labels between low and high. No label covers another, and each is as near to the end
-// of its line as possible. Labels that touch are moved together as a group. All labels must fit between low and high.
+// spreadLabels sets the heights of labels between low and high, where all must fit. No label covers another, and each
+// is as near to the end of its line as possible. It moves labels that touch together, as a group.
 func spreadLabels(labels []endLabel, low, high vg.Length) {
 	order := make([]*endLabel, len(labels))
 	for i := range labels {
@@ -91,8 +91,8 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// For each label there is one lower edge of the group that puts this label at the end of its line. middle is
-		// the sum of these lower edges. below is the height of the labels so far.
+		// Each label wants the lower edge of the group where it would put the label at the end of its line. The group
+		// takes the mean of these edges. middle is their sum, and below is the height of the labels so far.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2
@@ -121,7 +121,7 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 	}
 }
 
-// draw draws a thin line from the series' end to x, and from x on a piece of the series and the label.
+// draw draws a thin line from the end of the series to x, then a piece of the series' line, then the label.
 func (l endLabel) draw(c draw.Canvas, x vg.Length) {
 	thin := draw.LineStyle{Color: rule, Width: vg.Points(0.6)}
 	c.StrokeLine2(thin, l.end.X, l.end.Y, x, l.center)

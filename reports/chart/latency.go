@@ -124,8 +124,7 @@ func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	return label
 }
 
-// ownRuns returns the runs that epbench measured. It leaves out runs that have only imported
-// times of other libraries.
+// ownRuns returns the runs without those that have only imported times of other libraries.
 func ownRuns(runs []*reports.Loaded) []*reports.Loaded {
 	return slices.DeleteFunc(slices.Clone(runs), func(l *reports.Loaded) bool {
 		return !slices.ContainsFunc(l.Cases, func(c *reports.Case) bool { return c.Best() != nil })

@@ -16,15 +16,15 @@ import (
 // panelWidth and panelHeight are the size of one panel.
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
-// work is one panel. It compares libraries that do the same work for one op.
+// work is one panel. It compares libraries whose calls do the same work for one op.
 type work struct {
 	name  string
-	tuned []series // the winners of each library: one line for each
-	plain []series // the defaults of each library, if they differ from the winners
+	tuned []series // the winners of each library
+	plain []series // the defaults of each library, where they differ from the winners
 }
 
-// libraryPicture is a picture with a column of panels for each op. A column has a panel for
-// each kind of work, because only libraries that do the same work may be compared.
+// libraryPicture is a picture with a column of panels for each op. A column has one panel for each kind
+// of work, because times of different work must not be compared.
 type libraryPicture struct {
 	shape   ep.Problem
 	routing string

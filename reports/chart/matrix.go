@@ -80,8 +80,8 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 	c.FillText(st, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: (r.Min.Y + r.Max.Y) / 2}, q.text)
 }
 
-// ramp is a colour scale from light to dark in one hue, so that it also works in grey. It is
-// ColorBrewer's Blues (Harrower and Brewer 2003) without the lightest step.
+// ramp is ColorBrewer's colour scale Blues (Harrower and Brewer 2003) without the lightest step. It
+// goes from light to dark in one hue, so it also works in grey.
 var ramp = []color.RGBA{
 	{0xde, 0xeb, 0xf7, 0xff}, {0xc6, 0xdb, 0xef, 0xff}, {0x9e, 0xca, 0xe1, 0xff}, {0x6b, 0xae, 0xd6, 0xff},
 	{0x42, 0x92, 0xc6, 0xff}, {0x21, 0x71, 0xb5, 0xff}, {0x08, 0x51, 0x9c, 0xff}, {0x08, 0x30, 0x6b, 0xff},
@@ -96,8 +96,8 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// darkText and lightText are the colours of text and frames on squares. They differ by one step from
-// ink and paper, because the HTML page replaces ink and paper on dark screens and must not replace these.
+// darkText and lightText are the colours of text and frames on squares. They differ by one step from ink
+// and paper: the HTML page replaces these two on dark screens, and must not replace text on squares.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
 // inkOn returns the text colour that contrasts more with a fill.

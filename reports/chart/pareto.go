@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs. If Options.Beside is set, it draws two fronts in one figure: the
-// time of a call that runs alone, and the cost of a call that runs at the same time as a matrix product.
+// pareto draws time against SMs, and marks the front: the configs that are faster than all others with as
+// many or fewer SMs. If Options.Beside is set, it draws what paretoBeside draws.
 func pareto(c *reports.Case, o Options) *Figure {
 	if o.Beside {
 		return paretoBeside(c)
@@ -24,7 +24,8 @@ func pareto(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
-// timeLabel returns the axis label for a problem's times.
+// timeLabel returns the axis label for a problem's times. With a matrix product at the same time, a search
+// may measure the cost of a call: the time that the call adds to the product's.
 func timeLabel(p ep.Problem) string {
 	if p.Objective == ep.BesideProduct {
 		return "cost of one call (us)"

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// paretoBeside draws two fronts against SMs in one figure: the time of a call that runs alone, and
-// the cost of a call that runs at the same time as a matrix product.
+// paretoBeside draws two Pareto fronts against SMs: the time of a call that runs alone, and the cost of a
+// call beside a matrix product. The cost is the time that the call adds to the product's.
 func paretoBeside(c *reports.Case) *Figure {
 	b, ok := reports.BesideParetoOf(c)
 	if !ok {

@@ -16,7 +16,7 @@ type Forecast struct {
 	Line   string // model and routing; there is one line for each such pair
 	Ranks  int
 	Micros float64
-	Limit  string // the largest part of the time, for example network bytes; each limit has its own marker
+	Limit  string // what takes the largest part of the time, for example network; each limit has its own marker
 }
 
 // Predicted draws predicted times against ranks.

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// regret draws each regret matrix that the runs recorded.
+// regret draws each regret matrix of the runs: what the winner of each routing loses under each routing.
 func regret(runs []*reports.Loaded, _ Options) []Figure {
 	var out []Figure
 	for _, l := range runs {

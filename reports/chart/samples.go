@@ -14,8 +14,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws the time of each round of the winner, the default and the twin. The twin is the
-// default under a second label, so the ratio of twin to default, which a second plot shows, is noise.
+// samples draws the time of each round of the winner, the default and the twin. A second plot shows the
+// ratio of twin to default in each round. The twin is the default under a second label, so this ratio
+// shows the noise.
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -70,8 +71,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 	p.Draw(main)
 }
 
-// sampleStyle returns the number of an entry's style. It depends only on the role, so that each
-// role looks the same in all pictures.
+// sampleStyle returns the number of an entry's style, so that each role looks the same in all pictures.
 func sampleStyle(e *reports.Entry) int {
 	switch e.Role {
 	case record.Default:
@@ -82,8 +82,7 @@ func sampleStyle(e *reports.Entry) int {
 	return 0
 }
 
-// sampleLabel returns the label of an entry. The label of the winner begins with "winner" and
-// the id.
+// sampleLabel returns the label of an entry, with "winner" and the id before the label of the winner.
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	if e == c.Winner() {
 		return "winner " + e.Config.ID() + ": " + c.Label(e)
@@ -122,7 +121,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	points := plotter.XYs{}
 	far := 0.002
 	for i, r := range ratios {
-		// The points are spread over the width, so that equal values do not hide each other.
+		// Spread over the width, points with equal values do not hide each other.
 		points = append(points, plotter.XY{X: math.Mod(float64(i)*0.618, 1) - 0.5, Y: r})
 		far = max(far, math.Abs(r-1))
 	}

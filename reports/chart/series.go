@@ -19,7 +19,7 @@ import (
 type point struct {
 	tokens      int
 	mid, lo, hi float64
-	undecided   bool    // drawn hollow, and off the line
+	undecided   bool    // drawn as a hollow marker; the line skips it
 	spread      float64 // A/A spread of this case, as a fraction; 0 if unknown
 }
 
@@ -28,14 +28,14 @@ type series struct {
 	label  string
 	points []point
 	line   draw.LineStyle
-	mark   *draw.GlyphStyle // nil: a line without markers, and without intervals
-	shift  float64          // the position on the X axis is multiplied by shift; 0 means that it is not
+	mark   *draw.GlyphStyle // nil: neither markers nor intervals
+	shift  float64          // factor of the positions on the X axis; 0 stands for 1
 }
 
 // x returns the position of a point.
 func (s series) x(q point) float64 { return tokenX(q.tokens) * cmp.Or(s.shift, 1) }
 
-// decided returns the points on the line.
+// decided returns the points that the line joins.
 func (s series) decided() (out []point) {
 	for _, q := range s.points {
 		if !q.undecided {
@@ -45,7 +45,7 @@ func (s series) decided() (out []point) {
 	return out
 }
 
-// dodge moves series apart if all their points have the same token count. Otherwise they would hide each other.
+// dodge moves series apart on the X axis if all points have the same token count, so that they do not hide each other.
 func dodge(all []series) {
 	if tokens := tokensOf(all); len(all) < 2 || slices.Min(tokens) != slices.Max(tokens) {
 		return
@@ -56,8 +56,8 @@ func dodge(all []series) {
 	}
 }
 
-// addTo adds to a plot the bands of the intervals, the line and the markers. The X axis shows tokens and is
-// logarithmic. A line with one point is drawn as a short horizontal piece.
+// addTo adds the intervals, the line and the markers to a plot with a logarithmic X axis of tokens. Without markers,
+// a single point becomes a short horizontal piece of line.
 func (s series) addTo(p *plot.Plot) {
 	var line, hollow plotter.XYs
 	for _, q := range s.points {
@@ -91,7 +91,7 @@ func undecidedMark(c color.Color) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: c, Radius: vg.Points(4), Shape: diamond{}}
 }
 
-// diamond is a hollow diamond, which no series has.
+// diamond is a hollow diamond, a marker that no series has.
 type diamond struct{}
 
 // DrawGlyph implements draw.GlyphDrawer.
@@ -106,8 +106,8 @@ func (diamond) DrawGlyph(c *draw.Canvas, st draw.GlyphStyle, at vg.Point) {
 	c.Stroke(p)
 }
 
-// bands returns the outlines of the intervals of neighbouring points. A point without an interval
-// ends a band.
+// bands returns the outlines of areas that join the intervals of successive points. A point without an
+// interval ends an area.
 func (s series) bands(y *plot.Axis) (out []plotter.XYs) {
 	var run []point
 	end := func() {
@@ -137,7 +137,7 @@ func (s series) outline(run []point, y *plot.Axis) (band plotter.XYs) {
 	return band
 }
 
-// piece draws a short horizontal line at a point, as long as the legend's.
+// piece draws a horizontal line at a point, as long as the piece in the legend.
 type piece struct {
 	at   plotter.XY
 	line draw.LineStyle
@@ -150,8 +150,8 @@ func (e piece) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(e.line, x-sampleWidth/2, y, x+sampleWidth/2, y)
 }
 
-// errorBars draws the interval of each point as a thin line, because on grey prints overlapping
-// bands look alike.
+// errorBars draws the interval of each point as a thin line. On grey prints, overlapping bands look
+// alike.
 type errorBars struct{ series }
 
 // Plot implements plot.Plotter.
@@ -168,12 +168,12 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 // group holds the fields that all problems in one picture share.
 type group struct {
 	ep.Problem
-	work string // the work that the times include; "" if all libraries do the same work
+	work string // the steps that the times include; "" if all libraries do the same work
 }
 
-// groupOf returns the group of a problem, with these fields left out: token counts; precision and
-// mode, because the labels of the lines name both; the dtype of a combine, because a combine always
-// sends BF16; and, if work is known, the layout, because work names it.
+// groupOf returns the group of a problem. It clears the fields that do not separate pictures: token counts,
+// and mode and precision, which the labels of lines name. It clears the dispatch dtype of a combine, because a
+// combine always sends BF16. If work is not "", it clears the layout, because work names it.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -195,8 +195,8 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs to the group's picture. Imported times, whose work is unknown, belong to every
-// picture of their problem.
+// has reports whether a case belongs to the group's picture. Cases with unknown work, such as imported times, belong to
+// every picture of their problem.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {
@@ -205,8 +205,8 @@ func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	return g.work == "" || w == "" || w == g.work
 }
 
-// groups lists the groups of runs in the order of their cases. If libraries do different
-// work, each kind of work is a group.
+// groups lists the groups of runs in the order of their cases. If the libraries in a group do different work,
+// it splits the group by kind of work.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
 	works := map[group][]string{}
@@ -235,7 +235,7 @@ func groups(runs []*reports.Loaded) []group {
 	return split
 }
 
-// highest returns the first point with the largest value. It considers undecided points only if all points are undecided.
+// highest returns the first point with the largest value. It ignores undecided points unless all are undecided.
 func (s series) highest() point {
 	points := s.decided()
 	if points == nil {

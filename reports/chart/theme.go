@@ -51,8 +51,8 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style holds the colour, dash and marker of one series. There are 4 dashes and 7 markers. 4 and 7
-// have no common factor, so 4 x 7 = 28 series differ even in grey.
+// style holds the colour, dash and marker of one series. 4 dashes and 7 markers have no common factor,
+// so 4 x 7 = 28 series differ even in grey.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -96,8 +96,8 @@ func textStyle(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel is a plot that draws the label of its Y axis itself, because gonum reserves space for
-// that label above the plot if the axis is logarithmic.
+// panel is a plot that draws the label of its Y axis itself. If that axis is logarithmic, gonum would
+// reserve space above the plot for the label.
 type panel struct {
 	*plot.Plot
 	side string
@@ -170,8 +170,7 @@ func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	return draw.Crop(c, 0, 0, 0, -gap)
 }
 
-// broken breaks s between words into lines that fit the width. It shortens words that are
-// longer than a line.
+// broken breaks s between words into lines that fit the width. It shortens a word longer than a line.
 func broken(s string, st text.Style, width vg.Length) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {

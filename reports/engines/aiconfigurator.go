@@ -34,9 +34,9 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends maps the kernels of epbench's workers to aiconfigurator's names. dtypes maps the
-// dtype of the dispatch to a word in the column comm_dtype. The rows of a dispatch and of its combine
-// have the same word. DeepEP has only one word: engines use it with an FP8 dispatch and a BF16 combine.
+// commBackends maps the kernels of epbench's workers to aiconfigurator's names. dtypes maps the dtype of a
+// dispatch to the word in the column comm_dtype, which the rows of its combine have too. DeepEP's rows have
+// only one word, for an FP8 dispatch and a BF16 combine.
 var commBackends = map[string]struct {
 	name   string
 	dtypes map[ep.DType]string
@@ -46,18 +46,17 @@ var commBackends = map[string]struct {
 	oneSided:    {"nvlink_one_sided", map[ep.DType]string{ep.FP8: "fp8", ep.BF16: "bfloat16"}},
 }
 
-// a2aTable collects rows. A row without its times is a key: aiconfigurator keeps one latency for
-// each key.
+// a2aTable collects rows.
 type a2aTable struct {
 	rows  []a2aRow
-	keys  map[a2aRow]bool
-	cases int // number of cases left out
-	bf16  int // number of configs left out because their dtype has no word in commBackends
+	keys  map[a2aRow]bool // the rows without their times; aiconfigurator keeps one latency for each key
+	cases int             // number of cases left out
+	bf16  int             // number of configs left out because their dtype has no word in commBackends
 }
 
 // writeAIConfigurator writes the fastest config for each kernel, token count and number of SMs
-// under uniform routing. The table has no column for other routings. Times of epbench include
-// the exchange of counts, so the whole time is written to transmit_us.
+// under uniform routing, because the table has no column for the routing. It writes the whole time
+// to transmit_us, because epbench does not time the exchange of counts (notify_us) separately.
 func writeAIConfigurator(in Input) (Output, error) {
 	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {

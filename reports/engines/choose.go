@@ -12,8 +12,7 @@ import (
 
 var errNoPair = errors.New("the run has no dispatch config and combine config that fit each other and were measured at the same token count and routing; sweep with --strategy grid, or with fewer --param values")
 
-// configPair holds a config for dispatch, a config for combine, and the regret of this pair at each
-// measured point.
+// configPair holds a config for dispatch, one for combine, and what the pair loses at each measured point.
 type configPair struct {
 	dispatch, combine ep.Config
 	regret            []float64 // for each point: (the pair's time / the best pair's time) - 1; NaN if not measured
@@ -22,15 +21,15 @@ type configPair struct {
 // extremes holds the times of the fastest and the slowest pair at a measured point.
 type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
 
-// choose returns the pair of fitting configs with the least weighted mean regret. If several
-// pairs are equal, it takes the first by key.
+// choose returns the pair of configs with the least weighted mean regret, among the pairs that fit each
+// other. Of equal pairs it takes the first by key.
 //
-// At a point where a pair was not measured, choose counts it as slow as the slowest pair measured at this point. The
-// stricter rule, that a pair must be measured at all points, was tried. It fails for a run in which only the
-// default was measured at all points, such as a run that measures winners again: the default would always be chosen.
+// At a point where a pair was not measured, choose counts it as slow as the slowest pair measured there. A
+// stricter rule was tried: only pairs measured at all points. It fails for a run that measures winners again.
+// There only the default was measured at all points, so it would always win.
 //
-// The library's default stays unless the pair is faster by more than band, because one of many
-// equally fast configs seems fastest by chance.
+// The library's default stays unless another pair is faster by more than band, because among many equally
+// fast configs some config seems fastest by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -118,8 +117,8 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists the configs of dispatch or of combine that were measured at any point, sorted by
-// key. The function half selects the times of dispatch or of combine.
+// configs lists the configs that were measured at any point, sorted by key. half selects the times of
+// dispatch or of combine.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}
@@ -134,8 +133,8 @@ func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) [
 	return out
 }
 
-// losses returns a line with the pair's regret for each point at which the pair was measured,
-// and a warning that lists the other points.
+// losses returns a line with the pair's regret for each point that measured the pair, and a warning that
+// lists the other points.
 func (p configPair) losses(all []measuredPoint) []string {
 	var out, unknown []string
 	for i, s := range all {
@@ -152,8 +151,7 @@ func (p configPair) losses(all []measuredPoint) []string {
 	return out
 }
 
-// short returns the spelling of a config without its kernel, because an export has one kernel
-// only.
+// short returns the spelling of a config without its kernel. An export has one kernel only.
 func short(c ep.Config) string {
 	_, values, _ := strings.Cut(c.Key(), ":")
 	return values

@@ -18,9 +18,8 @@ import (
 // normal is the kernel of the DeepEP worker. The exports in this file hold its configs.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs have the same number of SMs. This must hold for a dispatch
-// and its combine: the combine reads a handle that DeepEP's dispatch writes, and the layout of this
-// handle depends on the number of SMs.
+// sameSMs reports whether two configs have the same number of SMs, as a dispatch and its combine must. The
+// combine reads a handle that DeepEP's dispatch writes. The handle's layout depends on the number of SMs.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
 // deepEPConfig holds the arguments of DeepEP's class Config. The JSON names are the names of
@@ -35,8 +34,8 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// bestForAllCounts returns the pair of configs of kernel normal that loses the least time in all
-// token counts together, and notes with the loss at each token count.
+// bestForAllCounts returns the pair of configs of kernel normal with the least mean loss over all token
+// counts, and notes with the loss at each token count.
 func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	all, leftOut, err := measuredPoints(in, normal)
 	if err != nil {
@@ -81,25 +80,24 @@ type shimRow struct {
 	Dispatch, Combine deepEPConfig
 }
 
-// shape holds the parameters that must be equal on all ranks of a collective call, even if the
-// ranks have different token counts. The number of SMs sets how many channels write to another
-// rank. The sizes of the receive buffers set where these channels write.
+// shape holds the parameters that must be equal on all ranks of a collective call, even if the ranks have
+// different token counts. They set how many channels write to another rank (SMs), and where these channels
+// write (sizes of the receive buffers).
 type shape struct{ sms, dispatchRecv, combineRecv int }
 
 func shapeOf(dispatch, combine ep.Config) shape {
 	return shape{dispatch.Int("sms"), dispatch.Int("recv"), combine.Int("recv")}
 }
 
-// shimRows holds the rows of one shape. cost is the weighted sum of the rows' regrets.
+// shimRows holds the rows of one shape.
 type shimRows struct {
 	rows  []shimRow
 	notes []string
-	cost  float64
+	cost  float64 // weighted sum of the rows' regrets
 }
 
-// writeShim writes a Python module that looks up the config by token count. A row ends midway
-// between its measured token count and the next one, as in a tuned table. All rows have the same
-// shape. writeShim takes the shape that loses the least time.
+// writeShim writes a Python module that looks up the config by token count. A row ends midway between its
+// measured token count and the next one. All rows have the same shape, the one that loses the least time.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
@@ -140,9 +138,9 @@ func shapes(all []measuredPoint) (out []shape) {
 	return out
 }
 
-// rowsOf chooses a row for each token count from the configs of one shape. If no config of the
-// shape was measured at a token count, the row of a neighbouring count applies, and the cost at this
-// count is the cost of the slowest measured pair.
+// rowsOf chooses a row for each token count from the configs of one shape. A token count at which no such
+// config was measured gets no row, so a neighbour's row applies there. It costs as much as the slowest
+// measured pair.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s

@@ -1,6 +1,6 @@
 // Package engines exports a library's best configs in the formats of the inference and training
-// engines that use the library: SGLang's JSON, a shim for DeepEP, environment variables, flags,
-// rows of a planner's table. An export uses only times that were measured with that library,
+// engines that use the library: SGLang's JSON, a Python module for DeepEP, environment variables,
+// flags, rows of a planner's table. An export uses only times that were measured with this library,
 // because other libraries' kernels have other parameters.
 package engines
 
@@ -42,7 +42,7 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
-// Input holds a run, and the share of the engine's calls that have each token count.
+// Input holds a run, and how often the engine's calls have each token count.
 type Input struct {
 	Run *reports.Loaded
 	Mix map[int]float64 // weight by token count; empty: all counts of the run have the same weight
@@ -66,10 +66,9 @@ type measuredPoint struct {
 
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// measuredPoints returns the token counts and routings at which a run timed both dispatch and
-// combine with a kernel. leftOut has a note on each point at which one op was not timed.
-// measuredPoints returns an error if the run's problems differ in more than op and token count,
-// because an engine has one config for all its calls.
+// measuredPoints returns the points at which a run timed both dispatch and combine with a kernel. leftOut
+// has a note on each point that timed only one op. An engine has one config for all its calls, so
+// measuredPoints returns an error if the run's problems differ in more than op and token count.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -107,8 +106,8 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []str
 }
 
 // withBothHalves returns the points that have times of both dispatch and combine, sorted by token
-// count. leftOut has a note on each other point. withBothHalves returns an error if a token count of
-// the mix has no point with both.
+// count. leftOut has a note on each other point. withBothHalves returns an error if there is no such point,
+// or if a token count of the mix has none.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
 		switch {
@@ -140,8 +139,8 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns the times of a kernel's configs in a case in seconds, without the drift between rounds. If the search
-// kept the default, a config that seems faster than the default gets the default's time.
+// timesOf returns the times of a kernel's configs in a case in seconds, corrected for the drift between rounds. If the
+// search kept the default, a config that seems faster than the default gets the default's time.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render returns a table as HTML. It leaves out the closing tags that HTML does not need, because
-// they took most bytes of a large page. It uses no template, because the template took most time.
+// render returns a table as HTML. It leaves out optional closing tags, which took most bytes of a large
+// page. It uses no template, because a template took most of the time.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
@@ -39,8 +39,8 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
-// cards returns a style for phones, on which style.css shows each row as a card. The style puts the
-// name of the column in front of each cell.
+// cards returns a style that puts the name of the column in front of each cell on phones, where
+// style.css shows each row as a card.
 func cards(t reports.Table) string {
 	var b strings.Builder
 	b.WriteString("<style>@media screen and (max-width:31rem){")
@@ -51,7 +51,7 @@ func cards(t reports.Table) string {
 	return b.String()
 }
 
-// inCSS escapes text for a string of CSS within a page. Names of columns may come from files.
+// inCSS escapes text for a string in CSS. Names of columns may come from files.
 var inCSS = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "<", `\3c `, "\n", " ", "\r", " ", "\f", " ")
 
 // columnsShown is the number of columns that fit into a window of 1,280 pixels.
@@ -89,7 +89,7 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks marks the places in a config at which a browser may break the line: between parameters.
+// breaks marks the places at which a browser may break the spelling of a config: between parameters.
 var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {

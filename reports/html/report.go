@@ -27,7 +27,7 @@ var assets embed.FS
 // Options holds the settings of a page.
 type Options struct {
 	Speeds   reports.Speeds // speeds of links and memory, from which limits are computed
-	Progress string         // the state of the sweep in words; if it is "", the page of an unfinished run says how to continue the run
+	Progress string         // the state of the sweep in words; "" makes the page of an unfinished run show the command that continues it
 }
 
 // page holds the data of the template.
@@ -152,8 +152,7 @@ type drawer struct {
 // perKind is the largest number of pictures of one kind on a page.
 const perKind = 6
 
-// draw adds the figures of a kind to the section. If there are more than perKind, it adds only
-// perKind of them, evenly spread.
+// draw adds the figures of a kind to the section, or perKind evenly spread ones if there are more.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
 // drawFirst adds figures as draw does, with the figures of one op first.

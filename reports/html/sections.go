@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sections lists the sections of the page in order. The page has no empty sections.
+// sections lists the sections of the page in order. The page leaves out empty sections.
 var sections = []struct {
 	id, title string
 	fill      func(*drawer)
@@ -60,8 +60,8 @@ func (d *drawer) tableOfRows(t reports.Table) {
 	}
 }
 
-// gain shows the gains of all cases, first those of the op with the largest gain, and then a table of
-// the largest gains.
+// gain draws the gains of all cases, those of the op with the largest gain first. Then it adds a table
+// of the largest gains.
 func gain(d *drawer) {
 	if best := reports.Summarise(d.main.Run).Best; best != nil {
 		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
@@ -69,7 +69,7 @@ func gain(d *drawer) {
 	d.tableOfRows(reports.LargestGains(d.main.Run))
 }
 
-// libraries compares the libraries of several runs, if they do the same work.
+// libraries compares the libraries of several runs.
 func libraries(d *drawer) {
 	choices, err := reports.CompareLibraries(d.runs)
 	if err != nil || !reports.SeveralLibraries(choices) {
@@ -151,7 +151,7 @@ func workload(d *drawer) {
 	d.Text = append(d.Text, d.missing...)
 }
 
-// shownStats lists the statistics of a workload that have a column, by their JSON names.
+// shownStats maps the JSON names of a workload's statistics to the columns that show them.
 var shownStats = []struct {
 	name   string
 	column reports.Column
@@ -215,8 +215,7 @@ func failures(d *drawer) {
 	}
 }
 
-// maxTrials is the largest number of rows in the table of all configs. This table is the largest
-// part of the page.
+// maxTrials is the largest number of rows in the table of all configs, the largest part of the page.
 const maxTrials = 5000
 
 func trials(d *drawer) {

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// A Follower holds the state of a run, as far as it has read the run directory.
+// A Follower holds the state of a run at the time of the last Update.
 type Follower struct {
 	Run      *record.Run
 	Searches []*Search            // in the order in which they began
@@ -23,10 +23,10 @@ type Follower struct {
 	byCase   map[searchID]*Search // Searches by problem and routing
 	path     string
 	offset   int64           // bytes of the log that were read
-	block    []record.Result // lines of a block whose last line is not written yet
+	block    []record.Result // lines of the newest block (configs in the same rounds), while its last line is missing
 	last     time.Time       // when the last block ended, by the clock of the measuring host
 	seen     time.Time       // when Update read the last block, by the clock of this host
-	saved    time.Time       // when run.json was written
+	saved    time.Time       // when run.json was written, by the clock of the measuring host
 }
 
 // searchID identifies a search.
@@ -108,8 +108,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a line, and adds it if it is new. Lines of crossings do not add a search,
-// because crossings also measure at token counts that have no search; search then returns nil.
+// search returns the search of a log line, and adds it if it is new. It returns nil for a new search if the
+// stage is cross or recheck, because these stages also measure at token counts that have no search.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {
@@ -145,8 +145,9 @@ func (f *Follower) Current() *Search {
 	return out
 }
 
-// Elapsed returns how long the run has taken: the wall time in run.json, plus the time from then to the
-// last block, plus the time since this host read that block. Each difference is taken on one host's clock.
+// Elapsed returns how long the run has taken. It adds three times: the wall time in run.json, the time from
+// the writing of run.json to the last block, and the time since this host read that block. The clocks of the
+// two hosts may differ, so each of these times comes from one clock.
 func (f *Follower) Elapsed(now time.Time) time.Duration {
 	out := time.Duration(f.Run.Wall.Total * float64(time.Second))
 	if !f.Run.Finished.IsZero() || f.last.IsZero() {
@@ -155,7 +156,7 @@ func (f *Follower) Elapsed(now time.Time) time.Duration {
 	return out + max(0, f.last.Sub(f.saved)) + f.Silent(now)
 }
 
-// Silent returns how long ago the last block was seen, 0 before the first block.
+// Silent returns the time since Update read the last block, 0 before the first block.
 func (f *Follower) Silent(now time.Time) time.Duration {
 	if f.seen.IsZero() {
 		return 0
@@ -163,9 +164,9 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left estimates the time that is left. With a budget, it returns the rest of the budget. Without a
-// budget, it returns the mean time of a finished search times the number of unfinished searches, minus
-// the time that the current search has taken; ok is false if no search is finished or all are finished.
+// Left estimates the time that is left. With a budget, this is the rest of the budget. Without a budget, it
+// is the mean time of a finished search times the number of unfinished searches, minus the time that the
+// current search has taken. Then ok is false if no search is finished or all are.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

@@ -15,11 +15,10 @@ import (
 // mostFailures is the largest number of failures on a page.
 const mostFailures = 3
 
-// silence is the time without a new line in the log after which the page has a warning.
+// silence is the time after which the page warns that the log has no new line.
 const silence = 30 * time.Second
 
-// Page returns the state of a run as a table with a row for each search, but at most the latest
-// `most` searches.
+// Page returns the state of a run as a table with a row for each of the latest searches, at most `most`.
 func (f *Follower) Page(now time.Time, most int) reports.Table {
 	t := reports.Table{Name: "watch", Title: f.Progress(now), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(4), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(1),

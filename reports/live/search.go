@@ -10,11 +10,11 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Search holds the state of one search, as far as the log shows it.
+// A Search holds the state of one search according to the log.
 type Search struct {
 	Problem ep.Problem
 	Routing string
-	Stage   record.Stage // of the last block
+	Stage   record.Stage // stage of the last block of lines
 	Default ep.Config
 	Failed  []Failure // first failure of each config, in time order
 	Decided *record.Search
@@ -46,8 +46,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 }
 
 // rankOf returns the rank of a stage. A Search takes gains only from rounds of the stages with the highest rank so far.
-// The stages that choose a config have a low rank: the config was chosen because it was fast in these rounds, so they
-// show it faster than it is.
+// Stages that choose a config rank low. A config is chosen because it was fast in their rounds, so these rounds show it
+// faster than it is.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:
@@ -127,8 +127,8 @@ func (s *Search) Kernels() (all int, alive []string) {
 	return len(s.kernels), alive
 }
 
-// Best returns the config with the largest gain over the default, and this gain. ok is false if only the default has
-// rounds.
+// Best returns the config with the largest median gain over the default, and this gain. ok is false if no other config
+// has rounds in common with the default.
 func (s *Search) Best() (best ep.Config, ratio float64, ok bool) {
 	top := math.Inf(-1)
 	for _, g := range s.gains {

@@ -7,16 +7,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition is a project's definition of bandwidth: the bytes that it divides by the time of a call.
-// Bandwidths by two definitions cannot be compared, so the importer turns them back into times.
+// Definition is a project's definition of bandwidth: the bytes that the project divides by the time of a
+// call. Bandwidths by different definitions cannot be compared, so importers turn them back into times.
 type Definition struct {
 	Name  string
 	Doc   string
 	Bytes func(p ep.Problem) float64 // bytes per rank and call
 }
 
-// Definitions lists the definitions of other projects. They come from the sources of the projects'
-// benchmarks.
+// Definitions lists the definitions in the benchmarks of other projects.
 var Definitions = []Definition{
 	{"deepep-normal", "received tokens times the payload; each token once per rank, own rank included", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
@@ -80,9 +79,9 @@ func receivedTokens(p ep.Problem) float64 {
 	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK)
 }
 
-// DistinctRanks returns the expected number of ranks that one token reaches if its top-k
-// experts are drawn uniformly and without repeats. With R ranks and E experts this is R (1 -
-// C(E-E/R, k) / C(E, k)).
+// DistinctRanks returns the expected number of ranks that one token reaches if its k = topK experts
+// are drawn uniformly and without repeats. With R ranks and E experts this is
+// R (1 - C(E-E/R, k) / C(E, k)), where C is the binomial coefficient.
 func DistinctRanks(ranks, experts, topK int) float64 {
 	if ranks < 1 || experts < ranks {
 		return 0

@@ -13,10 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a JSON file with the times of several libraries on one machine and workload. The
-// file has a key that ends in _us for each library. Its value is an object of microseconds by token
-// count, or one such object for each operation. In a key, a word such as 24sm is the number of SMs,
-// and fp8 or bf16 is the dtype.
+// baseline reads a JSON file with the times of several libraries on one machine and workload. Each library
+// has a key that ends in _us. The value of this key is an object of microseconds by token count, or one such
+// object for each operation. In a key, a word such as 24sm gives the number of SMs, and fp8 or bf16 the dtype.
 var baseline = Format{
 	Name:   "baseline",
 	Doc:    "JSON with machine, workload and NAME_us objects of microseconds by token count",
@@ -64,8 +63,7 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count returns a field of the file's workload as said. v is 0 if the file does not have the
-// field.
+// count returns the value v that the file states for a field, 0 if it states none.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}

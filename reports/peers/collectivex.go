@@ -11,14 +11,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// collectiveX reads two kinds of files of SemiAnalysisAI/InferenceX 843c625, experimental/CollectiveX. One is the
-// result of one case ("record_type":"case-attempt"), written by run_sweep in bench/ep_harness.py. The other is the
-// data set ("series") that the project's web application assembles from many results. A data set does not give the
-// hidden size, the number of experts and the top-k.
+// collectiveX reads two kinds of files of CollectiveX (SemiAnalysisAI/InferenceX 843c625, experimental/CollectiveX):
 //
-// A time is measured with events around one call that begins on an idle GPU. The time of an iteration is the time of
-// its slowest rank, and a figure is the median of the iterations. The component pair_period is not imported: it is the
-// period of pairs that run back to back.
+//   - the result of one case ("record_type":"case-attempt"), written by run_sweep in bench/ep_harness.py
+//   - the data set ("series") that the project's web application assembles from many results. It lacks the hidden size,
+//     the number of experts and the top-k.
+//
+// Events measure one call that begins on an idle GPU. A figure is the median over iterations of the slowest rank's
+// time. The component pair_period, the period of pairs that run back to back, is not imported.
 var collectiveX = Format{
 	Name:   "collectivex",
 	Doc:    "result or assembled data set of SemiAnalysis' CollectiveX",
@@ -52,8 +52,8 @@ type cxPercentiles struct {
 	P99 float64 `json:"p99"`
 }
 
-// cxComponent is one component of a row, for example "dispatch". A result has only the field Micros; a data set has the
-// other fields.
+// cxComponent is one component of a row, for example "dispatch". The result of one case has only the field Micros. A
+// data set has the other fields.
 type cxComponent struct {
 	Micros  *cxPercentiles `json:"percentiles_us"`
 	Latency *cxPercentiles `json:"latency_us"`
@@ -241,8 +241,8 @@ func (r cxRow) checkSum() error {
 	return nil
 }
 
-// checkCopies compares the bytes of a result with its copies of tokens. A dispatch sends 1 byte (FP8) or
-// 2 bytes (BF16) for each value, a combine 2 bytes.
+// checkCopies compares the bytes of a row with the copies of tokens that it states. A dispatch sends 1 byte
+// (FP8) or 2 bytes (BF16) for each value, a combine 2 bytes.
 func (r cxRow) checkCopies(g Given) error {
 	if r.Copies == nil {
 		return nil
@@ -265,8 +265,8 @@ func (r cxRow) checkCopies(g Given) error {
 	return nil
 }
 
-// checkRates compares the bytes of a data set with its rates. The bytes are the sum of all ranks, a rate is
-// that of one GPU.
+// checkRates compares the bytes of a row, summed over ranks, with its rates, which are per GPU. Only data
+// sets have both.
 func (r cxRow) checkRates(c cxCase) error {
 	for _, name := range []string{"dispatch", "combine", "roundtrip"} {
 		x := r.Components[name]
@@ -285,6 +285,6 @@ func (r cxRow) checkRates(c cxCase) error {
 	return nil
 }
 
-// cxEqual reports whether two figures are equal. The writer computed both in double precision from the same samples, so
-// that they differ only by rounding.
+// cxEqual reports whether two figures are equal except for rounding. The file's writer computed both in double
+// precision from the same samples.
 func cxEqual(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(math.Abs(a), math.Abs(b)) }

@@ -119,13 +119,12 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	return nil
 }
 
-// csvSlack is the largest relative difference between the time us of a row and the time
-// computed from its gbps. Both are often rounded to three digits, and for some definitions the number
-// of bytes is an expected value.
+// csvSlack is the largest relative difference between the time us of a row and the time computed from
+// its gbps. Both are often rounded to three digits, and some definitions use an expected number of bytes.
 const csvSlack = 0.03
 
-// checkSpeed compares the time of a row with its bandwidth. It does nothing if the row has no
-// bandwidth, or if the definition of the bandwidth is not known.
+// checkSpeed compares the time of a row with its bandwidth. It does nothing if the bandwidth or its
+// definition is missing.
 func (f *Figure) checkSpeed(row map[string]string, g Given) error {
 	name := cmp.Or(row["definition"], g.Definition)
 	if row["gbps"] == "" || name == "" {

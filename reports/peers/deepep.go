@@ -11,9 +11,8 @@ import (
 
 // deepEP reads the output of the tests of DeepEP V1 (deepseek-ai/DeepEP, commit dd758ca, folder
 // tests/legacy): test_intranode.py and test_internode.py for the normal kernels, and
-// test_low_latency.py. It also reads the output of forks whose low-latency test prints its
-// problem. A log may hold several tests. Values that one test prints, such as the number of tokens,
-// are not used for another test.
+// test_low_latency.py. In some forks the low-latency test also prints its problem. A log may hold
+// several tests; a value that one test prints, such as the number of tokens, holds for this test only.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
@@ -34,7 +33,7 @@ var (
 type deepEPReader struct {
 	facts    *facts
 	normal   *normalTest  // the current test of normal kernels, nil before the first
-	lowShape []said       // problem of the low-latency test, if a fork prints it
+	lowShape []said       // problem that the low-latency test of a fork prints
 	runs     []*llRun     // runs of the low-latency test
 	printed  map[int]bool // ranks that the log names
 	figures  []Figure
@@ -59,8 +58,8 @@ func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
 	return d.figures, slices.Concat(d.facts.warnings, d.refused), nil
 }
 
-// refuse stores the reason why a test in the log gave no figures, if err is not nil. The figures of
-// the other tests are kept.
+// refuse stores err, the reason why a test in the log gave no figures, unless err is nil. The figures of
+// other tests stay.
 func (d *deepEPReader) refuse(err error) {
 	if err != nil {
 		d.refused = append(d.refused, err.Error())

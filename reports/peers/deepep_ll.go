@@ -9,15 +9,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// These patterns match the lines of the low-latency test. Every rank prints each of them. Ranks
-// write at the same time, so one line of the log may hold the lines of several ranks.
+// These patterns match the lines that every rank of the low-latency test prints. Ranks write at the same
+// time, so one line of the log may hold the lines of several ranks.
 var (
 	llLine    = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
 	pairLine  = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us(?:, min_t=([\d.]+) us, max_t=([\d.]+) us)?`)
 	splitLine = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us *\| *Combine send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us`)
 )
 
-// maskedInTest is the largest number of selections that test_low_latency.py masks.
+// maskedInTest is the largest number of selections (a token and one of its experts) that
+// test_low_latency.py masks.
 const maskedInTest = 10
 
 // llRun holds the figures of all ranks for one op and kernel in one run of the test.
@@ -28,8 +29,7 @@ type llRun struct {
 	order  []string // the ranks, in the order of their lines
 }
 
-// llFigure holds the figures of one rank. A figure that the line does not have is the zero
-// value of printed.
+// llFigure holds the figures of one rank. A figure that the log lacks is the zero value.
 type llFigure struct{ gbps, us, min, max printed }
 
 // lowLatency reads the figures of one text line.
@@ -95,8 +95,8 @@ func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minM
 	return nil
 }
 
-// run returns the run to which a rank's next figures belong. It begins a new run if this rank already
-// has figures in the last run.
+// run returns the last run of a kernel and op, for the next figures of a rank. If this rank already has
+// figures there, run begins a new run.
 func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	for i := len(d.runs) - 1; i >= 0; i-- {
 		if r := d.runs[i]; r.kernel == kernel && r.op == op {
@@ -150,9 +150,9 @@ func llBytes(op ep.Op, hidden int) float64 {
 	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
 }
 
-// slowest returns the figure of a run: the time of the slowest rank. A rank whose GB/s times us
-// differs from the bytes of the problem is left out with a warning. If half of the ranks or more are
-// left out, the problem must be wrong, and slowest returns an error.
+// slowest returns the figure of a run: the time of the slowest rank. It leaves out a rank with
+// contradicting figures (see check), with a warning. If it would leave out half of the ranks or more, the
+// problem must be wrong, and it returns an error.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string
@@ -180,7 +180,8 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check returns a text if a rank's figures contradict each other or the problem, "" if they do not.
+// check returns a text if a rank's figures contradict each other or the problem, and "" otherwise: us must
+// lie between min and max, and GB/s times us must be the bytes of the problem.
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""
@@ -197,8 +198,8 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	return fmt.Sprintf("%g GB/s x %g us = %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
-// warnOfOutliers warns of ranks whose time is far from the median. It looks only at lines without a
-// bandwidth, because check needs a bandwidth.
+// warnOfOutliers warns of ranks whose time is far from the median. It looks only at figures without a
+// bandwidth, which check does not check.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

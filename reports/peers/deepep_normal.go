@@ -18,8 +18,8 @@ import (
 //	[tuning] SMs 24, NVL chunk 8, RDMA chunk 16: 40 + 814 us, 57.19 GB/s (RDMA), 186.80 GB/s (NVL)
 //	[tuning] Best dispatch (FP8): SMs 24, NVL chunk 6, 320.68 GB/s (NVL), t: 499.58 us
 //
-// Older versions print "avg_t: 499.58 us", or no time. Only a Best line names the operation; it holds
-// for all lines since the last Best line.
+// Older versions print "avg_t: 499.58 us", or no time. Only a Best line names the operation. All lines since
+// the Best line before it are of the same operation.
 var (
 	tuneLine  = regexp.MustCompile(`\[tuning\] (?:Best (dispatch|combine)(?: \((FP8|BF16)\))?: )?SMs (\d+), NVL chunk (\d+|default)(?:, RDMA chunk (\d+))?`)
 	nvlSpeed  = regexp.MustCompile(`([\d.]+) GB/s \(NVL\)`)
@@ -49,8 +49,8 @@ type normalRow struct {
 	expectedPayload float64 // bytes of one token of the problem
 }
 
-// line reads one [tuning] line. A Best line names the operation of the rows before it. The Best line
-// becomes a row itself if none of these rows has its config.
+// line reads one [tuning] line. A Best line names the operation of the rows before it, and repeats one of
+// them. If no such row has the config of the Best line, this line becomes a row too.
 func (n *normalTest) line(line string) error {
 	m := tuneLine.FindStringSubmatch(line)
 	if m == nil {
@@ -154,8 +154,8 @@ func (d *deepEPReader) endNormal() error {
 	return nil
 }
 
-// normalProblem returns the problem that the test prints, completed by flags. For tokens, hidden size
-// and top-k it returns the printed value even if a flag differs, because check decides later which of
+// normalProblem returns the problem that the test prints, completed by flags. If a flag for tokens, hidden
+// size or top-k differs from the printed value, it returns the printed value; check decides later which of
 // the two is right.
 func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	own := *d.facts
@@ -178,10 +178,10 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check computes the number of received tokens from GB/s times us of each row. All rows of a test must
-// have the same number: check leaves out rows that differ from the median. The median must also fit
-// the problem. Where a flag differs from a printed value, check uses the flag if the median fits the
-// problem with the flag, and otherwise the printed value.
+// check computes the number of received tokens from GB/s times us of each row. It leaves out rows whose
+// number differs from the median, because the number is the same for all rows of a test. The median must fit
+// the problem with the flags, or else the problem with the printed values. check returns the rows that are
+// left and the problem that fits.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))
@@ -218,10 +218,9 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	return kept, g, nil
 }
 
-// rowSlack and testSlack are the largest relative differences of a row from a median, in addition to
-// rounding. rowSlack is for the median of the rows of the same operation and dtype, which have the same
-// bytes. testSlack is for the median of all rows of a test; a row that differs by more belongs to
-// another test.
+// rowSlack and testSlack are the largest relative differences of a row from a median, besides rounding.
+// rowSlack is for the median of the rows of one operation and dtype, which have the same bytes. testSlack is
+// for the median of all rows of a test.
 const rowSlack, testSlack = 1e-3, 0.01
 
 // middleTokens returns the median number of received tokens of the wanted rows, 0 if no row has a
@@ -240,7 +239,7 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g after printed values were replaced by flags, where flags are given.
+// flagsOver returns g with printed values replaced by the flags that are given.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {
@@ -254,8 +253,8 @@ func (d *deepEPReader) flagsOver(g Given) Given {
 // the row has no time.
 func (r normalRow) tokens() float64 { return r.us.v * r.nvlGB.v * 1e3 / r.expectedPayload }
 
-// fits returns an error if the number of tokens that rank 0 received differs from the expected number
-// under uniform routing by more than six standard deviations and 2 in 1,000.
+// fits returns an error if rank 0 received another number of tokens than uniform routing gives. It allows a
+// difference of six standard deviations plus 0.2 %.
 func fits(g Given, received float64) error {
 	want := float64(g.Tokens) * DistinctRanks(g.Ranks, g.Experts, g.TopK)
 	p := want / float64(g.Tokens*g.Ranks)

@@ -14,8 +14,8 @@ import (
 // deepEPV2 reads the output of test_dispatch_combine in tests/elastic/test_ep.py of DeepEP V2
 // (deepseek-ai/DeepEP, commit dd758ca). The printed GB/s are logical bytes divided by the time of the
 // transfer kernel. Logical bytes include tokens that stay on their rank, unless the test ran with
-// --ignore-local-traffic. The test also prints the time of the copy or reduce kernel that follows the
-// transfer. A call needs both kernels, so a figure is the sum of their times.
+// --ignore-local-traffic. A call also needs the copy or reduce kernel that follows the transfer, so a figure
+// is the sum of both kernels' times.
 var deepEPV2 = Format{
 	Name:   "deepep-v2",
 	Doc:    "output of DeepEP's tests/elastic/test_ep.py (ElasticBuffer)",
@@ -62,8 +62,8 @@ type v2Figure struct {
 	fp8   bool
 	mode  string
 	ranks map[string]bool
-	us    float64 // time of the transfer kernel on the slowest rank, the rank with the largest sum of us and copy
-	copy  float64 // time of the copy or reduce kernel on the slowest rank
+	us    float64 // microseconds of the transfer kernel on the slowest rank: the one with the largest us + copy
+	copy  float64 // microseconds of the copy or reduce kernel on the slowest rank
 	gbps  float64 // GB/s of the slowest rank
 }
 
@@ -104,8 +104,8 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure adds the line of one rank. It keeps only the first case of each dtype, because the
-// other cases differ only in options that a config does not have, such as bias and alignment.
+// figure adds the line of one rank. It keeps only the first case of each dtype. The other cases differ
+// in options that a config of epbench does not have, such as bias and alignment.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {
@@ -188,8 +188,8 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 
 // hybridEP reads the times that tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit
 // 94a9f8f). Rank 0 prints the mean, shortest and longest time of the ranks (functions _report_bw and
-// _report_kineto). The log has the number of ranks. It does not have the shape, because the test reads
-// the shape from environment variables; so flags must give it.
+// _report_kineto). The log has the number of ranks but not the shape, which the test reads from environment
+// variables. Flags must give the shape.
 var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",

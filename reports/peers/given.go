@@ -9,11 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Given holds the values about a file that the user gives by flags; 0 and "" mean that the flag was
-// not given. If a flag and the file differ, the flag is used, with a warning that names both values.
+// Given holds the values that the user gives by flags; 0 and "" mean that the flag was not given. If a flag
+// and the file differ, the flag is used, with a warning that names both values.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
-	Routing                                     string            // canonical spelling; if it is empty, the file's routing is used, or uniform if the file names none
+	Routing                                     string            // canonical spelling; "" means the file's routing, or uniform if the file names none
 	Label                                       string            // the kernel name for all figures; "" means the name that the format gives
 	Columns                                     map[string]string // CSV only: maps names of columns in the file to epbench's names
 	Definition                                  string            // the definition by which bandwidths were computed, see Definitions
@@ -24,8 +24,7 @@ func (g *Given) field(name string) *int {
 	return map[string]*int{"ranks": &g.Ranks, "nodes": &g.Nodes, "hidden": &g.Hidden, "experts": &g.Experts, "topk": &g.TopK, "tokens": &g.Tokens}[name]
 }
 
-// problem returns a problem with the values of g and the mode eager. Formats with other modes change
-// the mode.
+// problem returns a problem with the values of g and the mode eager, which some formats replace.
 func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: g.Nodes, Hidden: g.Hidden,
@@ -64,13 +63,13 @@ func (f *facts) warn(format string, args ...any) {
 	}
 }
 
-// said is the value that a file states for a field of a problem, as text. column is the file's name
-// for the field. text is "" if the file states nothing.
+// said is what a file states about a field of a problem: the file's name for the field (column) and the
+// value (text). text is "" if the file states nothing.
 type said struct{ field, column, text string }
 
 // with returns the flags, completed by the values that one row or section of a file states. If a flag
-// differs from the file, the flag is used, with a warning. If a flag is given for a field that has
-// several values in the file, with returns an error, because one flag cannot replace several values.
+// differs from the file, with uses the flag and warns. If the file has several values for the field of a
+// flag, with returns an error, because one flag cannot replace several values.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -102,10 +101,10 @@ func (f *facts) with(fields ...said) (Given, error) {
 // a flag gives the number of hosts.
 const oneHost = 8
 
-// setNodes sets the number of hosts. It uses the flag first, then hosts, the number that the
-// file states. Without both it assumes one host if there are at most oneHost ranks and the file is not
-// known to lack the figures of some rank. printedRanks is the number of ranks whose figures the file
-// has, 0 if the format does not show this.
+// setNodes sets the number of hosts to the flag, or else to hosts, the number in the file (0 if the file has
+// none). Without both it assumes one host. It returns an error if one host is doubtful: there are more than
+// oneHost ranks, or the file lacks the figures of some ranks. printedRanks is the number of ranks with figures
+// in the file, 0 if the format does not show this.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

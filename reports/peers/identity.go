@@ -23,8 +23,7 @@ func parsePrinted(text string) (printed, error) {
 	return printed{v, 0.5 * math.Pow(10, float64(power-len(decimals)))}, nil
 }
 
-// rel returns the largest relative error of a product or quotient of figures that comes from their
-// rounding.
+// rel returns the largest relative error that rounding of the figures causes in their product or quotient.
 func rel(figures ...printed) float64 {
 	sum := 0.0
 	for _, p := range figures {
@@ -33,8 +32,8 @@ func rel(figures ...printed) float64 {
 	return sum
 }
 
-// agrees reports whether two values are equal within a relative error. It allows 2 % more than this
-// error, for the arithmetic of the program that wrote the file.
+// agrees reports whether two values are equal within a relative error. It allows 1.02 times this error, for
+// the arithmetic of the program that wrote the file.
 func agrees(a, b, relative float64) bool {
 	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
 }

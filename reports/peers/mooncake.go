@@ -9,10 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mooncake reads the JSON that the function assemble_json_output in
-// mooncake-ep/benchmarks/ep_benchmark/metrics.py writes (kvcache-ai/Mooncake, commit 3b5a594). The time
-// of an iteration is the slowest rank's time between two CUDA events. The JSON has percentiles of
-// the iterations.
+// mooncake reads the JSON that assemble_json_output in mooncake-ep/benchmarks/ep_benchmark/metrics.py writes
+// (kvcache-ai/Mooncake, commit 3b5a594). It has percentiles over iterations of the slowest rank's time
+// between two CUDA events.
 var mooncake = Format{
 	Name:   "mooncake",
 	Doc:    "JSON of Mooncake's mooncake-ep/benchmarks/ep_benchmark",
@@ -93,8 +92,7 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted returns a field's value in the file as said. v is 0 if the file does not have the
-// field.
+// counted is count for a field that the file calls column.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

@@ -17,8 +17,8 @@ import (
 // benchmarks/bench_comm.py (commit 753befe), and the lines and the CSV of
 // benchmarks/bench_vs_deepep.py (commit 9214315). Times are means of ranks and iterations. Bandwidths
 // count tokens x top-k x hidden x 2 bytes, own rank included, although a token is sent once to a rank.
-// The routing is log-normal by expert. Its bias_ratio is the sigma of logits, which differs from the
-// sigma of epbench's lognormal.
+// The load of experts is log-normal. MoonEP's bias_ratio, the sigma of logits, is not the sigma of
+// epbench's lognormal.
 var moonEP = Format{
 	Name:   "moonep",
 	Doc:    "table, lines or CSV of MoonEP's bench_comm.py or bench_vs_deepep.py",
@@ -99,7 +99,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	tokens := row["s"]
 	if tokens == "" {
-		tokens = row["S"] // older versions print no s: in them a rank has as many tokens as its capacity S
+		tokens = row["S"] // older versions print no s: a rank has as many tokens as its capacity S
 	}
 	g, err := f.with(said{"ranks", "ep", row["ep"]}, said{"hidden", "H", row["H"]}, said{"topk", "K", row["K"]}, said{"experts", "E", row["E"]}, said{"tokens", "s", tokens})
 	if err == nil {

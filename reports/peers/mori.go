@@ -13,9 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mori reads the tuning_configs tables of ROCm/mori. A table holds the rules (tuned configs with
-// their times) of one kernel on one GPU model. A newer table is for dispatch or for combine; an older
-// one has rules for both.
+// mori reads the tuning_configs tables of ROCm/mori. A table holds the rules (tuned configs with their
+// times) of one kernel on one GPU model. Newer tables are for one phase, dispatch or combine; older ones
+// have rules for both.
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
@@ -35,10 +35,10 @@ type moriRule struct {
 	Blocks    int     `json:"block_num"`
 	Warps     int     `json:"warp_per_block"`
 	Bandwidth float64 `json:"bandwidth_gbps"`
-	Selection float64 `json:"ll_bandwidth_gbps"` // only on several hosts: bandwidth that counts the bytes of every selection
+	Selection float64 `json:"ll_bandwidth_gbps"` // only on several hosts: bandwidth that counts a token once for each selected expert
 	ZeroCopy  bool    `json:"zero_copy"`
 	Latency   float64 `json:"latency_us"`
-	Quant     string  `json:"quant_type"` // only in a combine: the type to which it casts its rows
+	Quant     string  `json:"quant_type"` // only in a combine: the type in which it sends its rows
 
 	// Newer files for several hosts have these names instead of ll_bandwidth_gbps and latency_us.
 	AvgSelection float64 `json:"avg_ll_bandwidth_gbps"`
@@ -100,8 +100,8 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// moriSlack is the largest relative difference between a rule's latency and the time computed from
-// its bandwidth. The two differ because one may be an average of rounds and the other a maximum.
+// moriSlack is the largest relative difference between a rule's latency and the time computed from the
+// rule's bandwidth. One of them may be an average of rounds and the other a maximum.
 const moriSlack = 0.05
 
 // figure returns the figure of one rule. If the rule has no usable figure, skipped says why.

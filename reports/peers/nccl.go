@@ -23,7 +23,7 @@ import (
 //
 // The columns of the table (src/alltoall.cu, AlltoAllGetCollByteCount): size is the number of bytes
 // that one rank sends, including the part for itself. count is the number of elements that one rank
-// sends to one rank. So size/(count x type size) is the number of ranks. algbw is size/time. busbw is
+// sends to each rank. So the number of ranks is size/(count x type size). algbw is size/time. busbw is
 // algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
@@ -85,14 +85,13 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 	return c.done()
 }
 
-// isAlltoall reports whether a test's program is alltoall_perf. (The splits of alltoallv_perf are
-// uneven.)
+// isAlltoall reports whether a test's program is alltoall_perf.
 func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects the rows of a table and turns their sizes into token counts. It interprets a size as tokens x
-// top-k rows of hidden BF16 values each.
+// ncclTable collects the rows of a table and turns their sizes into token counts: a size is tokens x top-k x hidden x
+// 2 bytes (BF16).
 type ncclTable struct {
 	facts   *facts
 	hosts   []string
@@ -117,8 +116,8 @@ func (c *ncclTable) refuse(test string) {
 	}
 }
 
-// parse reads one line by the column names of the header. It reads the out-of-place times, which come
-// before the in-place times. ok is false if the line is not a row of the table.
+// parse reads one line by the column names of the header, with the times of the out-of-place run. ok is false
+// if the line is not a row of the table.
 func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
@@ -237,8 +236,8 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	return c.figures, warnings, nil
 }
 
-// figure adds a figure for dispatch and a figure for combine, both with the time of a row, if the
-// row's size is a whole number of tokens.
+// figure adds two figures with the time of a row: a dispatch and a combine. It leaves out a row with wrong
+// elements, or with a size that is not a whole number of tokens.
 func (c *ncclTable) figure(g Given, r ncclRow) {
 	row := int64(g.TopK) * int64(g.Hidden) * 2
 	switch {

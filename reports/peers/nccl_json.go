@@ -11,9 +11,10 @@ import (
 // ncclJSON reads the file that nccl-tests writes with -J. The format follows src/util.cu of
 // NVIDIA/nccl-tests, commit a0b82b2: jsonOutputInit, writeDeviceReport,
 // writeBenchmarkLinePreamble and writeBenchmarkLineBody. The fields that are read here are the same in
-// versions 1 to 3 of the format. The list devices has one entry for each process, although a process
-// may have several GPUs: parseRankInfo of nccl-tests reads only the first line that a process prints
-// about its GPUs. So the number of ranks is devices x nthreads x ngpus.
+// versions 1 to 3 of the format.
+//
+// The number of ranks is devices x nthreads x ngpus. The list devices has one entry for each process, even
+// if a process has several GPUs: parseRankInfo of nccl-tests reads only the first GPU line of a process.
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",

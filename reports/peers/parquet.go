@@ -17,13 +17,12 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxRows is the largest number of rows that are read from a Parquet file. The rows take far
-// more memory than the file has bytes.
+// maxRows is the largest number of rows of a Parquet file. Rows take far more memory than the file's bytes.
 const maxRows = 1 << 20
 
-// parquetRows reads a flat Parquet file. The Parquet library allocates as much memory as the
-// file claims to need, so footer and page headers are checked before the library reads them.
-// The library panics on some damaged files; parquetRows returns an error for these.
+// parquetRows reads a flat Parquet file. It checks footer and page headers before the Parquet library reads
+// them, because the library allocates as much memory as a file claims to need. For damaged files on which
+// the library panics, parquetRows returns an error.
 func parquetRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -99,8 +98,7 @@ func checkFooter(data []byte, cost *bounded.Budget) error {
 	return t.structure(0, func([]int, int64) {})
 }
 
-// checkPages returns an error if a page of a column claims a wrong size, or a size for which cost does
-// not allow the memory.
+// checkPages returns an error if a page of a column claims a wrong size, or more memory than cost allows.
 func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) error {
 	at := c.DataPageOffset
 	if c.DictionaryPageOffset > 0 {
@@ -185,8 +183,8 @@ func (p *pageHeader) set(path []int, v int64) {
 }
 
 // thrift reads a struct in Thrift's compact protocol
-// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). It calls a function
-// with the path and the value of each number in the struct.
+// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). For each number in the
+// struct it calls a function with the number's path and value.
 type thrift struct {
 	in   []byte
 	cost *bounded.Budget
@@ -199,8 +197,7 @@ const (
 	thriftList, thriftSet, thriftMap, thriftStruct                  = 9, 10, 11, 12
 )
 
-// elementBytes is the largest number of bytes that one element of a list in the footer takes in
-// memory.
+// elementBytes is the largest number of bytes of memory for one element of a list in the footer.
 const elementBytes = 1 << 10
 
 func (t *thrift) structure(depth int, number func(path []int, v int64)) error {

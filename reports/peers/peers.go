@@ -1,5 +1,5 @@
-// Package peers imports the results of other libraries (peers). It reads the output of their
-// benchmarks and converts it to epbench's records, for plots and for comparisons with a run.
+// Package peers converts the output of other libraries' benchmarks to epbench's records, for plots and
+// for comparisons with a run. A peer is another library that moves the same tokens.
 package peers
 
 import (
@@ -46,8 +46,8 @@ type Figure struct {
 	Note    string  // the figure in the file and how it was converted to a time
 }
 
-// Read parses a file in the named format, or in the format that it detects if format is "auto" or "".
-// used is the name of the format. Each result has the role peer and a single time (no rounds, no ranks).
+// Read parses a file in the named format; "auto" and "" detect the format. used is the name of the format.
+// Each result has the role peer and a single time (no rounds, no ranks).
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := readBounded(in)
 	if err != nil {
@@ -82,12 +82,11 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 	return results, f.Name, append(dedupe(warnings), duplicateWarnings(results)...), nil
 }
 
-// lineBytes is the largest number of bytes that a line of a log takes in memory, together with
-// the figure and the result made from it.
+// lineBytes is the largest number of bytes of memory for a line of a log and the result made from it.
 const lineBytes = 300
 
-// readBounded reads a file. It returns an error if the figures in the file would need more
-// memory than the budget for a file of its size.
+// readBounded reads a file. It returns an error if the file's figures would need more memory than the
+// budget for a file of this size.
 func readBounded(in io.Reader) ([]byte, error) {
 	data, err := bounded.New(MaxInput).ReadAll("the file", in, MaxInput)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 // rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json: ROCm/rccl-tests 233482b,
 // src/common.cpp, Reporter::addResult and Reporter::writeFile. NVIDIA's nccl-tests write no such file.
 //
-// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank. The header of the
-// CSV lacks nodes, so rows have one field more than the header. Despite their names, nodes is the number of
-// communicators (totalProcs / nProcs) and ranksPerNode is the number of processes in one communicator. So
-// the file does not give the number of hosts.
+// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank. The CSV's header lacks
+// nodes, so rows have one field more than the header. Despite its name, nodes is the number of communicators
+// (totalProcs / nProcs), and ranksPerNode is the number of processes in one communicator. The file does not give
+// the number of hosts.
 var rccl = Format{
 	Name:   "rccl",
 	Doc:    "CSV or JSON that alltoall_perf of rccl-tests writes with -x FILE",
@@ -121,7 +121,7 @@ func (c *ncclTable) addRCCL(row map[string]string) error {
 	return nil
 }
 
-// rcclRanks returns the ranks of a communicator.
+// rcclRanks returns the number of ranks of a communicator. One rank or several communicators are an error.
 func rcclRanks(row map[string]string) (int, error) {
 	product := 1
 	for _, name := range []string{"gpus", "ranksPerNode", "gpusPerRank"} {

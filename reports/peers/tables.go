@@ -53,8 +53,8 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// rowReader returns the function that reads the rows of the table to which a row belongs. It
-// recognises the table by a column that only this table has.
+// rowReader returns the function that reads a row. It recognises the row's table by a column that only
+// this table has.
 func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure, error) {
 	if _, ok := row["comm_backend"]; ok {
 		return a2aRow
@@ -97,9 +97,8 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	return figures, nil
 }
 
-// aiLowLatency reads the figure of one op from a row of wideep_deepep_ll. If the row has a bandwidth,
-// bandwidth times time must be the bytes of the problem. Times and bandwidths in this table are
-// means of ranks.
+// aiLowLatency reads the figure of one op, a mean of ranks, from a row of wideep_deepep_ll. If the row has a
+// bandwidth, bandwidth times time must be the bytes of the problem.
 func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
 	if err != nil {
@@ -131,7 +130,7 @@ func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) 
 		Note: "transmit plus notify, mean of calls, the best chunk size of the collector's own tuning; cached handle; the input is already FP8"}, nil
 }
 
-// a2aRow reads a row of moe_a2a_perf, a table for all libraries. Its times are in microseconds.
+// a2aRow reads a row of moe_a2a_perf, a table for all libraries with times in microseconds.
 func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	g, err := f.with(said{"ranks", "ep_size", row["ep_size"]}, said{"nodes", "node_num", row["node_num"]}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_tokens", row["num_tokens"]}, said{"topk", "topk", row["topk"]}, said{"experts", "num_experts", row["num_experts"]})
@@ -171,8 +170,8 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 // aiconfigurator's reader of this table divides moe_ep_size by 4.
 const trtllmHost = 4
 
-// trtllmRow reads a row of trtllm_alltoall_perf, the table of TensorRT-LLM's NVLink all-to-all.
-// Its latency is in milliseconds.
+// trtllmRow reads a row of trtllm_alltoall_perf, the table of TensorRT-LLM's NVLink all-to-all. The column
+// latency is in milliseconds.
 func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 	ranks, err := strconv.Atoi(row["moe_ep_size"])
 	if err != nil {
@@ -198,9 +197,9 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		Note: fmt.Sprintf("measured with %s %s, moe_dtype %s; without the preparation, which has a separate row", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType translates a word in aiconfigurator's comm_dtype into the dtype that a dispatch sends. It
-// returns "" for other words. The row of a combine has the word of its dispatch, although the combine
-// sends BF16. The word fp4 means a combine with low precision; epbench has no such combine.
+// a2aType translates a word in aiconfigurator's comm_dtype into the dtype that a dispatch sends, "" if
+// unknown. The row of a combine has the word of its dispatch, although the combine sends BF16. The word fp4
+// means a combine with low precision, which epbench does not have.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):
@@ -252,8 +251,8 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// maxRecord is the largest number of bytes in a record of a CSV file. The limit is needed because all
-// fields of a record are in memory at once, and even an empty field takes far more than one byte.
+// maxRecord is the largest number of bytes in a record of a CSV file. All fields of a record are in memory
+// at once, and even an empty field takes far more than one byte.
 const maxRecord = 1 << 20
 
 // recordReader gives the CSV reader at most maxRecord bytes for each record.
@@ -280,7 +279,7 @@ func (r *recordReader) Read(p []byte) (int, error) {
 // fieldBytes is the number of bytes of memory that a field of a row takes, without its text.
 const fieldBytes = 2 * bounded.ObjectBytes
 
-// jsonRows reads an array of flat objects, one after the other.
+// jsonRows reads an array of flat objects.
 func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -16,24 +16,24 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastShare and mostShare bound the share of the host link's bandwidth that kernels can reach.
-// If a fit finds a share outside these bounds, the bandwidth in the model file is wrong.
+// leastShare and mostShare bound the share of the bandwidth of a host's link that kernels can reach. If a
+// fit finds a share outside these bounds, the bandwidth in the model file is wrong.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least number of recorded times from which a family is fitted: the number of its
-// coefficients. A family is the set of times with one design, op, dtype and precision.
+// fewRows is the least number of recorded times to which a family is fitted: the number of its coefficients.
+// A family is the set of times with one design (group of kernels), op, dtype and precision.
 const fewRows = 9
 
-// priorWeight is the weight of the prior. The prior pulls each coefficient towards its value in start: a coefficient
-// that is ten times larger or smaller costs as much as an error of 12 % in one time. Without a prior, coefficients that
-// the times do not determine would be arbitrary, and coefficients of small families could become extreme.
+// priorWeight is the weight of the prior, which pulls each coefficient towards its value in start. A coefficient ten
+// times larger or smaller than in start costs as much as an error of 12 % in one time. Without a prior, coefficients
+// that the times do not determine would be arbitrary, and coefficients of small families could become extreme.
 const priorWeight = 0.003
 
 // Fitted is a fit with its errors.
 type Fitted struct {
 	File      *model.File
-	Residuals []Residual // recorded times; each is predicted by a fit that left out the part with this time
-	Few       []string   // families that were not fitted because they have too few times
+	Residuals []Residual // recorded times, each predicted by a fit without the part of this time
+	Few       []string   // families with too few times for a fit
 }
 
 // Residual is a recorded time and its prediction.
@@ -56,8 +56,8 @@ func keyOf(r *Row) familyKey {
 	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
 }
 
-// Parts lists the ways to divide rows into parts. Fit leaves out each part in turn. Leaving out a run
-// is the easiest test, because other runs may have the same shape and rank count.
+// Parts lists the ways to divide rows into parts, which Fit leaves out in turn. Parts by run are the easiest
+// test of the model, because other runs may have the same shape and rank count.
 var Parts = []struct {
 	Name string
 	of   func(*Row) string
@@ -76,8 +76,8 @@ func PartNames() []string {
 	return out
 }
 
-// Fit fits the coefficients of every family. To measure the error, it fits each family again
-// without each part in turn, and predicts the times of that part.
+// Fit fits the coefficients of every family. To measure the error, it leaves out each part of the rows in
+// turn, fits the family to the rest, and predicts the times of the part. part is a name in Parts.
 func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	at := slices.Index(PartNames(), part)
 	if at < 0 {
@@ -104,7 +104,7 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	return out, out.checkShare(link)
 }
 
-// smsOfAll returns the largest number of SMs that any config used, as the number of SMs of a GPU.
+// smsOfAll returns the largest number of SMs that any config used, which stands for the SMs of a GPU.
 func smsOfAll(rows []Row) int {
 	most := 0.0
 	for _, r := range rows {
@@ -216,9 +216,9 @@ const least = 1e-6
 
 // fit returns the coefficients with the least loss. The loss is the mean of
 // tanh^2(log(predicted/recorded)) of all rows, plus the prior. With the logarithm, a prediction of twice
-// the recorded time costs as much as one of half the recorded time. The tanh bounds the weight of
-// outliers. The optimiser works on the logarithms of the coefficients, which keeps them positive, and
-// on the log odds of the link's share, which keeps it below 1.
+// the recorded time costs as much as one of half the recorded time. The tanh bounds the weight of outliers.
+// The optimiser works on the logarithms of the coefficients, which keeps the coefficients positive. For the
+// link's share it works on the log odds, which keeps the share between 0 and 1.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
@@ -269,8 +269,8 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare returns an error if the recorded runs contradict the bandwidth of the link. It uses only
-// epbench's tuned kernels, because other libraries may not use the whole link.
+// checkShare returns an error if the fitted shares of the link's bandwidth are not plausible. It uses only
+// epbench's tuned kernels, because other kernels may not use the whole link.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

@@ -21,7 +21,7 @@ type Question struct {
 type Point struct {
 	Question
 	model.Prediction
-	Drawn int // number of tokens drawn on each rank; less than Shape.Tokens in large draws
+	Drawn int // tokens drawn on each rank; in large cases fewer than Shape.Tokens, with counts scaled up
 }
 
 // Plan predicts the time of every question. It draws one routing for all questions that differ only in

@@ -25,14 +25,14 @@ type Published struct {
 	TopK      int             `yaml:"topk"`
 	Tokens    int             `yaml:"tokens"` // of each rank
 	DType     ep.DType        `yaml:"dtype"`
-	Precision string          `yaml:"precision"` // reduced: a combine adds up rows before it sends them; full: a combine sends the row of every selection
+	Precision string          `yaml:"precision"` // reduced: a combine adds up rows before it sends them; full: it sends a row for every selected expert
 	Routing   string          `yaml:"routing"`
 	Transport model.Transport `yaml:"transport"`              // the transport that the library uses
 	Host      string          `yaml:"host"`                   // name of the link inside a host
 	Network   string          `yaml:"network"`                // name of the link between hosts
 	Micros    float64         `yaml:"us"`                     // the figure, if it is a time
-	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // the figure, if it is a bandwidth that counts one copy for each host
-	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // the figure, if it is a bandwidth that counts one copy for each selection
+	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // the figure, if it is a bandwidth that counts a token once for each host
+	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // the figure, if it is a bandwidth that counts a token once for each selected expert
 	Source    string          `yaml:"source"`
 	Date      string          `yaml:"date"`
 }
@@ -96,8 +96,7 @@ func (r Published) problem() (ep.Problem, error) {
 	return p, err
 }
 
-// seconds returns the figure as a time. It converts a bandwidth with the bytes that the figure's field
-// says: one copy for each host, or one for each selection.
+// seconds returns the figure as a time. It converts a bandwidth with the bytes that the bandwidth counts.
 func (r Published) seconds(n []model.Traffic) float64 {
 	if r.Micros > 0 {
 		return r.Micros * 1e-6
@@ -123,8 +122,8 @@ type ComparedFigure struct {
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than the time that its bytes need on
-// the network. Then the network's bandwidth in the model file must be wrong.
+// Impossible reports whether the published time is clearly shorter than its bytes need on the network. Then
+// the network's bandwidth in the model file must be wrong.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
 // Compare predicts the time of every published row. It uses the coefficients of epbench's kernels, the

@@ -38,9 +38,9 @@ func Design(backend string, c ep.Config) string {
 	return Tuned
 }
 
-// transportOf returns the transport that a design uses. epbench's combine with full precision sends back
-// the row of every selection, because a sum of some rows would have to be rounded for sending. DeepEP's
-// low-latency kernels send a row for every selection in both ops.
+// transportOf returns the transport of a design: a message for each selected expert (Select), or for each
+// distinct rank. epbench's combine with full precision uses Select, because a partial sum would have to be
+// rounded for sending. DeepEP's low-latency kernels use Select in both ops.
 func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
 	ours := design == Tuned || design == Default
 	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
@@ -58,8 +58,8 @@ type Reader struct {
 }
 
 // Read adds the time of the config that each search in a run directory chose. name is the run's name in
-// the rows. Read skips times that an earlier run already gave, because a run may be a copy of another
-// run with new decisions.
+// the rows. A run may be a copy of another run with new decisions, so Read skips times that an earlier run
+// gave.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) 
 	return call(p.Op)
 }
 
-// traffic returns the number of messages under a routing. It draws each routing once.
+// traffic returns what crosses the links under a routing, for each transport. It draws each routing once.
 func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Traffic, error) {
 	key := fmt.Sprint(p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, routing, seed)
 	if t, ok := r.counted[key]; ok {

@@ -66,8 +66,8 @@ func CompareTable(all []ComparedFigure) reports.Table {
 	return t
 }
 
-// FitTable lists the errors of a fit for each family. An error is the difference between a predicted
-// and a recorded time, with that time left out of the fit.
+// FitTable lists the errors of a fit for each family. An error compares a recorded time with its prediction
+// by a fit without this time.
 func FitTable(f *model.File) reports.Table {
 	t := reports.Table{Name: "fit", Title: "Error of times predicted by a fit without their " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),
@@ -123,7 +123,7 @@ func WorstTable(residuals []Residual, n int) reports.Table {
 	return t
 }
 
-// Marked returns t marked as predicted, in the title and in every row.
+// Marked returns t with "predicted" in the title and in every row.
 func Marked(t reports.Table) reports.Table {
 	t.Title = "Predicted, not measured. " + t.Title
 	t.Columns = append([]reports.Column{reports.Words("times")}, t.Columns...)

@@ -12,8 +12,7 @@ import (
 // gap is the number of blanks between columns of a printed table.
 const gap = 2
 
-// Columns of words shrink in two steps: first to wrapAt, then, if leaving out columns is not enough, to
-// wrapMin.
+// Columns of words shrink to wrapAt, and to wrapMin if leaving out other columns is not enough.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -69,8 +68,8 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides the columns in which all rows have the same value, except the first column. It does nothing if the grid
-// fits. It returns the names and values of the hidden columns.
+// fold hides the columns in which all rows have the same value, and returns their names and values. It does nothing if
+// the grid fits. It keeps the first column.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -143,8 +142,7 @@ func (g *grid) fit(width int) (dropped []string) {
 	return dropped
 }
 
-// squeeze narrows the widest columns of words until the grid fits or each of them is as narrow
-// as least.
+// squeeze narrows columns of words, the widest first, until the grid fits or none is wider than least.
 func (g *grid) squeeze(width, least int) {
 	for over := g.total(g.shown) - width; over > 0; over = g.total(g.shown) - width {
 		widest, size := -1, least
@@ -160,8 +158,8 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns a head for each row: the row's values in the key columns that were left out. If no such
-// key column exists, heads is nil. others holds the names of the other columns that were left out.
+// heads returns a head for each row: the row's values in the key columns that were left out. heads is nil if
+// there are none. others holds the names of the other columns that were left out.
 func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {
@@ -193,8 +191,8 @@ func (g *grid) heads(dropped []string) (heads, others []string) {
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// gather moves rows with the same head together. Heads are in the order of their first rows, and rows with one head
-// keep their order.
+// gather moves rows with the same head together. It keeps the order in which heads first occur, and the order of the
+// rows under a head.
 func (g *grid) gather(heads []string) {
 	order := make([]int, len(heads))
 	for i := range order {
@@ -211,8 +209,8 @@ func (g *grid) gather(heads []string) {
 // mostSpelled is the largest number of values of a column that are listed below a table.
 const mostSpelled = 16
 
-// spellings returns lines with the values of each column that was left out and that spells out a shown
-// column. others holds the names of the other columns that were left out.
+// spellings returns lines with the values of the columns that were left out and that spell out a shown
+// column (Column.Spells), if they are few. others holds the names of the other columns that were left out.
 func (g *grid) spellings(dropped []string) (lines, others []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
@@ -267,8 +265,9 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into leading columns and the rest. Columns of words at the left end are
-// leading. Columns with Key or Lead are also leading, if each of the rest fits next to them.
+// lead splits the shown columns into leading columns, which every panel repeats, and the rest. Leading are
+// the columns of words at the left end. Columns with Key or Lead are leading too, if each of the rest then
+// fits next to the leading ones.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {

@@ -18,10 +18,13 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Renderer returns a renderer that prints tables for a terminal of the given width; 0 means unlimited. A table that is
-// too wide is made narrower in four steps, until it fits. First, columns of words are wrapped. Second, columns with a
-// single value move to a line below the table. Third, columns are left out and their names are listed below the table.
-// Fourth, the rest of the columns continues in further panels.
+// Renderer returns a renderer that prints tables for a terminal of the given width; 0 means unlimited. It takes these
+// steps until a table fits:
+//
+//  1. wrap columns of words
+//  2. move columns with a single value to a line below the table
+//  3. leave out columns, and list their names below the table
+//  4. continue the rest of the columns in further panels
 func Renderer(width int) reports.Renderer {
 	// By default the library reads the locale, and output would differ between machines.
 	twwidth.SetEastAsian(false)
@@ -83,8 +86,8 @@ func print(w io.Writer, t reports.Table, width int) error {
 	return err
 }
 
-// withoutAbsent removes parts of a note such as "p10, p90: quantiles of rounds; gain: over the default".
-// It removes the parts that explain only columns that are not shown.
+// withoutAbsent removes the parts of a note that explain only absent columns. A note is such as
+// "p10, p90: quantiles of rounds; gain: over the default".
 func withoutAbsent(note string, absent []string) string {
 	var kept []string
 	keep := true

@@ -15,10 +15,12 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format (https://golang.org/design/14313-benchmark-format), for benchstat.
-// The name of a benchmark is made from the problem and routing of a case. If all is false, WriteBench writes the
-// deciding rounds (Entry.Times) of the default and of the winner, as config=default and config=tuned; benchstat
-// -col /config then shows the gain. If all is true, it writes every round of every config. The names then have stage,
-// role and id, because rounds of different stages have different distributions.
+// The name of a benchmark holds the problem and routing of a case.
+//
+// If all is false, WriteBench writes the deciding rounds (Entry.Times) of the default as config=default, of the winner
+// as config=tuned, and of each peer as config=NAME. With them, benchstat -col /config shows the gain. If all is true,
+// WriteBench writes every round of every config. The names then also hold stage, role and id, because rounds of
+// different stages have different distributions.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
@@ -96,7 +98,7 @@ func bench(key, value string) benchfmt.Config {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// benchWord replaces the characters that have a meaning in the format: =, / and white space.
+// benchWord replaces the characters that have a meaning in names of the benchmark format: =, / and white space.
 func benchWord(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

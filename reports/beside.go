@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists the winner and the default of each search that timed calls beside a matrix product, that is, while
-// the product ran. In this file "product" means this matrix product. ok is false if no search had a product.
+// BesideTable lists the winner and the default of each search that timed calls while a matrix product ran. In this file,
+// "product" means this matrix product. ok is false if no search had a product.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -42,9 +42,9 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables is BesideTable for several runs. Rows of one case follow each other. The notes give,
-// for each library, the work inside its calls and each call's share of the product. Shares differ,
-// because libraries need different numbers of calls.
+// BesideTables lists the rows of BesideTable for several runs, with the rows of one case together. Its
+// notes say, for each library, what a call contains and which share of the product belongs to one call.
+// Libraries need different numbers of calls, so their shares differ.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -85,7 +85,7 @@ type besideRow struct {
 // besideRowsOf returns a row for a search's config and one for the default, if they differ.
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
-	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses both; cases that differ only in them become one case
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses these two, so they must not separate the libraries' rows
 	row := func(cfg ep.Config, of record.Beside, saved *record.Interval) besideRow {
 		w := run.Work(p.Op, cfg)
 		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of, saved)}
@@ -96,8 +96,8 @@ func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	return []besideRow{row(d.Config, b.Config, b.Saved), row(d.Default, b.Default, nil)}
 }
 
-// besideNotes lists the full spelling of each config, the work inside each library's calls, and
-// each call's share of the product, without repetitions.
+// besideNotes returns the full spelling of each config, what a call of each library contains, and the
+// share of the product that belongs to one call. It repeats no note.
 func besideNotes(rows []besideRow) []string {
 	var out []string
 	for _, spell := range []func(besideRow) string{
@@ -120,8 +120,8 @@ func besideNotes(rows []besideRow) []string {
 
 const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: the time of call and product together with the config of the row below, minus their time with this config, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
-// besideDropped lets a narrow terminal leave out the column with the product's sizes, so that a
-// row fits on one line. The notes repeat these sizes.
+// besideDropped returns p with a column "beside" that a narrow terminal may leave out, so that a row fits
+// on one line. That column has the product's sizes, which the notes repeat.
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {
 		if c.Name == "beside" {
@@ -139,8 +139,7 @@ func besideColumns() []Column {
 		Numbers("saved", "us").Dropped(3), Numbers("saved low", "us").Dropped(8), Numbers("saved high", "us").Dropped(8)}
 }
 
-// besideCells returns the cells of one config. saved is nil in the row of the default, because
-// the default saves nothing over itself.
+// besideCells returns the cells of one config. saved is nil in the row of the default.
 func besideCells(name string, b record.Beside, saved *record.Interval) []Cell {
 	cells := []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
 		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}

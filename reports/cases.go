@@ -35,9 +35,9 @@ type Entry struct {
 	Clock  string
 	Fresh  bool             // Times come from confirmation or later sessions
 	Times  []float64        // seconds of the slowest rank in each deciding round
-	rounds []Timed          // the rounds from which Times is taken
+	rounds []Timed          // the deciding rounds
 	Median record.Interval  // median of Times in seconds; for winner and default the median in run.json
-	Level  float64          // seconds without the drift between rounds: see levels
+	Level  float64          // time in seconds, corrected for the drift between rounds: see levels
 	Blocks []*record.Result // oldest first
 }
 
@@ -54,9 +54,8 @@ func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether a case has no search of its own: its token count lies
-// between the token counts of two searches, and the sweep measured there only the winners of
-// these two.
+// isBetweenSearches reports whether a case has no search of its own. Its token count lies between
+// the token counts of two searches, and the sweep measured only the winners of these two there.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -104,7 +103,7 @@ func compareShape(a, b ep.Problem) int {
 
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // by Config.Key; the twin and peers have their role before the key
+	entries map[string]*Entry // by Config.Key; the keys of the twin and of peers begin with the role
 }
 
 func (b *caseBuilder) add(r *record.Result) {
@@ -183,9 +182,8 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian gives the entry of a config the median that run.json records. The log may
-// have more rounds than this median was computed from, because a confirmation that was
-// restarted leaves the rounds of both tries in the log.
+// useRecordedMedian gives the entry of a config the median in run.json. The median of the log may
+// differ: if a confirmation was restarted, the log has the rounds of both tries.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -193,15 +191,15 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. It returns false for a median of 0,
-// because then the clock was too coarse.
+// OK reports whether the entry has times and never failed. A median of 0 is not OK: the clock was
+// too coarse.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
-// P returns the p-quantile of the deciding rounds in seconds.
+// P returns the p-quantile of Times in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label returns a short name of the entry in its case: the role of a default or twin, the
-// library of a peer, the difference from the default for any other config.
+// Label returns a short name of the entry in its case: the role of a default or twin, the kernel
+// name of a peer, the difference from the default for any other config.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -237,8 +235,8 @@ func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best returns the fastest entry that is not a peer or twin, nil if none has times. If some
-// entries are confirmed (Fresh), it returns the fastest of these.
+// Best returns the fastest entry of the confirmed ones (Fresh), or of all if none is confirmed. It
+// ignores peers and twins, and returns nil if no entry has times.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e

@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the band for runs that recorded none, such as imports.
+// defaultBand is the band (the least difference that counts, as a fraction) for runs that recorded none,
+// such as imports.
 const defaultBand = 0.01
 
 // MinRounds is the least number of rounds of a config for a verdict about it.
@@ -22,15 +23,15 @@ const MinRounds = 10
 type Compared struct {
 	Case    *Case         // the case as in run A
 	A, B    *Entry        // nil if that run did not measure it
-	Ratio   stat.Estimate // time of B / time of A, NaN if one is missing
+	Ratio   stat.Estimate // time of B / time of A, NaN if a time is missing
 	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if the clock rates are unknown
 	Band    float64       // least difference that counts
 	Made    record.Band   // the policy's band and the A/A spread; Band is the larger one
 	Verdict record.Verdict
 	Reason  string // why the case is undecided, or what else differs between A and B
-	Broken  bool   // A gives right answers and B fails
+	Broken  bool   // A succeeded and B failed
 
-	unknownSessions bool // A or B has one session only, so the spread between sessions is assumed
+	unknownSessions bool // A or B has one session only, so the interval of Ratio assumes a spread between sessions
 }
 
 // Comparison holds the comparison of run B with run A.
@@ -56,11 +57,14 @@ const (
 
 // CompareOptions holds the options of Compare.
 type CompareOptions struct {
-	What  What
-	Band  float64         // least difference that counts, as a fraction; 0 takes the wider band of the two runs
-	Allow map[string]bool // machine, kernels, mode, clock: these may differ; sessions: runs of one session are compared as if times did not differ between sessions
+	What What
+	Band float64 // least difference that counts, as a fraction; 0 takes the wider band of the two runs
 
-	between float64 // see ep.Machine.SessionSpread
+	// Allow has the keys machine, kernels, mode and clock for things that may differ between the runs. With the key
+	// sessions, runs of one session are compared as if times did not differ between sessions.
+	Allow map[string]bool
+
+	between float64 // the assumed spread between sessions, see ep.Machine.SessionSpread
 }
 
 // NotComparable is the error of Compare if two runs cannot be compared. Differences lists the
@@ -85,7 +89,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 		{"kernels", "ABI " + a.Run.ABI.Short(), "ABI " + b.Run.ABI.Short()},
 	} {
 		if d.what == "kernels" && len(a.Run.ABI.Changed(b.Run.ABI)) == 0 {
-			continue // the two ABI lists have no differing entry
+			continue
 		}
 		differs := fmt.Sprintf("%s: %s against %s", d.what, d.a, d.b)
 		switch {
@@ -109,7 +113,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// otherTraces lists the traces that have the same file name in both runs but different content.
+// otherTraces lists the traces (recorded routings) with the same file name but different content in the two runs.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
 	theirs := routingsOf(b.Cases)
@@ -132,7 +136,7 @@ func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, and this may cause a part of a difference", a, seedA, b, seedB)
 }
 
-// pair pairs the entries of both runs and computes their ratios. judge gives the verdicts.
+// pair pairs the entries of both runs and computes their ratios. judge gives the verdicts later.
 func (c *Comparison) pair(o CompareOptions) {
 	inA, inB := indexCases(c.A.Cases, o.Allow["mode"]), indexCases(c.B.Cases, o.Allow["mode"])
 	for _, ca := range c.A.Cases {
@@ -195,8 +199,8 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart returns the entry of c that has the same config as e, an entry of another case. A
-// twin matches only a twin, and a peer only a peer.
+// counterpart returns the entry of c with the config of e, nil if there is none. e is an entry of another
+// case. A twin (the default under a second label) matches only a twin, and a peer only a peer.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
@@ -207,8 +211,8 @@ func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// needsStatistics reports whether the verdict needs statistics. If not, for example because one side failed, it sets
-// the verdict.
+// needsStatistics returns true if only statistics can give the verdict. Otherwise, for example if one side failed, it
+// sets the verdict.
 func (x *Compared) needsStatistics() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -236,7 +240,7 @@ func (x *Compared) requireRounds(rounds int) {
 	}
 }
 
-// compare computes the ratio of B's time to A's. The rounds of the two runs are independent.
+// compare computes the ratio of B's time to A's. It treats the rounds of the two runs as independent samples.
 func (x *Compared) compare(o CompareOptions) {
 	if !x.needsStatistics() {
 		return
@@ -297,8 +301,8 @@ func (c *Comparison) ratioNote() string {
 	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }
 
-// timeOfB returns the cell with the time of B. In a live comparison, this is the time of A times
-// the ratio: a disturbance of a round slows A and B, so it changes B's median but not the ratio.
+// timeOfB returns the cell with the time of B. In a live comparison it shows the time of A times the
+// ratio. A disturbed round slows A and B alike, so the median of B changes and the ratio does not.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)
@@ -315,8 +319,8 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary returns a few sentences: the counts of verdicts, the mean ratio, the worst case, and how
-// large a difference in the undecided cases can be.
+// Summary returns a text with the counts of verdicts, the mean ratio, the worst case, and the largest
+// possible difference in the undecided cases.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

@@ -2,14 +2,14 @@ package reports
 
 import "github.com/epbench/epbench/tune/ep"
 
-// caseKey identifies a case in both runs. Two cases are compared if their keys are equal. routing is
-// the content of the case's routing (ep.RoutingContent), so that traces match under any file name.
+// caseKey identifies a case in both runs. Cases with equal keys are compared. routing is the content of
+// the routing (ep.RoutingContent), so that a recorded routing matches under any file name.
 type caseKey struct {
 	problem ep.Problem
 	routing string
 }
 
-// A caseIndex finds, for a case of one run, the case of the other run.
+// A caseIndex finds the case of one run that matches a case of another run.
 type caseIndex struct {
 	byKey   map[caseKey][]*Case
 	anyMode bool // the mode may differ

@@ -6,11 +6,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// oneRecording is the reason of cases that are undecided because a run was compared with itself.
+// oneRecording is the reason of undecided cases if a run is compared with itself.
 const oneRecording = "A and B are the same recording"
 
 // isOneRecording reports whether A and B hold the same times in every case that both have. Two measurements never
-// give the same times, so B is then A itself or a copy of A.
+// give the same times, so equal times mean that B is A or a copy of A.
 func (c *Comparison) isOneRecording() bool {
 	both := 0
 	for _, x := range c.Cases {
@@ -25,8 +25,8 @@ func (c *Comparison) isOneRecording() bool {
 	return both > 0
 }
 
-// markOneRecording says in a note, and as the reason of undecided cases, that A and B are one recording. Without this
-// reason, the comparison would advise more sessions, which cannot help.
+// markOneRecording adds a note if A and B are one recording, and makes this the reason of undecided cases. Otherwise
+// their reason would advise more sessions, which cannot help.
 func (c *Comparison) markOneRecording() {
 	if c.same = c.isOneRecording(); !c.same {
 		return

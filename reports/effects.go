@@ -11,25 +11,24 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Effect holds the time that is lost in the cases of a run if one parameter of a kernel has a
-// given value.
+// Effect holds how much time one value of a parameter loses against the best config of the same kernel.
 type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
 	Best   float64 // geometric mean over cases of (best time with the value / best time of the kernel)
-	Worst  float64 // the largest such ratio
+	Worst  float64 // largest (best time with the value / best time of the kernel) of a case
 	Median float64 // median over all configs with the value of (time / best time of the kernel)
 	Wins   int     // cases in which the kernel's fastest config has the value
 	Cases  int     // cases in which a config with the value was timed
 	Points int     // timed configs with the value, over all cases
 
-	logs float64   // sum of the logarithms of these ratios: Best is the geometric mean of the ratios
-	all  []float64 // the ratios of all configs with the value; Median is computed from them
+	logs float64   // sum over cases of log(best time with the value / best time of the kernel)
+	all  []float64 // the ratios from which Median is computed
 }
 
-// Effects computes the effect of every value of every parameter. It leaves out parameters that have
-// one value only. Configs of different kernels are not compared.
+// Effects computes the effect of every value of every parameter that has several values. It does not compare
+// configs of different kernels.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
@@ -97,8 +96,7 @@ func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 			if seen[k] {
 				continue
 			}
-			// This is the fastest entry with the value, because entries come fastest first.
-			seen[k] = true
+			seen[k] = true // e is the fastest entry with the value, because entries come fastest first
 			s.Cases++
 			s.logs += math.Log(over)
 			s.Worst = max(s.Worst, over)

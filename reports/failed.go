@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure holds a config that failed with one status and reason, and the cases in which it failed
-// so.
+// Failure holds a config, the status and reason with which it failed, and the cases in which it did.
 type Failure struct {
 	Status ep.Status
 	Reason string
@@ -49,7 +48,7 @@ var severity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.LaunchFailed, ep.CompileFailed, ep.Unstable, ep.Illegal,
 }
 
-// FailedTable lists failed configs. It has at most limit rows; a limit of 0 means all.
+// FailedTable lists at most limit failed configs; a limit of 0 means all.
 func FailedTable(cases []*Case, limit int) Table {
 	t := Table{
 		Name: "failed", Title: "Failed: configs that did not run or gave wrong answers",

@@ -12,8 +12,8 @@ import (
 
 // LibraryTime is one library's tuned time for a case.
 type LibraryTime struct {
-	Library string // name, version if known, and the run's name if two runs measured the same library
-	Work    string // ep.Work.Key: the work that Entry's time includes; "" if the run does not record it
+	Library string // the library's name, then its version if known, then the run's name if two runs measured this library
+	Work    string // the steps that Entry's time includes (ep.Work.Key); "" if the run does not record them
 	Run     *Loaded
 	Case    *Case
 	Entry   *Entry // the run's winner
@@ -21,8 +21,8 @@ type LibraryTime struct {
 	plainName string // Library without the run's name
 }
 
-// Own returns the library's gain over its own default, in the same rounds; NaN if the run
-// compared nothing.
+// Own returns the library's gain over its own default, measured in the same rounds; NaN if the run has
+// no such comparison.
 func (o LibraryTime) Own() record.Interval {
 	if s := o.Case.Search; s != nil && s.OK() {
 		return s.Decision.Gain
@@ -30,15 +30,15 @@ func (o LibraryTime) Own() record.Interval {
 	return noInterval
 }
 
-// LibraryComparison compares the libraries that do the same work in one case on one machine. The
-// runs of two libraries either took turns, round by round, or came one after the other.
+// LibraryComparison compares the libraries that do the same work in one case on one machine. Two runs
+// either took turns, round by round (epbench interleave), or ran one after the other.
 type LibraryComparison struct {
 	Problem     ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
 	Routing     string
 	Work        string          // LibraryTime.Work and the clock, the same for all Libraries
 	Libraries   []LibraryTime   // fastest first
 	Gain        record.Interval // the second library's time / the first's; NaN with one library
-	Interleaved bool            // the first two took turns, so Gain is computed round by round
+	Interleaved bool            // the runs of the first two libraries took turns, so Gain is computed round by round
 	Band        float64         // the widest band of the runs
 }
 
@@ -50,11 +50,11 @@ func (c LibraryComparison) beyond(gain record.Interval) bool {
 	return gain.Low > 1 && gain.Mid > 1+c.Band
 }
 
-// seed returns the seed of the routing. It is the same for all libraries.
+// seed returns the seed of the routing, which all libraries share.
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
 // nextAfter returns the library to use in this case if current is used at the next smaller token
-// count: the fastest library that beats current by more than the band, or current if no library does.
+// count. This is the fastest library that beats current by more than the band, or else current.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -110,7 +110,7 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	return out, nil
 }
 
-// nameRuns appends the run's name to the name of each library that has two runs for some case.
+// nameRuns appends the run's name to each library's name, if some case has two runs of the library.
 func nameRuns(choices []LibraryComparison) {
 	twice := map[string]bool{}
 	for _, c := range choices {
@@ -160,8 +160,8 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	return o.Entry.independentRatio(other.Entry, o.Run.Run.Machine.SessionSpread()).Interval, false
 }
 
-// sameHardware returns an error if runs were made on different GPUs. It compares only PCI id,
-// architecture and number of SMs: all workers report these three in the same way.
+// sameHardware returns an error if runs were made on different GPUs. It compares PCI id, architecture
+// and number of SMs only, because only these are the same from every worker.
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
@@ -175,8 +175,7 @@ func sameHardware(runs []*Loaded) error {
 	return nil
 }
 
-// FastestTable returns a table with one row for each comparison, that is, for each case and
-// kind of work.
+// FastestTable returns a table with one row for each comparison.
 func FastestTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
@@ -261,9 +260,9 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints returns a sentence for each op, routing and kind of work. The sentence names the
-// fastest library at the smallest token count, and each token count from which another library is
-// faster by more than the band.
+// switchPoints returns a sentence for each group of comparisons that differ only in token count. The
+// sentence names the library to use at the smallest token count, and each token count from which another
+// library is faster by more than the band.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {
@@ -279,7 +278,7 @@ func switchPoints(choices []LibraryComparison) []string {
 	return out
 }
 
-// line returns the key by which switchPoints groups comparisons: everything except the token count.
+// line returns the group of a comparison for switchPoints: everything except the token count.
 func (c LibraryComparison) line() string {
 	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline sums up a run: the gains, the cases that have them, and how certain they are. The output
-// on the terminal, summary.md and the HTML page begin with the headline.
+// Headline sums up a run: how large the gains are, and how certain. The output on the terminal, summary.md
+// and the HTML page begin with the headline.
 type Headline struct {
 	All     Count          // every search
 	Full    Count          // searches at full precision
 	Reduced Count          // searches that accept reduced precision
 	Best    *record.Search // the search with the largest gain, nil if none has a gain
 
-	// Challenger is the search with the largest gain of a challenger, nil if no search has a
-	// challenger. A challenger is the best config of a search that kept the default.
+	// Challenger is the search whose challenger has the largest gain, nil if no search has a challenger. If a search
+	// keeps the default, its challenger is the best other config.
 	Challenger *record.Search
 
 	AA float64 // the largest A/A spread
 
-	Sessions float64 // the largest relative standard deviation of a default's time between sessions; 0 if there is one session
+	Sessions float64 // the largest relative standard deviation of a default's time between sessions; 0 without several sessions
 	Band     float64 // the band that the run's options set
 }
 
@@ -133,8 +133,7 @@ func (c Count) String() string {
 	return s
 }
 
-// notConfirmed returns a text with the number of searches without a clear verdict, for each
-// reason.
+// notConfirmed returns the numbers of searches without a clear verdict, one for each reason.
 func (c Count) notConfirmed() string {
 	var out []string
 	for _, x := range []struct {
@@ -182,8 +181,8 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings merges warnings that differ only in numbers and in the name of the case
-// (problem and routing). A merged line has the number of cases and the first warning.
+// GatherWarnings merges warnings that differ only in numbers and in the name of their case. A merged
+// line has the number of cases and the first warning.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

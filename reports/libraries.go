@@ -40,16 +40,16 @@ func SeveralRuns(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool { return len(c.Libraries) > 1 })
 }
 
-// SeveralLibraries reports whether any comparison has more than one library. (Two runs of one
-// library are compared with Compare.)
+// SeveralLibraries reports whether any comparison has more than one library. Compare compares two runs
+// of one library.
 func SeveralLibraries(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
 		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.plainName != c.Libraries[0].plainName })
 	})
 }
 
-// ownGains returns one sentence for each library that tuning makes faster. It says how much the
-// library gains over its own default.
+// ownGains returns a sentence with the gain of each library over its own default, for each library that
+// has a gain.
 func ownGains(choices []LibraryComparison) []string {
 	var names []string
 	counts, best := map[string]*Count{}, map[string]*record.Search{}

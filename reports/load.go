@@ -24,8 +24,8 @@ type Loaded struct {
 	between  []*Case      // cases at token counts between two searches: see isBetweenSearches
 }
 
-// Load reads a run directory. A damaged file becomes a warning if other files are usable. If no file
-// is usable, Load returns an error.
+// Load reads a run directory. For a damaged file it adds a warning. It returns an error if no file is usable
+// or if nothing was measured.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -60,8 +60,7 @@ func Load(path string) (*Loaded, error) {
 // Name returns the run's name in plots and tables: its folder's name.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
-// Resume returns the command that continues an unfinished sweep, as a sentence. It returns ""
-// if the run is finished or is not a sweep.
+// Resume returns a sentence with the command that continues an unfinished sweep, "" for other runs.
 func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
@@ -81,9 +80,9 @@ func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
 }
 
-// Seconds returns the time of a config for a key, a token count and a routing, without the
-// drift between rounds. ok is false if the config was not measured or failed. The zero Config
-// means the default.
+// Seconds returns the time of a config for a table key, a token count and a routing. It is corrected for
+// the drift between rounds. ok is false if the config was not measured or failed. The zero Config means
+// the default.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -97,7 +96,7 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 }
 
 // Paired returns the times in seconds of a config and of the default, in the rounds of stage cross
-// that have both. No search chose a config from rounds of this stage, so the ratios are not too good.
+// that have both. No search chose a config by these rounds, so their ratios are not biased.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -129,8 +128,8 @@ func (c *Case) entryOf(cfg ep.Config) *Entry {
 }
 
 // DerivedTables returns the non-empty tables of a run: winners, effects of parameters, regret,
-// Pareto fronts, wire limit, memory limit, failures. The last table has at most maxFailures rows; 0
-// means all.
+// Pareto fronts, wire limit, memory limit, failures. The table of failures has at most maxFailures
+// rows; 0 means all.
 func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	s = s.Of(l.Run.Machine)
 	var out []Table
@@ -143,7 +142,7 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 }
 
 // RehearsalOf returns the warning that runs on the CPU say nothing about GPUs, "" if no run was on
-// the CPU. If only some runs were on the CPU, the text names these runs.
+// the CPU. If the runs have different warnings, the text names the runs on the CPU.
 func RehearsalOf(runs []*Loaded) string {
 	var named []string
 	same := true

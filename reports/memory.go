@@ -28,8 +28,7 @@ type Speeds struct {
 	Memory float64 // speed of a GPU's memory, reads and writes together
 }
 
-// Of returns s with zeros replaced by a machine's nominal speeds. A speed that is unknown stays
-// zero.
+// Of returns s with zeros replaced by a machine's nominal speeds. An unknown speed stays zero.
 func (s Speeds) Of(m ep.Machine) Speeds {
 	if s.Link == 0 {
 		s.Link = Wire(m)
@@ -40,9 +39,8 @@ func (s Speeds) Of(m ep.Machine) Speeds {
 	return s
 }
 
-// MemoryLimit returns the time in seconds in which a memory with a speed of gbps GB/s reads and
-// writes the bytes of an activation. It returns NaN if the bytes or the speed are unknown, and for
-// other ops.
+// MemoryLimit returns the time in seconds that a memory of gbps GB/s needs to read and write the bytes
+// of an activation. It returns NaN for other ops, or if the bytes or the speed are unknown.
 func (c *Case) MemoryLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase returns the reason why two runs have no case in common. If cases differ only in
-// their mode, it names the two modes. Otherwise it names each field in which the runs have no common
-// value.
+// whyNoCommonCase returns the reason why two runs have no case in common. If cases differ only in mode,
+// it names the two modes. Otherwise it names each problem field in which the runs share no value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	inB := indexCases(b.Cases, true)
 	for _, x := range a.Cases {

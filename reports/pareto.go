@@ -10,8 +10,8 @@ import (
 type Pareto struct {
 	Case  *Case
 	All   []*Entry // entries with times and a known number of SMs
-	Front []*Entry // each is faster than all other entries with as many or fewer SMs; sorted by SMs
-	Knee  int      // index into Front of the best trade-off, see knee; -1 if Front has fewer than three points
+	Front []*Entry // entries that are faster than all others with as many or fewer SMs; sorted by SMs
+	Knee  int      // index into Front of the best trade-off, -1 if there is none: see knee
 }
 
 // ParetoOf computes the front of a case. The front is empty if no number of SMs is known.
@@ -37,9 +37,9 @@ func ParetoOf(c *Case) Pareto {
 	return p
 }
 
-// knee returns the index of the point that lies farthest below the line through the front's ends,
-// after both axes were scaled to the front's extent. It is the method of Satopaa et al. (2011)
-// without smoothing.
+// knee returns the index of the point farthest below the line through the front's ends, with both axes
+// scaled to the front's extent (the method of Satopaa et al. 2011 without smoothing). It returns -1 if
+// the front has fewer than three points or no point lies below the line.
 func knee(front []*Entry) int {
 	if len(front) < 3 {
 		return -1

@@ -7,11 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// BesidePareto holds two Pareto fronts of the configs of one case. One front is for the time of a
-// call that runs alone. The other is for the cost of a call that runs at the same time as a matrix
-// product.
+// BesidePareto holds two Pareto fronts of the configs of one case: one for the time of a call that runs
+// alone, one for the cost of a call that runs at the same time as a matrix product. The cost is the time
+// of call and product together minus the time of the product alone.
 type BesidePareto struct {
-	Alone, Cost Pareto   // their entries are copies; Level is the time alone in Alone, and the cost in Cost
+	Alone, Cost Pareto   // entries are copies whose Level is the time alone (in Alone) or the cost (in Cost)
 	Phased      []*Entry // entries of Cost that send and receive in separate kernels
 }
 
@@ -54,8 +54,8 @@ func (e *Entry) together() *ep.BesideRounds {
 	return out
 }
 
-// phased reports whether a config sends and receives in separate kernels: the name of its kernel ends
-// in _split, or it has mode=split. The config of a pair is phased if its dispatch and its combine are.
+// phased reports whether a config sends and receives in separate kernels. Such a config has mode=split or a
+// kernel whose name ends in _split. The config of a pair is phased if both its dispatch and its combine are.
 func phased(c ep.Config) bool {
 	halves := []ep.Config{c}
 	if d, k, err := ep.Split(c); err == nil {

@@ -13,7 +13,7 @@ type problemField struct {
 	column Column
 	cell   func(*Case) Cell
 	phrase string // the words of a sentence, with %s for the value
-	usual  string // the value that no sentence mentions
+	usual  string // the common value, which sentences leave out
 }
 
 var problemFields = []problemField{
@@ -72,8 +72,8 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies reports whether the cases differ in a field. For the field max tokens it returns false if max
-// tokens equals the token count in every case.
+// varies reports whether the cases differ in a field. It ignores max tokens if it equals the token count in
+// every case.
 func (f problemField) varies(cases []*Case) bool {
 	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).hasSpareTokens) {
 		return false
@@ -84,7 +84,7 @@ func (f problemField) varies(cases []*Case) bool {
 // hasSpareTokens reports whether max tokens exceeds the token count.
 func (c *Case) hasSpareTokens() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
 
-// isUsual reports whether c has the field's usual value, which no sentence mentions.
+// isUsual reports whether c has the field's usual value.
 func (f problemField) isUsual(c *Case) bool {
 	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.hasSpareTokens()
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable lists the recorded regret matrices one below the other. Each matrix has a row for each
-// routing's winner and a row for the minimax config: the config whose largest loss is the smallest.
+// RegretTable lists the recorded regret matrices: what the winner under one routing loses under the others.
+// Each matrix has a row for the winner of each routing, and a row for the minimax config, whose largest loss
+// is the smallest.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string

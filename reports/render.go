@@ -13,8 +13,8 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header row of names such as p90_us: name and unit. If there
-// are several tables, each begins with a line "# name", and an empty line separates them.
+// WriteCSV writes each table with a header row of keys made from name and unit, such as p90_us. If
+// there are several tables, each begins with a line "# name", and an empty line separates them.
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
@@ -155,8 +155,8 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// markdownText escapes text so that no part of it becomes HTML, a link, a picture or a new line. It is
-// needed because names in the text come from files.
+// markdownText escapes text, which may hold names from files, so that no part of it becomes HTML, a link,
+// a picture or a new line.
 func markdownText(s string) string {
 	return inMarkdown.Replace(strings.Map(visible, s))
 }

@@ -23,9 +23,9 @@ type Timed struct {
 	session, block int
 }
 
-// levels sets Entry.Level so that entries that were measured at different times are comparable. It removes the drift,
-// which is the same for all entries of a round (stat.Polish), and scales the levels so that the default's level is the
-// default's median. Without a default, the level of an entry is its median.
+// levels sets Entry.Level so that entries that were measured at different times are comparable. It removes the drift
+// that all entries of a round share (stat.Polish). It scales the levels so that the default's level is the default's
+// median. Without a default, the level of an entry is its median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -58,13 +58,12 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding lists the stages whose rounds were not used to choose the config, the best stage first. An
-// entry takes its times from the first of these stages in which it was measured.
+// deciding lists the stages that measure a config after it was chosen, the best stage first. An entry takes
+// its times from the first of these stages that measured it.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the rounds of further sessions, otherwise from the rounds of the
-// confirmation, otherwise from all rounds except those of the A/A test. An entry that has only rounds of the A/A test,
-// such as a twin, takes these.
+// pickDecidingRounds sets Times and Median from the first kind of rounds that the entry has: rounds of further
+// sessions, of the confirmation, of all other stages, of the A/A test. A twin has only rounds of the A/A test.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -94,8 +93,8 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio of e's time to the time of other, an entry of another run. If an entry has only
-// one session, independentRatio assumes the standard deviation between for the differences between sessions.
+// independentRatio estimates the ratio of e's time to the time of other, an entry of another run. between is the
+// relative standard deviation between sessions that it assumes if an entry has only one session.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }
@@ -116,9 +115,9 @@ func (e *Entry) bySession() (out [][]float64) {
 	return out
 }
 
-// common returns the logarithms of both entries' times in the rounds that both have. Each part holds
-// rounds that were measured together. common takes the deciding rounds, or all rounds if the entries
-// have no deciding round in common, for example because only one of them was confirmed.
+// common returns the logarithms of both entries' times in the rounds that both have, in parts that were
+// measured together. It takes the deciding rounds. If the entries share none of these, for example because
+// only one entry was confirmed, common takes all rounds.
 func common(a, b *Entry) []stat.Part {
 	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
 		return parts

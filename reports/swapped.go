@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped holds the gain and the loss, on another machine, of the config that the search on one machine
-// chose. Both come from the rounds of the other machine's search of the same problem and routing.
+// Swapped says how a config that a search on one machine chose does on another machine. Its gain and loss
+// come from the rounds of the other machine's search of the same problem and routing.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
@@ -23,8 +23,8 @@ type Swapped struct {
 	// Gain is (time of Default / time of Config) on the other machine, in the same rounds; NaN if
 	// Config was not timed on the other machine.
 	Gain record.Interval
-	// Loss is (time of Config / time of the other machine's winner). It is computed as the winner's
-	// confirmed gain divided by Gain.
+	// Loss is (time of Config / time of the other machine's winner), computed as (the winner's
+	// confirmed gain / Gain).
 	Loss    record.Interval
 	Same    bool           // both searches chose Config
 	Rounds  int            // rounds from which Gain is computed; 0 if Config is Default
@@ -34,9 +34,11 @@ type Swapped struct {
 
 // Swap judges the decisions of the searches in `chosen` by the times of the searches in `on`, which
 // have the same problems and ran on another machine. It leaves out a problem if either search has
-// no decision. For combine, a sweep searches all configs with one dispatch dtype only; with the other
-// dispatch dtypes it measures only the finalists. If the other machine did not measure the config with
-// the problem's dispatch dtype, Swap uses the other machine's full search, which had another dtype.
+// no decision.
+//
+// For combine, a sweep searches all configs with one dispatch dtype only. With the other dispatch dtypes
+// it measures only the finalists. So `on` may lack the config under the problem's dispatch dtype. Then
+// Swap takes the times from the search of all configs, under its dispatch dtype.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -96,7 +98,7 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 const fewestRounds = 3
 
 // gainIn returns a config's gain over the default, from the rounds of a recording that have
-// both. If there is no gain, reason says why.
+// both. If it cannot compute a gain, reason says why.
 func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
 	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	var mine, base map[int]float64
@@ -126,7 +128,7 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 	return stat.PairedRatio(a, b), len(a), ""
 }
 
-// logsOf returns the logarithms of a point's times; the keys are the numbers of the rounds.
+// logsOf returns the logarithms of a point's times, by the number of the round.
 func logsOf(p *record.Point) map[int]float64 {
 	out := map[int]float64{}
 	for _, stretch := range p.Rounds {
@@ -147,8 +149,7 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient returns a divided by b, two gains over the same default. It treats their errors as
-// independent.
+// quotient returns a divided by b. It treats their errors as independent.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2

@@ -25,9 +25,8 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop gives the order in which a narrow terminal leaves columns out, the largest Drop first.
-	// Columns with the same Drop are left out together. A column with Drop 0 always stays. Other
-	// renderings show all columns.
+	// Drop gives the order in which a narrow terminal leaves columns out: the largest Drop first,
+	// equal ones together. A column with Drop 0 always stays. Other renderings show all columns.
 	Drop int
 	// Key marks a column that identifies rows. If a terminal leaves out a key column whose values
 	// differ, it groups the rows by these values.
@@ -35,9 +34,8 @@ type Column struct {
 	// Lead marks a column that is repeated in every panel if a wide table is cut into panels.
 	// Key columns are repeated too.
 	Lead bool
-	// Spells is the name of another column, such as the ids of configs, whose values this column
-	// spells out. If a terminal leaves out this column, it lists its values below the table,
-	// provided that there are few.
+	// Spells is the name of another column, such as ids of configs, whose values this column spells
+	// out. A terminal that leaves this column out lists the values below the table, if they are few.
 	Spells string
 }
 
@@ -49,7 +47,7 @@ const (
 	Right
 )
 
-// Mark is emphasis that a rendering may show. A reader who does not see it loses no information.
+// Mark is emphasis that a rendering may show. It carries no information of its own.
 type Mark int
 
 const (
@@ -165,8 +163,8 @@ func Gain(v float64) Cell {
 	return Float(v, 3)
 }
 
-// GainCells returns the cells of a gain and of the two ends of its interval. record.One, the gain of
-// the default over itself, was not measured and gets no interval.
+// GainCells returns the cells of a gain and of the ends of its interval. The default's gain over itself,
+// record.One, was not measured and gets no interval.
 func GainCells(g record.Interval) []Cell {
 	if g == record.One {
 		return []Cell{Gain(1), None(), None()}

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell returns the cell with a search's verdict, or with the cause if nothing could be compared.
-// Noisy and host-bound cases have a verdict; notes below the table explain them.
+// verdictCell returns the cell with a search's verdict, or with the cause if nothing could be compared. Noisy
+// and host-bound cases show their verdict; undecidedNotes explains them.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -28,15 +28,15 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// challenged reports whether a search measured another config and kept the default. The gain in such a
-// decision is 1, the default's gain over itself; ChallengerGain is the gain of the other config.
+// challenged reports whether a search kept the default and measured a challenger, the best other config. The
+// decision of such a search has the gain 1, and the challenger's gain in ChallengerGain.
 func challenged(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows, in rows where the default won, the best other config with its gain. A narrow
-// terminal leaves out the column and lists its values below the table, one line for each row.
+// challengerColumn shows the challenger and its gain in rows where the default won. A narrow terminal
+// leaves out the column and lists its values below the table, one line for each row.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {

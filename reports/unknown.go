@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape holds a table's answer for a case whose shape is in no row of the table, and the loss and
-// the gain of this answer by the case's measurements.
+// UnknownShape holds a tuned table's answer for a case whose shape is in no row of the table. The case's
+// measurements give the loss and the gain of this answer.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
@@ -20,8 +20,8 @@ type UnknownShape struct {
 	Gain   float64 // time of the default / time of the answer; NaN if the answer was not measured
 }
 
-// UnknownShapes looks up each decided case in t. For each look-up it leaves out the rows of the case's
-// shape (hidden size, experts and top-k), as if the shape had never been swept.
+// UnknownShapes looks up each decided case in t without the rows of the case's shape (hidden size, experts
+// and top-k), as if the shape had never been swept.
 func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}
@@ -44,8 +44,7 @@ func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	return out
 }
 
-// without returns a copy of a table without the rows of one shape: hidden size, experts and
-// top-k.
+// without returns a copy of a table without the rows of one shape.
 func without(t *table.Table, shape [3]int) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool {
@@ -59,9 +58,9 @@ func without(t *table.Table, shape [3]int) *table.Table {
 type unknownGroup struct {
 	problem              ep.Problem // without hidden size, experts, top-k and MaxTokens
 	cases, shapes        int
-	answered, unmeasured int // answered: cases that a row answers; unmeasured: answered cases in which the run did not time the answer
+	answered, unmeasured int // cases that a row of the table answers, and those of them in which the run did not time the answer
 	losses               []float64
-	worst, least         UnknownShape // with the largest loss and the least gain
+	worst, least         UnknownShape // the cases with the largest loss and with the least gain
 }
 
 // UnknownShapeTable returns a table that sums up answers for unknown shapes. slower is the

@@ -29,8 +29,8 @@ func (c *Comparison) judge() {
 	c.summarise()
 }
 
-// explain sets the verdict to v, or to undecided, and sets the reason. A case whose times differ but
-// whose SM cycles do not is undecided: the difference comes from the clock rates, not from the program.
+// explain sets the verdict to v or to undecided, and sets the reason. If the times differ and the SM cycles
+// do not, the clock rates cause the difference, and the case is undecided.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
@@ -45,19 +45,17 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
-// most returns the largest difference that the interval allows, as a fraction.
+// most returns the largest difference in the interval of the ratio, as a fraction.
 func (x *Compared) most() float64 { return max(x.Ratio.High, 1/x.Ratio.Low) - 1 }
 
-// reach returns half the width of the interval, as a fraction. A smaller difference cannot be told from
-// no difference.
+// reach returns half the width of the ratio's interval, as a fraction. Smaller differences do not show.
 func (x *Compared) reach() float64 { return math.Sqrt(x.Ratio.High/x.Ratio.Low) - 1 }
 
 // maxAdvice is the largest number of rounds that the method advice recommends.
 const maxAdvice = 5000
 
-// advice returns a text with the number of rounds or sessions that would decide the case: the number
-// that makes the interval half as wide as the band. The width of an interval falls with the square root
-// of the number of rounds.
+// advice returns a text with the number of rounds or sessions that makes the interval half as wide as the
+// band, which would decide the case. The width falls with the square root of the number of rounds.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
 		return "with one session in each run, the difference between sessions is unknown: measure with --sessions 12"
@@ -77,8 +75,8 @@ func (x *Compared) advice() string {
 // mostSessions is the largest number of sessions that bench takes.
 const mostSessions = 100
 
-// sessionsNeeded returns the number of sessions in each run that makes the interval half as wide as the band. (More
-// rounds in each session would not help, because sessions differ by more than rounds do.)
+// sessionsNeeded returns the number of sessions in each run that makes the interval half as wide as the band. More
+// rounds in each session would not help, because sessions differ by more than rounds do.
 func (x *Compared) sessionsNeeded() int {
 	return max(x.Ratio.Sessions+1, x.Ratio.SessionsFor(math.Log1p(x.Band)/2, mostSessions))
 }
@@ -90,9 +88,9 @@ func adviseSessions(need int) string {
 	return fmt.Sprintf("about %d sessions in each run would decide (bench --sessions)", need)
 }
 
-// resolution returns a sentence about the undecided cases that have an interval: their largest possible
-// difference, and the number of sessions that would decide them. It returns "" if there are no such cases
-// or if A and B are one recording.
+// resolution returns a text about the undecided cases of several sessions: their largest possible
+// difference, and the number of sessions that would decide them. It returns "" without such cases, or if A
+// and B are one recording.
 func (c *Comparison) resolution() string {
 	var most, reach, need, band []float64
 	for _, x := range c.Cases {
@@ -128,12 +126,13 @@ type Gate struct {
 	Unsure    []int // indexes of cases that may have become slower
 }
 
-// Gate judges the cases against a threshold, a fraction such as 0.03. A case has regressed if its verdict
-// is slower and its ratio reaches the threshold. A case is unsure if a slow-down may be hidden: it has too
-// few rounds, an interval wider than the threshold, or a ratio that reaches the threshold without the
-// verdict slower or faster. A stricter rule was tried, by which every case is unsure whose interval
-// includes the threshold. With many cases some intervals include it by chance, so this rule was unsure
-// about identical programs.
+// Gate judges the cases against a slow-down of fail, a fraction such as 0.03. A case has regressed if B
+// failed, or if the verdict is slower and the ratio is 1+fail or more. A case with the verdict same or
+// undecided is unsure if it has no entry in A or B, fewer than MinRounds rounds, a ratio of 1+fail or more,
+// or an interval that reaches farther than fail to each side.
+//
+// A stricter rule was tried: a case is unsure if its interval includes 1+fail. Among many cases some
+// intervals include it by chance, so this rule was unsure about identical programs.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {
@@ -159,7 +158,7 @@ func (x *Compared) resolves(fail float64) bool {
 
 // CompareLive judges a live comparison, in which A and B were measured in the same rounds. In each case A
 // is the entry with the role default, and B is the candidate. The band of a case is the larger of band and
-// the A/A spread (the difference between A and its twin, a second copy of A).
+// the A/A spread, the difference between A and its twin (A under a second label).
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1, live: true}

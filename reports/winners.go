@@ -16,8 +16,8 @@ type winnerColumn struct {
 	cell   func(*Case) Cell // for a case with a decision
 }
 
-// winnerColumns lists the columns of every table of decisions. On a narrow terminal the gain's interval
-// stays, and the id replaces the full config.
+// winnerColumns lists the columns of every table of decisions. A narrow terminal keeps gain, low, high and
+// id.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
 	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
@@ -88,8 +88,8 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable lists the searches of a run that have the given indexes. The first column numbers them: on command
-// lines RUN#ROW means the config in row ROW of the run RUN.
+// decisionTable lists the searches of a run with the given indexes. The first column has their numbers in the run: on
+// command lines, RUN#ROW means the config in row ROW of the run RUN.
 func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(indexes))
 	for i, at := range indexes {
@@ -140,8 +140,8 @@ func ConfigCells(c, defaultConfig ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
-// defaults returns notes with the full spelling of each default in the run, without repetitions. The
-// note of a config of another table that replaces the default begins with the config's id.
+// defaults returns notes with the full spelling of each default in the run, without repetitions. If a config
+// of another table replaces the default (bench --over), its note begins with the config's id.
 func defaults(run *record.Run) []string {
 	var all []caseDefault
 	var out []string
@@ -174,18 +174,17 @@ type caseDefault struct {
 	config  ep.Config
 }
 
-// defaultNotes spells out each default once. If a kernel has several defaults, because its library
-// chooses by case, each note names the op. If one op has several, the note also has the token counts.
+// defaultNotes spells out each default once. If a kernel's default differs between cases, each note names
+// the op. If it differs within an op, the note also has the token counts.
 func defaultNotes(defaults []caseDefault) []string {
 	var spelled []string             // kernel and values
 	kernels := map[string][]string{} // spellings of a kernel
 	ops := map[string][]string{}     // spellings of a kernel and op
-	tokens := map[string][]string{}  // of a spelling and op
+	tokens := map[string][]string{}  // token counts of a spelling and op
 	for _, d := range defaults {
 		if strings.Contains(d.config.Kernel, "+") && len(spelled) > 1 {
-			continue // a pair's default consists of the two before it
+			continue // a pair's default joins those of dispatch and combine, which come before it
 		}
-		// A line may be broken at blanks.
 		line := d.config.Kernel + ": " + d.config.Difference(ep.Config{Kernel: d.config.Kernel})
 		op := string(d.problem.Op)
 		spelled = once(spelled, line)

@@ -13,7 +13,7 @@ import (
 var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_103": 50}
 
 // Wire returns the nominal speed of one rank's link in each direction, in GB/s; 0 if unknown.
-// It is the number of NVLinks, read from a fingerprint such as nv18, times the speed of one.
+// It is the speed of one NVLink times the number of NVLinks, 18 for the fingerprint nv18.
 func Wire(m ep.Machine) float64 {
 	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
 	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {

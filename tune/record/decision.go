@@ -20,7 +20,7 @@ const (
 	Undecided Verdict = "undecided" // none of the above holds
 )
 
-// Verdicts lists every verdict in the order that tables count them.
+// Verdicts lists every verdict.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
 // Interval is an estimate with its 95 % interval. Both ends are NaN if there was only one
@@ -52,7 +52,7 @@ func (i *Interval) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// One is the ratio of a config's time to itself.
+// One is the gain of a config over itself.
 var One = Interval{Mid: 1, Low: 1, High: 1}
 
 // Half returns half the interval's width.
@@ -107,7 +107,7 @@ type Decision struct {
 	// config here.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
-	Gain    Interval  `json:"gain"` // the default's time divided by Config's time, in the same rounds
+	Gain    Interval  `json:"gain"` // the default's time divided by Config's time in the same rounds
 
 	// Challenger is the best config besides the default, or the default itself if no other
 	// config ran.
@@ -124,8 +124,8 @@ type Decision struct {
 	// config was chosen is not among them. Sessions is 0 if all rounds come from one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that this search did not choose the config. It was chosen afterwards, when the
-	// winner of each routing was measured under the other routings too.
+	// Crossed says that the config was chosen after the search, when the winners of the other
+	// routings were measured under this routing.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
@@ -151,8 +151,8 @@ type Search struct {
 	Class    ep.Class   `json:"class"` // class of the routing
 	Decision Decision   `json:"decision"`
 
-	// Reference is set if Decision.Default holds another config than the default. It says where
-	// that config comes from, such as another table.
+	// Reference says where Decision.Default comes from, such as another table. It is empty if that
+	// config is the default.
 	Reference string `json:"reference,omitempty"`
 
 	Clock        string  `json:"clock"`
@@ -170,16 +170,15 @@ type Search struct {
 	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType is set if this search took the config of its combine from an earlier search of the
-	// same combine with another dispatch dtype. It names that dtype. Only the earlier search's winner
-	// and the default were measured here.
+	// SiblingDType names the dispatch dtype of an earlier search for the same combine. If it is set,
+	// this search measured only required configs, such as the default and the winner of the earlier
+	// search.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
-	// Starts lists the configs that the search always measures besides the default, in
-	// order.
+	// Starts lists the configs that the search always measures besides the default.
 	Starts []Start `json:"starts,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves if each selection is one message; for an activation, bytes that it reads and writes in memory
+	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves if each token sends one message to each of its experts; for an activation, bytes that it reads and writes in memory
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load divided by the mean
 }
 
@@ -230,7 +229,7 @@ func (l *Loss) UnmarshalJSON(b []byte) error {
 type Regret struct {
 	Problem  ep.Problem  `json:"problem"`
 	Routings []string    `json:"routings"` // columns
-	Rows     []RegretRow `json:"rows"`     // one for each routing, then the minimax row
+	Rows     []RegretRow `json:"rows"`     // one for each routing, then the minimax row: the config with the smallest worst loss
 }
 
 // RegretRow is one config under every routing.

@@ -103,9 +103,9 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut removes a field's object from a line if the object's text is a key of `known`, and sets `out`
-// to the value of that key. So the library need not walk the object. `name` can only match a
-// field's name, because quotes inside strings are escaped.
+// cut saves the library from decoding an object again. If the text of a field's object is a key of
+// `known`, cut removes the field from the line and sets `out` to the key's value. `name` can only
+// match a field's name, because quotes inside strings are escaped.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {

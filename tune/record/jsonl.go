@@ -17,8 +17,8 @@ import (
 // bound.
 const maxLine = 8 << 20
 
-// Bounds of a log, because readers of a log take memory and time for each case and each round. No sweep comes
-// near these bounds. A round of two ranks has about 27 bytes in a log.
+// These constants bound a log, because a reader takes memory and time for each case and each round. No sweep
+// comes near them. A round of two ranks takes about 27 bytes.
 const (
 	maxCases       = 20_000
 	fewRounds      = 1 << 19
@@ -91,7 +91,7 @@ type Reader struct {
 	rounds int64               // number of rounds so far
 }
 
-// caseID identifies what a line measured.
+// caseID identifies a case: a problem under one drawn routing.
 type caseID struct {
 	problem ep.Problem
 	routing string

@@ -58,8 +58,8 @@ type Point struct {
 // tick is the unit of a point's rounds, in seconds.
 const tick = 1e-10
 
-// Recordings returns the searches of a run with their rounds, which it takes from the run's log. It
-// leaves out rounds of other libraries and of the A/A test.
+// Recordings returns the searches of a run with their rounds. It leaves out rounds of other
+// libraries and of the A/A test.
 func Recordings(run *Run, results []Result) []*Recording {
 	type id struct {
 		problem ep.Problem

@@ -39,9 +39,9 @@ type Result struct {
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`
 	Clock       string           `json:"clock,omitempty"`
-	Fold        int              `json:"fold,omitempty"`         // number of calls over which each entry of Seconds is an average
+	Fold        int              `json:"fold,omitempty"`         // number of calls that each entry of Seconds averages
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
-	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // the times from which Seconds is computed, if a matrix product ran at the same time as the calls
+	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // times from which Seconds is computed; nil if no matrix product ran at the same time as the calls
 	Round0      int              `json:"round0"`                 // number of the first round; candidates with equal numbers ran in the same rounds
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if the worker did not measure them in this block
@@ -102,7 +102,7 @@ const (
 	StageConfirm  Stage = "confirm"  // the challenger against the default on fresh rounds, which give times and gains
 	StageSession  Stage = "session"  // the chosen configs against the default in a further session
 	StageCross    Stage = "cross"    // the winners of other routings, for the regret matrix
-	StageRefine   Stage = "refine"   // measuring at token counts between the requested ones. Only progress messages use this stage; in the log these rounds have the stage cross
+	StageRefine   Stage = "refine"   // winners at token counts between the requested ones; only progress messages use this stage, and the log says cross
 )
 
 // The stages of commands that do not search.

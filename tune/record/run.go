@@ -42,7 +42,7 @@ type Run struct {
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
 	Routings     []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the trace's content
-	InterleaveID string             `json:"turns,omitempty"`    // an id that interleaved runs share: rounds with the same number in these runs belong together
+	InterleaveID string             `json:"turns,omitempty"`    // an id that interleaved runs share; their rounds with the same number ran in the same turn
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA           []AA               `json:"aa,omitempty"`
 	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
@@ -118,8 +118,8 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 type AA struct {
 	Problem string  `json:"problem"` // key of the problem, see ep.Problem.Key
 	Routing string  `json:"routing"`
-	Ratio   float64 `json:"ratio"`  // median of the twin's time divided by the default's; the twin is the default measured a second time in each round
-	Spread  float64 `json:"spread"` // the larger of half the width of Ratio's 95 % interval and the distance of Ratio from 1
+	Ratio   float64 `json:"ratio"`  // median of the twin's time divided by the default's; the twin is the default under a second label in the same rounds
+	Spread  float64 `json:"spread"` // max(half the width of Ratio's 95 % interval, |Ratio-1|)
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median time in seconds
 
@@ -154,8 +154,8 @@ type Workload struct {
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if each selection is one message
-	BytesWire int64    `json:"bytes_wire"` // bytes that leave the busiest rank if each token is one message per destination rank
+	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if each token sends one message to each of its experts
+	BytesWire int64    `json:"bytes_wire"` // the same if each token sends one message to each rank of its experts
 	// BytesMemory counts the bytes that an activation reads and writes on the rank with the
 	// most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`

@@ -121,8 +121,8 @@ func (d *Dir) cut() error {
 }
 
 // Append writes the lines of one block, in one write, and sets their Seq, Time, Wall and End. If
-// the write fails, it cuts the file back to the previous block, so that a full disk leaves a log
-// that can be resumed.
+// the write fails, Append cuts the file back to the previous block: a full disk leaves a log that
+// can be resumed.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()
@@ -216,8 +216,7 @@ func ReadDir(path string) (run *Run, results []Result, warnings []error, err err
 	return run, results, warnings, nil
 }
 
-// HashLog returns the SHA-256 of a run directory's trial log, in hex. A table holds the hash of the
-// log from which it was made.
+// HashLog returns the SHA-256 of a run directory's trial log, in hex.
 func HashLog(path string) (string, error) {
 	f, err := os.Open(filepath.Join(path, TrialsFile))
 	if err != nil {
@@ -229,8 +228,8 @@ func HashLog(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// CheckLog returns an error if a log changed after a table with this hash was made from it.
-// It accepts any log of an unfinished run, because such a log still grows.
+// CheckLog returns an error if the log's hash is not `hash`, which the table made from the log
+// holds. It accepts any log of an unfinished run, because such a log still grows.
 func CheckLog(path string, run *Run, hash string) error {
 	got, err := HashLog(path)
 	if err != nil || got == hash || run.Finished.IsZero() {

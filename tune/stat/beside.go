@@ -22,9 +22,9 @@ func Beside(t *ep.BesideRounds) record.Beside {
 // times of the matrix product in the same rounds: `with` while calls run, `alone` without calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
-// Saved returns the seconds that the config saves compared with the default: the time of call and
-// matrix product together with the default, minus the same time with the config, as the median over
-// rounds with its 95 % interval. It returns nil if the numbers of rounds differ.
+// Saved returns the seconds that the config saves, compared with the default, when call and matrix
+// product run together. The result is the median over rounds with its 95 % interval. Saved returns
+// nil if the numbers of rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil

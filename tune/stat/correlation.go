@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// mostCorrelated is the largest result of the function correlation: with a correlation of 1 an
-// interval would be infinitely wide.
+// mostCorrelated bounds the result of the function correlation, because a correlation of 1 would
+// make an interval infinitely wide.
 const mostCorrelated = 0.99
 
 // correlation returns the correlation of consecutive rounds over all series, from 0 to
@@ -61,7 +61,7 @@ func Autocorrelation(xs []float64) float64 {
 }
 
 // centredRanks returns the ranks of a series, moved so that their mean is 0. Equal readings all get
-// the mean of their ranks. If their ranks were in order of time, they would look like a trend.
+// the mean of their ranks; ranks in time order would look like a trend.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {
@@ -79,7 +79,7 @@ func (e Estimate) Worth() float64 {
 }
 
 // The interval of one session cannot be believed if Correlation is above trustedCorrelation and Worth is below
-// leastWorth, because so few independent rounds show only a part of the spread.
+// leastWorth. So few independent rounds show only a part of the spread.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10
@@ -87,7 +87,7 @@ const (
 
 // Unknowable returns why the interval cannot be believed: it comes from one session, whose
 // consecutive rounds are too similar. It returns "" if the interval can be believed. An interval
-// from several sessions can always be believed, because sessions are independent of each other.
+// from several sessions can be believed, because sessions are independent.
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

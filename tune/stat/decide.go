@@ -10,9 +10,9 @@ import (
 
 // Judge returns how A compares with B. All of epbench uses this rule. gain is B's time divided by
 // A's time. A is faster or slower than B if gain.Mid is beyond the band and the interval excludes
-// 1. A and B are the same if the whole interval lies inside the band, ends included. Another rule
-// was tried: the whole interval must lie beyond the band. Gains just above the band then needed
-// several times as many rounds.
+// 1. A and B are the same if the whole interval lies inside the band, ends included. A stricter
+// rule, the whole interval beyond the band, was rejected: gains just above the band needed several
+// times as many rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -30,7 +30,7 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 // computed as 1.0100000000000007.
 const rounding = 1e-9
 
-// clearBands is the distance from 1, in bands, that the interval of a gain must have before a
+// clearBands is the number of bands that the interval of a gain must be away from 1 before a
 // comparison may end early. At this distance an early end adds no false claims.
 const clearBands = 3
 
@@ -42,11 +42,11 @@ func Clear(gain record.Interval, band float64) bool {
 }
 
 // plainSpreads is the number of spreads by which a gain must be away from 1 if its interval cannot
-// be trusted. It is large because the spread is estimated from only a few blocks of rounds.
+// be trusted. The number is large because the spread is estimated from only a few blocks of rounds.
 const plainSpreads = 5
 
-// isPlain reports whether the whole interval of a gain is so far from 1 that noise of this A/A
-// spread cannot explain the gain. For example, a machine that varies by 1.4 % still shows that
+// isPlain reports whether the whole interval of a gain is so far from 1 that noise cannot explain
+// the gain. spread is the A/A spread. For example, a machine that varies by 1.4 % still shows that
 // a config takes a third of the default's time.
 func isPlain(gain record.Interval, spread float64) bool {
 	far := 1 + plainSpreads*spread
@@ -83,8 +83,7 @@ func Compare(m Comparison) record.Decision {
 	return d
 }
 
-// Noisy returns why noise may explain a ratio, whatever its verdict; "" if noise cannot
-// explain it.
+// Noisy returns why noise may explain a ratio, or "" if noise cannot.
 func Noisy(ratio Estimate, band record.Band) string {
 	if why := ratio.Unknowable(); why != "" && !ratio.isFar() {
 		return why
@@ -98,8 +97,8 @@ func Noisy(ratio Estimate, band record.Band) string {
 // isFar reports whether a ratio is so far from 1 that chance cannot explain it: at least
 // plainSpreads spreads. The spread is half the width of the interval, or the range of the rounds if
 // that is smaller. The range is needed because a strong correlation makes the interval up to 14
-// times as wide as for independent rounds. With such an interval a gain of 4.4 did not count as far
-// from 1, although no round had a gain below 3.7.
+// times as wide. With the interval alone, a gain of 4.4 did not count as far from 1, although no
+// round had a gain below 3.7.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

@@ -21,9 +21,8 @@ func UpperP(x, se float64) float64 {
 	return 0.5 * math.Erfc(x/(se*math.Sqrt2))
 }
 
-// BenjaminiHochberg reports which of the p-values ps are significant, if at most a share q of
-// the significant p-values may be false (Benjamini and Hochberg 1995). NaN is never significant
-// and not counted.
+// BenjaminiHochberg reports which of the p-values ps are significant, at a false discovery rate of
+// at most q (Benjamini and Hochberg 1995). NaN is never significant and not counted.
 func BenjaminiHochberg(ps []float64, q float64) []bool {
 	order := []int{}
 	for i, p := range ps {
@@ -45,8 +44,8 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 	return out
 }
 
-// discovery is the share of claimed differences that may be false, over all comparisons that
-// are judged together.
+// discovery is the false discovery rate of JudgeAll: the share of claimed differences that may be
+// false.
 const discovery = 0.05
 
 // A BandedRatio holds a ratio, the time of B divided by the time of A, and the band: the relative difference
@@ -56,10 +55,10 @@ type BandedRatio struct {
 	Band  float64
 }
 
-// JudgeAll returns how B compares with A in many comparisons at once. It claims a difference
-// only if Judge claims it and chance does not explain it. Chance is controlled over all
-// comparisons (Benjamini and Hochberg 1995), because among a hundred comparisons of equal programs
-// some intervals exclude 1.
+// JudgeAll returns how B compares with A in many comparisons at once. It claims a difference only
+// if Judge claims it and chance does not explain it. It controls chance over all comparisons (see
+// BenjaminiHochberg), because among a hundred comparisons of equal programs some intervals exclude
+// 1.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -77,10 +76,10 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns how many sessions each of the two programs needs, so that the ends of the
-// ratio's interval are at most `half` away from its middle. It assumes that further sessions differ
-// as much as the measured sessions. The result is most+1 if `most` sessions are too few, or if e has
-// only one session.
+// SessionsFor returns how many sessions each of the two programs needs for an interval of their
+// ratio whose ends are at most `half` from its middle. It assumes that further sessions differ as
+// much as the measured ones. The result is most+1 if `most` sessions are too few, or if e has only
+// one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -103,9 +102,8 @@ func RatioReach(sessions int, spread float64) float64 {
 }
 
 // DecidedBand returns the least band with which two equal programs are mostly judged the same. The
-// arguments are those of RatioReach. The band is as large as the whole width of the ratio's
-// interval: the middle of the interval is up to RatioReach away from 1, and an end of the interval
-// is RatioReach away from the middle.
+// arguments are those of RatioReach. The band covers two steps of RatioReach: from 1 to the middle
+// of the ratio's interval, and from the middle to an end.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1

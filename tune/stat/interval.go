@@ -49,9 +49,9 @@ func Ratio(parts ...Part) Estimate {
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
 // IndependentRatio estimates the ratio a/b of two times that were measured in different sessions. a
-// and b are [session] logarithms of times. IndependentRatio estimates the differences between
-// sessions for a and for b separately. If a or b has only one session, it takes `between` as the
-// standard deviation of these differences.
+// and b are [session] logarithms of times. It estimates the spread between sessions for a and for b
+// separately. If a or b has only one session, it takes `between` as the standard deviation between
+// sessions.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
@@ -89,8 +89,8 @@ func MedianInterval(xs []float64) record.Interval {
 	return out.Interval
 }
 
-// GeoMean returns the geometric mean of ratios with its interval, which is right for independent
-// ratios. Without ratios the result is NaN.
+// GeoMean returns the geometric mean of ratios with its interval. The interval assumes that the
+// ratios are independent. Without ratios the result is NaN.
 func GeoMean(ratios []record.Interval) record.Interval {
 	var mid, low, high float64
 	for _, r := range ratios {
@@ -101,9 +101,8 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm: half the width of its interval, divided
-// by normal95. The distance from the middle to only one end would be a poor estimate: if the middle
-// is away from 1 by chance, it can be three times as far from the end towards 1 as from the other end.
+// StdErr returns the standard error of a ratio's logarithm: half the width of its interval, divided by
+// normal95. It uses both ends, because one end can be three times as far from the middle as the other.
 func (e Estimate) StdErr() float64 { return math.Log(e.High/e.Low) / 2 / normal95 }
 
 // normal95 is the number of standard errors from the middle of a 95 % interval to each end, for
@@ -219,8 +218,8 @@ const (
 )
 
 // middle returns the middle of the rounds of one session with its 95 % interval, as if the rounds
-// were independent. The middle is the median. If a coarse clock shows few different values, the
-// middle is the mean, because the median of such readings can only change by a whole tick.
+// were independent. The middle is the median. With a coarse clock the middle is the mean, because
+// the median can only change by a whole tick.
 func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
 	tick := tickOf(sorted)
@@ -236,7 +235,7 @@ func middle(xs []float64) Estimate {
 // median returns the median of sorted values with its 95 % interval, as if the values were
 // independent. The ends of the interval are two order statistics, interpolated (Hettmansperger and
 // Sheather 1986). Below fewRounds values the interval is Student's, with the standard error of a
-// median of normal data; spread keeps it wide if the values are equal. Below two values the ends
+// median of normal data and a standard deviation of at least `spread`. Below two values the ends
 // are NaN.
 func median(sorted []float64, spread float64) Estimate {
 	n := len(sorted)
@@ -255,9 +254,8 @@ func median(sorted []float64, spread float64) Estimate {
 	return out
 }
 
-// medianRank returns the rank d, from 0, of the last order statistic below the 95 % interval of
-// the median of n values. The interval begins between order statistics d and d+1; share is the
-// fraction of the way from d to d+1.
+// medianRank returns where the 95 % interval of the median of n values begins: between order
+// statistics d and d+1, counted from 0. share is the fraction of the way from d to d+1.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }

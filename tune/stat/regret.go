@@ -72,8 +72,8 @@ type TunedRouting struct {
 	Effects Effects
 }
 
-// NewRegret returns the regret matrix of one problem. It has a row for the config of each routing,
-// and a last row for the config minimax.
+// NewRegret returns the regret matrix of one problem: a row for the config of each routing, and a
+// last row for `minimax`.
 func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects

@@ -1,5 +1,5 @@
-// Package stat computes medians, effects with the drift removed, intervals, verdicts and warnings
-// from noisy rounds.
+// Package stat computes medians, intervals, verdicts and warnings from noisy rounds, and removes
+// what disturbs a whole round.
 package stat
 
 import (

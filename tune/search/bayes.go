@@ -11,9 +11,8 @@ import (
 
 // bayes first measures initial samples of every kernel, half of them spread widely over the
 // kernel's points and half of them random. Then it measures the points with the largest expected
-// improvement, which a surrogate of each kernel predicts. While few points are known, bayes also
-// uses one surrogate of all kernels together. bayes measures a slow kernel again as long as the
-// kernel's surrogate does not rule out a better point.
+// improvement. Each kernel has a surrogate, a Gaussian process that predicts the times of its
+// points. While few points are known, bayes also uses one surrogate of all kernels together.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }
@@ -55,12 +54,12 @@ const (
 	batchSize           = 4    // number of points that are measured in the same rounds
 	smallBatch          = 2    // batch size while fewer than fewPoints points are known
 	fewPoints           = 50   // number of known points below which the shared surrogate is used
-	maxInitial          = 48   // most initial samples, required points included; only samples for needsInitial may exceed it
-	initialShare        = 0.4  // share of the budget for initial samples, unless initialShareOfMany holds
-	initialShareOfMany  = 0.34 // the same in a search of several kernels and fewer than fewPoints points; see initialQuota
+	maxInitial          = 48   // most initial samples, required points included; needsInitial may exceed it
+	initialShare        = 0.4  // share of the budget for initial samples, unless initialShareOfMany applies
+	initialShareOfMany  = 0.34 // the same for several kernels and a budget below fewPoints points; see initialQuota
 	maxInitialPerKernel = 2    // see initialPerKernel
 	perKernelShare      = 0.25 // share of the budget; see initialPerKernel
-	competitiveGap      = 0.7  // largest distance of a kernel's best score from the best score of all; closer kernels get more initial samples
+	competitiveGap      = 0.7  // kernels whose best score is within this distance of the best score get more initial samples
 	maxPredicted        = 4000 // most points of a kernel whose time is predicted for a batch
 	fastestNeighbours   = 3    // number of fastest points whose neighbours are predicted in every batch
 	maxScored           = 160  // number of points with the fastest predictions, whose expected improvement is computed
@@ -130,7 +129,7 @@ func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	return x
 }
 
-// option is a fresh point with its prediction.
+// option is a fresh point, one not yet measured, with its prediction.
 type option struct {
 	point       int
 	surrogate   *surrogate
@@ -148,9 +147,8 @@ func (b *bayesSearch) least() float64 {
 	return least
 }
 
-// batch returns how many points are measured before the next choice. While few points are
-// known, batches are small. Under a time limit they are large from the beginning, so that
-// several compilers work at once.
+// batch returns how many points are measured before the next choice. Under a time limit batches are
+// large from the beginning, so that several compilers work at once.
 func (b *bayesSearch) batch() int {
 	if !b.Timed() && b.Tried() < fewPoints {
 		return smallBatch
@@ -248,9 +246,9 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 }
 
 // candidates returns the fresh points whose times are predicted for a batch. If a kernel has more
-// than maxPredicted points, it returns every n-th point, beginning at another point in each batch,
-// and the neighbours of the fastest points. In a recorded convolution of 4,362 points, searches of
-// 200 points lost 18 % when every batch had the same candidates, and 1 % with this rule.
+// than maxPredicted points, it returns every n-th point and the neighbours of the fastest points.
+// Each batch begins at another point: in a recorded convolution of 4,362 points, searches lost 18 %
+// when every batch had the same candidates, and 1 % with this rule.
 func (k *kernelModel) candidates(s *State) []int {
 	fresh := func(points []int) []int {
 		return slices.DeleteFunc(points, func(i int) bool { return !s.Fresh(i) })

@@ -41,7 +41,7 @@ func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []i
 	return out
 }
 
-// initialPoint returns the next initial sample of a kernel, -1 if it found none.
+// initialPoint returns the next initial sample of a kernel, or -1 if it found none.
 func (b *bayesSearch) initialPoint(k *kernelModel) int {
 	if len(k.initial) == 0 {
 		return b.likeDefault(k)
@@ -52,14 +52,12 @@ func (b *bayesSearch) initialPoint(k *kernelModel) int {
 // defaultTries is the number of random points that likeDefault compares.
 const defaultTries = 200
 
-// likeDefault draws random points of a kernel and returns the fresh point whose values are nearest
-// to the default's, -1 if no point was fresh. For a parameter that the default lacks, the middle of
-// the parameter's values counts as the default's value. So the first samples of all kernels are
-// alike in grid and block size. With random first samples, a fast kernel that was first measured on
-// few SMs seemed slow and was never measured again. On recorded spaces of 2 H100, searches of 25
-// points lost 1.8 % with random first samples, 1.4 % if parameters that the default lacks had random
-// values, and 1.2 % with this rule. A second sample of each kernel, with the values of the fastest
-// point of all kernels, made the loss larger.
+// likeDefault draws random points of a kernel and returns the fresh point nearest to the default,
+// or -1 if none was fresh. For a parameter that the default lacks, the middle of the parameter's
+// values counts as the default's value. So the first samples of all kernels are alike in grid and
+// block size. With random first samples, a fast kernel that was first measured on few SMs seemed
+// slow and was never measured again. On recorded spaces of 2 H100, searches of 25 points lost 1.8 %
+// with random first samples and 1.2 % with this rule.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	to := b.shared.coordinates(b.Space, b.Default)
 	like, least := -1, math.Inf(1)
@@ -76,10 +74,9 @@ func (b *bayesSearch) likeDefault(k *kernelModel) int {
 }
 
 // initialQuota returns how many initial samples the search takes in total. In a small search of
-// several kernels the share is smaller: the first sample of each kernel is like the default, and many
-// of the random samples after it have slow values, such as few SMs. On 24 recorded spaces of 2 H100,
-// searches of 25 points lost 1.10 % with a share of 0.4, and 0.95 % with a share of 0.34 (1,536
-// searches each). On spaces of 2 H200 these two shares lost the same, and a share of 0.28 lost more.
+// several kernels the share is smaller, because many of the random samples have slow values, such as
+// few SMs. On 24 recorded spaces of 2 H100, searches of 25 points lost 1.10 % with a share of 0.4,
+// and 0.95 % with 0.34. On spaces of 2 H200 these two shares lost the same, and 0.28 lost more.
 func (b *bayesSearch) initialQuota() int {
 	n, limit, share := min(maxInitial, b.Left()+b.initial), b.budget.Evaluations, initialShare
 	if len(b.kernels) > 1 && limit < fewPoints {
@@ -126,12 +123,10 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 const initialTries = 12
 
 // furthest returns the random fresh point with the largest distance to the nearest initial sample
-// of its kernel, -1 if it found none. For every second sample it returns the first fresh point that
-// it draws, because distant points lie at the ends of the axes. The ends are good launch parameters
-// on GPUs. But the best configs of recorded convolutions lie inside: there, searches of 25 points
-// lost more if all their first points were distant than if all were random. On recorded spaces of 2
-// H100, two other rules lost more than this one: only random points, and points chosen by values
-// that differ from the values of earlier points.
+// of its kernel, -1 if it found none. Distant points lie at the ends of the axes. The ends are good
+// launch parameters for epbench's kernels, but not for recorded convolutions. So for every second
+// sample it returns the first fresh point that it draws. On recorded spaces of 2 H100, only random
+// points lost more than this rule.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {

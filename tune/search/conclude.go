@@ -30,12 +30,12 @@ type Conclusion struct {
 	Winner   Finalist // the finalist of Decision.Config, measured in the confirmation
 	Default  Finalist
 	Ties     int           // number of finalists within the band of the fastest
-	Others   []int         // the runner-up and some neighbours from the finals, fastest first
+	Others   []int         // other points of the confirmation: the runner-up, then up to Neighbours finalists, fastest first
 	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
-// band returns the band of this search. Two times whose relative difference is inside the band
-// count as equal.
+// band returns the band of this search: the relative difference up to which two times count as
+// equal.
 func (r DecisionRules) band() record.Band {
 	return record.Band{Policy: r.Protocol.Band, AA: r.AA.Spread}
 }
@@ -75,8 +75,8 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// confirmationPoints returns the points of a confirmation, the challenger first and the runner-up
-// last, and the finalists that run with them in half of the rounds. If the challenger is the
+// confirmationPoints returns the points of a confirmation: the challenger and then the runner-up.
+// neighbours are the finalists that run with them in half of the rounds. If the challenger is the
 // default, only the default is measured.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
@@ -130,10 +130,9 @@ type Preference struct {
 // Choose picks a winner from finalists, which are sorted fastest first. Finalists within the band
 // of the fastest tie with the fastest. Among the ties Choose takes the incumbent, else the default,
 // else Neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
-// fastest, plus two standard errors of this difference, must still be within the band. If costs are
-// equal, Choose takes the lower index. It does not take the fastest of the ties, because the
-// fastest is only the luckiest of them, and in another search a different finalist would be
-// fastest. winner and ties are indices of fs; winner is -1 if fs is empty.
+// fastest plus two standard errors must still be within the band. If costs are equal, Choose takes
+// the lower point. It does not take the fastest of the ties, because among ties only luck makes one
+// the fastest. winner and ties are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

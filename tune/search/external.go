@@ -42,7 +42,7 @@ type externalSpace struct {
 	Points   int              `json:"points"` // number of legal configs
 	Left     int              `json:"left"`   // number of configs that may still be measured
 	Kernels  []externalKernel `json:"kernels"`
-	Results  []externalResult `json:"results"` // of the configs that every search measures
+	Results  []externalResult `json:"results"` // results of the configs that every search measures
 }
 
 type externalKernel struct {
@@ -61,7 +61,7 @@ type externalAsk struct {
 	Done bool        `json:"done"`
 }
 
-// externalTell answers a line.
+// externalTell answers an externalAsk.
 type externalTell struct {
 	Results []externalResult `json:"results"` // in the order of the line's configs
 	Left    int              `json:"left"`    // number of configs that may still be measured
@@ -101,7 +101,7 @@ func external(command string) (Strategy, error) {
 type externalProgram struct {
 	cmd   *exec.Cmd
 	in    *os.File
-	lines chan []byte // closed at the end of its output
+	lines chan []byte // closed at the end of the program's output
 	said  bytes.Buffer
 	cut   error // why scan ended early, valid once lines is closed
 }
@@ -130,7 +130,7 @@ func startExternal(argv []string) (*externalProgram, error) {
 	return p, nil
 }
 
-// scan passes on the program's lines.
+// scan sends the program's lines to p.lines.
 func (p *externalProgram) scan(out io.Reader) {
 	defer close(p.lines)
 	lines := bufio.NewScanner(out)

@@ -27,8 +27,8 @@ type Finalist struct {
 	adjusted []float64 // logarithms of times without round effects, in time order
 }
 
-// roundSet holds rounds of one session in time order. If it is crowded, neighbours from the finals
-// ran in the same rounds.
+// roundSet holds rounds of one session in time order. In crowded rounds, other finalists
+// (neighbours) ran too.
 type roundSet struct {
 	session int
 	crowded bool
@@ -39,17 +39,17 @@ type roundSet struct {
 // Finals measures the best points and the required points on fresh samples, and returns the points
 // that did not fail, fastest first. Points that are clearly slower than the best drop out early;
 // the default stays. The finals take at most finalSampleShare times the samples of the search
-// before them. The first rounds of required points do not count towards the bound, because most of
-// these points drop out after them.
+// before them. The first rounds of required points do not count, because most of these points then
+// drop out.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare is the largest number of samples of the finals, divided by the number of
-// samples of the search before them. In small searches, points that were not tried cost more
-// than a wrong choice among the best. On recorded spaces a share of 2 gave no better winners than
-// 1.5, and a share of 1 gave worse winners in searches of 50 points.
+// finalSampleShare is the largest number of samples of the finals, divided by the number of samples
+// of the search before them. A small search gains more by trying further points than by a surer
+// choice among the best. On recorded spaces a share of 2 gave no better winners than 1.5, and a
+// share of 1 gave worse winners in searches of 50 points.
 const finalSampleShare = 1.5
 
 // FinalsOf measures given points like Finals, without a bound on samples.
@@ -80,9 +80,9 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists points do. With 24
-// finalists a search of 25 points would have no time left, and with 4 finalists a search of 400 points would
-// miss the best too often.
+// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists points do. 24
+// finalists would leave a search of 25 points no time; 4 finalists of 400 points would miss the best too
+// often.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
@@ -128,9 +128,8 @@ func pick(all []Finalist, point int) (out Finalist) {
 }
 
 // confirm measures points against the default in fresh rounds. A point that was chosen for its
-// times looks faster than it is, so the confirmation uses rounds that had no part in the
-// choice. The neighbours run in half of the rounds, because other points in a round change
-// times by about 1 %.
+// times looks faster than it is in the rounds of the choice, so confirm uses new rounds. The
+// neighbours run in half of the rounds, because other points in a round change times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
@@ -161,9 +160,9 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds times MinRounds is the number of rounds of a confirmation whose neighbouring
-// rounds look too similar. Even if 25 rounds are independent, 2 to 3 % of confirmations look too
-// similar by chance. More rounds show whether it was chance.
+// correlatedRounds is the factor on MinRounds for a confirmation whose neighbouring rounds look too
+// similar. Of confirmations with 25 independent rounds, 2 to 3 % look so by chance. More rounds
+// show whether it was chance.
 const correlatedRounds = 4
 
 // MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours

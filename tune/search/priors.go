@@ -10,8 +10,7 @@ import (
 )
 
 // priors holds what the surrogates of a search assume before they know scores. The usual values
-// were chosen on recorded spaces. native/python/search/priors.py measures how good the choice is on
-// spaces that had no part in it.
+// were chosen on recorded spaces. native/python/search/priors.py tests this choice on other spaces.
 type priors struct {
 	roughness, switches, nugget, level, params float64 // the most likely values, see surrogate and kernelCorrelation
 
@@ -21,16 +20,15 @@ type priors struct {
 }
 
 // usualPriors holds the priors of a search whose strategy names no other priors. switches is the
-// roughness of an axis of two values. In recorded spaces such axes have smaller effects than
-// numbers of SMs or threads: the roughness that fits a whole space best is mostly 0.03 for an axis
-// of two values, and 0.1 to 1 for other axes. Searches of 25 points on spaces of 2 H100 lost 1.24 %
-// with a roughness of 0.1 for all axes, and 1.10 % with these values.
+// roughness of an axis of two values. In recorded spaces the roughness that fits best is mostly
+// 0.03 for such an axis, and 0.1 to 1 for other axes. Searches of 25 points on spaces of 2 H100
+// lost 1.24 % with a roughness of 0.1 for all axes, and 1.10 % with these values.
 var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
 
 // These constants give the weights of the priors at strength 1. A value of roughness, switches,
-// nugget, level or params that is n steps from the most likely one has n * n * stepCost less log
-// likelihood. The prior mean has the weight of one measured point, the prior variance the weight of
-// two measured points.
+// nugget, level or params that is n steps from the most likely one loses n * n * stepCost of log
+// likelihood. The prior mean has the weight of meanPoints measured points, the prior variance that
+// of variancePoints.
 const (
 	stepCost       = 0.5
 	meanPoints     = 1

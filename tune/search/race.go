@@ -9,7 +9,7 @@ import (
 
 // race measures every point in a few rounds, and the best points in more rounds, as irace and
 // successive halving do. The schedule is fixed, so that a resumed run repeats it exactly. If the
-// budget does not allow all points, race measures random points in its first pass. It keeps time
+// budget does not allow all points, race measures random points in its first pass, and keeps time
 // for the later passes.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)

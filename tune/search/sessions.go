@@ -53,11 +53,10 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns the gain of a finalist over the default, and warnings about the gain. `earlier` is
-// the gain in the rounds that chose the finalist. Claim compares it with the gain in the new rounds.
-// Claim also compares the gain in rounds in which the neighbours (see Neighbours) ran with the gain
-// in rounds without them. If two gains differ by more than their errors, it widens the interval to
-// cover both. Such differences arise because other configs in a round, and other rounds in a
-// session, change times.
+// the gain in the rounds that chose the finalist. Other configs in a round, and other rounds in a
+// session, change times. So Claim checks the new gain against `earlier`, and rounds with neighbours
+// (see Neighbours) against rounds without them. If two gains differ by more than their errors,
+// Claim widens the interval to cover both.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {
@@ -94,8 +93,7 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 // with warnings. The challenger and the default must be among the merged finalists.
 //
 // The interval covers differences between sessions, so the A/A spread of the search's own session
-// is not used any more. The search is noisy only if the interval of its A/A ratio over sessions
-// does not contain 1.
+// does not count. The decision is noisy only if the A/A interval over sessions excludes 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

@@ -37,9 +37,8 @@ type Grid struct {
 // error.
 const maxProduct = 20_000_000
 
-// A Space holds every legal config of one search. A config is called a point and has an index that
-// never changes. The points of the grids come first, in the order of the axes, then the configs
-// that were added.
+// A Space holds every legal config of one search. A config is called a point and has a fixed index.
+// The points of the grids come first, then the configs that Add added.
 type Space struct {
 	parts  []part
 	extra  []ep.Config

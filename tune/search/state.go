@@ -38,8 +38,8 @@ type Budget struct {
 	Time        time.Duration // time of the whole search, confirmation included
 }
 
-// State is one search in progress, as strategies see it. Every measurement
-// includes the default, and every point is scored against it.
+// State is one search in progress, as strategies see it. Every measurement includes the default,
+// and every score is relative to it.
 type State struct {
 	Space    *Space
 	Rand     *rand.Rand
@@ -50,12 +50,12 @@ type State struct {
 	// it is known, strategies time points more often on a noisy machine.
 	Band float64
 
-	priors  priors // of the surrogates of bayes
+	priors  priors // priors of the surrogates of bayes
 	eval    Evaluator
 	budget  Budget
 	obs     []stat.Obs
-	itemOf  map[int]int  // point -> item of obs
-	points  []int        // item of obs -> point
+	itemOf  map[int]int  // point -> Item in obs
+	points  []int        // Item in obs -> point
 	crowded map[int]bool // rounds in which neighbours ran, see measureCrowded
 	failed  map[int]bool
 	effect  []float64 // by item; nil when stale
@@ -83,8 +83,8 @@ func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ra
 // ErrDefault ends a search whose default fails.
 var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
-// Measure times the default and the live points in some rounds. It leaves out new points
-// beyond the budget. Score returns the result.
+// Measure times the default and the live points in new rounds. It leaves out new points beyond the
+// budget.
 func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
 	batch := s.admit(live)
 	if len(batch) < 2 && s.measured(s.Default) {
@@ -210,7 +210,7 @@ const (
 // reservedFinalists is the largest number of finalists of any protocol.
 const reservedFinalists = 24
 
-// reservedRounds is the mean number of final rounds of a finalist: most drop out early.
+// reservedRounds is the assumed mean number of final rounds of a finalist: most drop out early.
 const reservedRounds = 25
 
 // reservedTime returns how much of a time budget is kept for the finals and the confirmation,

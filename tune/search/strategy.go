@@ -68,7 +68,6 @@ func ParseStrategy(name string) (Strategy, error) {
 // similar points. The finals rank the best points more exactly.
 const ScreenRounds = 3
 
-// mostScreenRounds bounds screenRounds. On spaces of 2 H100, whose samples vary by 3 % at few
-// tokens, searches of 50 configs lose 1.07 % with 3 rounds, 0.63 % with up to 8 rounds, and 0.50 %
-// with up to 12 rounds. The searches with up to 12 rounds take a third longer.
+// mostScreenRounds bounds screenRounds. On noisy spaces of 2 H100, searches of 50 configs lose 1.07
+// % with 3 rounds, and 0.50 % with up to 12 rounds. The latter take a third longer.
 const mostScreenRounds = 12

@@ -10,9 +10,8 @@ import (
 
 // sharedSurrogate predicts times by one surrogate of the points of all kernels. A parameter name
 // means the same in every kernel, so the effect of a parameter in one kernel is a first guess of
-// its effect in another. This helps in small searches: if a search has 25 points, each kernel has
-// only two or three. weight lowers the influence of the shared surrogate if kernels have nothing
-// in common.
+// its effect in another. This helps in small searches, which measure only two or three points of
+// each kernel.
 type sharedSurrogate struct {
 	surrogate    *surrogate
 	names        []string              // parameters with two or more values in all kernels together
@@ -99,8 +98,8 @@ func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	return 1 / (1 + math.Exp(-ahead))
 }
 
-// mix returns the fresh points of a kernel with their expected improvement: the weighted mean of the
-// improvement by the kernel's own surrogate (own) and the improvement by the shared surrogate.
+// mix returns the fresh points of a kernel. Their expected improvement is the weighted mean of two
+// predictions, by the kernel's own surrogate (`own`) and by the shared surrogate.
 func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
 	weight := h.weight(k)
 	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })

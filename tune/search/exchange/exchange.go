@@ -1,4 +1,4 @@
-// Package exchange reads and writes measured spaces in the formats of other tuners, so that
+// Package exchange reads and writes measured spaces in the formats of other tuners. With them,
 // searches can be judged by data that epbench did not measure.
 //
 // It reads two formats. A file of either format holds one kernel, every config that was tried,
@@ -38,8 +38,7 @@ type Space struct {
 	Points []Point
 
 	// Inconsistent is the number of configs whose Time differs from the mean of their Runs by more
-	// than 1 %. The programs that write these files tune for the mean, so the two should be
-	// equal.
+	// than 1 %. The programs that write these files minimize the mean, so the two should be equal.
 	Inconsistent int
 }
 

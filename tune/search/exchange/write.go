@@ -39,7 +39,7 @@ func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 	return slices.Sorted(maps.Keys(valuesOf)), valuesOf
 }
 
-// milliseconds converts seconds for both formats.
+// milliseconds converts seconds to milliseconds, the unit of both formats.
 func milliseconds(seconds ...float64) []float64 {
 	out := make([]float64, len(seconds))
 	for i, s := range seconds {
@@ -80,8 +80,7 @@ func (s *Space) WriteT4(w io.Writer) error {
 
 // WriteT1 writes the description of a space as T1: https://github.com/odgaard/TuningSchema
 // (TuningSchema.json). T1 requires fields for a source file and for a launch. epbench launches its kernels
-// itself, and the two fields say so. Constraints are not written: a config that is not in the T4 file was not
-// measured.
+// itself, and the two fields say so. WriteT1 writes no constraints; the T4 file lists the measured configs.
 func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	type parameter struct {
 		Name, Type, Values string

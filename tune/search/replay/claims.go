@@ -52,8 +52,8 @@ func Identical(noise Noise) *Model {
 }
 
 // Claims searches the identical configs of a scenario. Each search compares the default with the
-// config that was fastest in its finals. A sweep keeps the default if another config ties with it.
-// Claims does not, because this rule hides false claims.
+// config that was fastest in its finals. Unlike a sweep, Claims does not prefer the default among
+// ties, because this preference hides false claims.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

@@ -51,8 +51,8 @@ func SyntheticKernels(noise Noise, seed uint64) *Model {
 	return m
 }
 
-// factors returns a function that computes a config's time: the base times one random factor for
-// each value of the config.
+// factors returns a function that computes a config's time: `base` multiplied by one random factor
+// for each value of the config.
 func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config) float64 {
 	of := map[string]map[ep.Value]float64{}
 	for _, a := range g.Axes {

@@ -1,6 +1,6 @@
-// Package replay runs searches without hardware, on a synthetic landscape or on
-// the trials of a recorded run. A search follows the protocol of a
-// sweep: A/A test, strategy, finals, confirmation. No answers are checked, because no kernel runs.
+// Package replay runs searches without hardware, on invented times (a synthetic landscape) or on
+// the trials of a recorded run. A search follows the protocol of a sweep: A/A test, strategy,
+// finals, confirmation.
 package replay
 
 import (
@@ -66,8 +66,8 @@ type Machine struct {
 	best   []step  // one step for each config that was faster than all configs tried before it
 }
 
-// A step is an improvement during a search: when the search had taken `spent` seconds, it tried a config of
-// the true time `seconds`, which is faster than all configs before it.
+// A step is an improvement during a search. After `spent` seconds the search tried a config that is faster
+// than all configs before it. The true time of this config is `seconds`.
 type step struct{ spent, seconds float64 }
 
 // noteBest adds a step if a point, tried for the first time, is the fastest so far.
@@ -79,8 +79,8 @@ func (e *Machine) noteBest(point int) {
 	e.best = append(e.best, step{e.spent, t})
 }
 
-// prepareTime returns the modelled seconds that it takes to prepare a config for timing. With Prepare set it
-// returns 0 for the twin, because the twin is the default, which is already prepared.
+// prepareTime returns the modelled seconds that it takes to prepare a config for timing. If Prepare is set,
+// it returns 0 for the twin, because the default is already prepared.
 func (m *Model) prepareTime(point int) float64 {
 	switch {
 	case m.Prepare == nil:
@@ -107,8 +107,7 @@ func (m *Model) Machine(seed uint64) *Machine {
 	return e
 }
 
-// Reopen begins another session. Its memory has other addresses, and its noise does not depend on earlier
-// noise.
+// Reopen begins another session. Its noise does not depend on earlier noise.
 func (e *Machine) Reopen() {
 	clear(e.points)
 }
@@ -209,9 +208,9 @@ func (m *Model) own(point int) []float64 {
 const stretchMean = 8
 
 // residual returns the next residual. If the config has its own residuals, it draws stretches of
-// consecutive rounds from them, which keeps their correlation (the stationary bootstrap, Politis
-// and Romano 1994). Otherwise it draws from the residuals of all configs. If there are none, it
-// draws a normal variable.
+// consecutive rounds from them, to keep their correlation (stationary bootstrap, Politis and Romano
+// 1994). Otherwise it draws from the residuals of all configs. If there are none, it draws a normal
+// variable.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:

@@ -12,22 +12,21 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Baseline describes random search without replacement on a space. A score compares a search
-// with it. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization
-// Algorithms", 2024, as autotuning_methodology 1.1.0 computes it (cutoff_point and
-// cutoff_point_fevals_time_start_end of searchspace_statistics.py, time_to_fevals and
-// _redwhite_index of baseline.py). Unlike that program, this one does not smooth the curve of
-// random search.
+// A Baseline describes random search without replacement on a space. A score compares other
+// searches with random search. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning
+// Optimization Algorithms", 2024, and its program autotuning_methodology 1.1.0
+// (searchspace_statistics.py, baseline.py). Unlike that program, this one does not smooth the curve
+// of random search.
 type Baseline struct {
 	slowest []float64 // times of the configs that do not fail, slowest first
 	Tries   int       // configs that random search is expected to try until Cutoff
 	each    float64   // mean seconds that trying one config takes
-	Start   float64   // seconds after which random search is expected to have covered the share leftMedian of the distance from the median to the best time
-	Cutoff  float64   // seconds after which random search is expected to have covered the share closeToBest of this distance
+	Start   float64   // expected seconds until random search has covered the share leftMedian of the way from the median to the best time
+	Cutoff  float64   // the same for the share closeToBest
 }
 
-// A score compares searches between Start and Cutoff. These constants define both moments, as shares of the
-// distance from the median to the best time; the methodology calls them cutoff percentiles.
+// These constants define Start and Cutoff, as shares of the way from the median to the best time. The
+// methodology calls them cutoff percentiles.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95
@@ -61,7 +60,7 @@ func (m *Model) Baseline() Baseline {
 }
 
 // tries returns how many configs random search is expected to try until it has covered a share of the
-// distance from the median to the best time.
+// way from the median to the best time.
 func (b Baseline) tries(share float64) int {
 	n := len(b.slowest)
 	best, middle := b.slowest[n-1], stat.Median(b.slowest)
@@ -84,10 +83,11 @@ func (b Baseline) at(seconds float64) float64 {
 // moments is the number of moments at which a score compares a search with the baseline.
 const moments = 1000
 
-// Score compares searches with random search at moments from Start to Cutoff, and returns the
-// mean. 0 means as good as random search, less than 0 worse than random search. 1 means that the
-// search had the best config from the start. Until a search has tried a config, the time of the
-// slowest config counts for it.
+// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff.
+// `random` is the time that random search has found by then, `found` the mean time that the
+// searches have found, and `best` the least time. So 0 means as good as random search, and 1 means
+// the best config from the start. Until a search has tried a config, the time of the slowest config
+// counts for it.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -104,8 +104,8 @@ func (b Baseline) Score(searches [][]step) float64 {
 	return sum
 }
 
-// foundAt returns the time of the best config that a search had tried after `now` seconds, or `none` if the
-// search had tried no config.
+// foundAt returns the least time that a search had found after `now` seconds, or `none` if it had tried no
+// config.
 func foundAt(steps []step, now, none float64) float64 {
 	for _, s := range slices.Backward(steps) {
 		if s.spent <= now {

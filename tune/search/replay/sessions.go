@@ -22,7 +22,7 @@ type Stability struct {
 
 	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions; each interval comes from the rounds of one session
 	AloneBeyond int `json:"alone_beyond"` // pairs of Alone that are beyond their error
-	Claims      int `json:"claims"`       // pairs of a gain over claimSessions sessions and a gain in other sessions; the intervals cover differences between sessions
+	Claims      int `json:"claims"`       // pairs of a gain over several sessions and a gain in other sessions; the intervals cover differences between sessions
 	Beyond      int `json:"beyond"`       // pairs of Claims that are beyond their error
 
 	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time between sessions, root mean square

@@ -27,23 +27,23 @@ type Study struct {
 	Seed     uint64
 }
 
-// A Report holds the results of a study. Ratios are relative to the true best.
+// A Report holds the results of a study.
 type Report struct {
 	Strategy    string  `json:"strategy"`
 	Budget      int     `json:"budget"`
 	Replays     int     `json:"replays"`
-	Regret      float64 `json:"regret"`       // mean of true time of the winner / true best, minus one
+	Regret      float64 `json:"regret"`       // mean of (true time of the winner / least true time) - 1
 	RegretP95   float64 `json:"regret_p95"`   // 95th percentile of the regret
 	RegretMax   float64 `json:"regret_max"`   // largest regret
 	Flips       float64 `json:"flips"`        // share of replays in which the second search chose another config
-	Bias        float64 `json:"bias"`         // mean of reported / true time of the winner, minus one, over both searches
+	Bias        float64 `json:"bias"`         // mean of (reported time of the winner / its true time) - 1, over both searches
 	FalseFaster float64 `json:"false_faster"` // share of searches that claim a gain over the default although there is none
 	Evaluations float64 `json:"evaluations"`  // mean number of distinct configs that were measured
 	Samples     float64 `json:"samples"`      // mean number of samples
 	MaxSamples  int     `json:"max_samples"`  // most samples of one search
-	Missed      float64 `json:"missed"`       // mean of true time of the best config tried / true best, minus one: the regret of a search that always chose the best it tried
-	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if that is unknown
-	Covered     float64 `json:"covered"`      // share of the challengers' intervals that contain the true gain, in searches that are not too noisy
+	Missed      float64 `json:"missed"`       // mean of (true time of the best config tried / least true time) - 1
+	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if the pace is unknown
+	Covered     float64 `json:"covered"`      // share of the challengers' intervals that contain the true gain; searches that are too noisy do not count
 	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
 
 	Searches []SearchResult `json:"searches"` // the first search of each replay
@@ -55,11 +55,11 @@ type Report struct {
 type SearchResult struct {
 	Model       string    `json:"model"` // name of the model
 	Winner      ep.Config `json:"winner"`
-	Regret      float64   `json:"regret"`      // true time of the winner / true best, minus one
-	Missed      float64   `json:"missed"`      // true time of the best config tried / true best, minus one
+	Regret      float64   `json:"regret"`      // (true time of the winner / least true time) - 1
+	Missed      float64   `json:"missed"`      // (true time of the best config tried / least true time) - 1
 	Evaluations int       `json:"evaluations"` // number of distinct configs that were measured
 	Samples     int       `json:"samples"`
-	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if that is unknown
+	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if the pace is unknown
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each

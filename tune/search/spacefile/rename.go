@@ -11,8 +11,8 @@ import (
 // Renamed returns the file with the present names of kernels that were renamed or have become
 // configs of another kernel. `rename` converts a config that may leave out parameters. `current`
 // converts a config that lacks only newer parameters. If several kernels of the file are one kernel
-// now, each parameter has the values of all of them. If one of these kernels does not restrict a
-// parameter, the parameter is not restricted.
+// now, Renamed joins their values of each parameter. A parameter that one of these kernels does not
+// restrict stays unrestricted.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil
@@ -76,8 +76,8 @@ func either(a, b map[string]Param) map[string]Param {
 	return out
 }
 
-// renamed returns the constraint for the present names of its kernels. For a former kernel, the
-// constraint applies only to configs with the parameter values that replaced this kernel.
+// renamed returns the constraint for the present names of its kernels. For a kernel that became
+// configs of another kernel, the constraint applies only to these configs.
 func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint) {
 	own := c
 	own.Kernels = nil

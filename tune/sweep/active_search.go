@@ -43,10 +43,11 @@ type searchResults struct {
 	measured, overSessions map[string]versusDefault
 
 	furtherSessions [][]search.Finalist // finalists of each further session
-	crossings       [][]search.Finalist // finalists of each crossing: new rounds in which the winners of all routings of the group ran together
+	crossings       [][]search.Finalist // finalists of each crossing: new rounds in which the winners of all routings ran together
 
-	// minimax is the config whose largest loss under any routing of the group is smallest.
-	// compromise is the group's compromise (see sweeper.compromise), zero if none was measured.
+	// A group holds the searches of one problem under all its routings. minimax is the config with
+	// the smallest worst loss over these routings. compromise is the result of sweeper.compromise,
+	// zero if it was not measured.
 	minimax, compromise ep.Config
 
 	sessionsAhead   bool // further sessions will decide again
@@ -57,14 +58,14 @@ type searchResults struct {
 	maxErr map[string]float64 // by config key, see record.Result
 }
 
-// versusDefault holds the results of a config, and of the default in the same rounds.
+// versusDefault holds the results of a config and of the default in the same rounds.
 type versusDefault struct {
 	config, dflt search.Finalist
 	sessions     int // number of sessions from which the rounds come, see record.Decision
 }
 
-// known returns the results from which rows are made, by config key. If there were further sessions,
-// it returns only their results, so that the gain and the regret of a row come from the same rounds.
+// known returns the results from which rows are made, by config key. After further sessions it
+// returns only their results, so that the gain and the regret of a row come from the same rounds.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -140,7 +141,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
-		s.unopened = true // one workload of many may not fit; if a second one cannot be opened, the machine counts as lost
+		s.unopened = true // one workload may not fit; if the next one cannot be opened either, the machine counts as lost
 		s.fail(c, err.Error())
 		return nil
 	case err != nil:
@@ -160,9 +161,8 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	return err
 }
 
-// explore runs the strategy. If launch parameters cannot matter, or if a sibling searched the
-// space of this combine, it measures the required candidates only: the sibling's choice is among
-// them.
+// explore runs the strategy. If launch parameters cannot matter, or a sibling searched the same
+// combine, explore measures only the required candidates; the sibling's winner is one of them.
 func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	if c.sibling = s.searchedSibling(c); c.sibling != nil {
 		c.result.SiblingDType = c.sibling.problem.Dispatch
@@ -174,8 +174,9 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 }
 
 // searchedSibling returns an earlier search of the same combine with another dispatch dtype, nil if
-// there is none. A combine sends BF16 whatever the dispatch dtype was. The spaces of the two
-// searches differ only if a kernel refuses one of the dtypes; such a search is not a sibling.
+// there is none. A combine sends BF16 whatever the dispatch dtype was. If the two searches have
+// spaces of different size, because a kernel refuses one of the dtypes, the earlier search is no
+// sibling.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -270,8 +271,8 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare is the least share of configs within the band of the default at which launch parameters
-// are said to hardly matter.
+// flatShare is the share of configs that must tie with the default before launch parameters are
+// said to hardly matter.
 const flatShare = 0.9
 
 // flatReason returns a sentence if launch parameters hardly matter, and "" if they matter.

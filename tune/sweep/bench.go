@@ -21,7 +21,7 @@ import (
 // A Job is a measurement without a search.
 type Job struct {
 	Rounds   int // rounds of each session
-	Sessions int // number of sessions, each with its own memory; 0: one session, whose interval does not cover differences between sessions
+	Sessions int // number of sessions, each with its own memory. With 0 there is one session, and the interval does not cover differences between sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
 	Over     Picker      // chooses the config with which the job's config is compared; nil stands for the default
@@ -108,8 +108,8 @@ func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Conf
 }
 
 // decideComparison measures the second config of a comparison against the first, compares both with
-// the oracle again, and decides. If a config fails, or its answers are wrong after it was timed,
-// the decision has a cause.
+// the oracle again, and decides. If a config fails, or its answers are wrong after timing, the
+// decision names the cause.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
@@ -200,9 +200,9 @@ func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failur
 	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
-// AB times two configs of each problem under every routing. It also times the first config a
-// second time, as its own twin. Each round runs both configs and the twin in a random, balanced
-// order. In the log the first config has the role of the default.
+// AB times two configs of each problem under every routing. It also times the first config under a
+// second label, as its twin. Each round runs both configs and the twin in a random, balanced order.
+// In the log the first config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {
@@ -245,10 +245,9 @@ func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header,
 // Verify measures one config of a problem under a routing spec. A config that does not run gives a
 // decision with the cause failed; an error means that the machine is lost.
 //
-// sessions is the number of sessions over which the config was tuned. Verify measures as many
-// sessions. It measures at least the policy's number of sessions, because the rounds of one session
-// do not show how sessions differ. It measures at most maxVerifySessions, so that one row takes
-// seconds.
+// Verify measures `sessions` sessions, the number with which the config was tuned. It measures at
+// least the policy's number, because one session does not show how sessions differ, and at most
+// maxVerifySessions, so that one row takes seconds.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {

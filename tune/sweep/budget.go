@@ -13,8 +13,7 @@ import (
 const laterShare = 0.1
 
 // allot returns the budget of the next search. It records the time of the budget, so that a resumed
-// sweep makes the same decisions. Options.Time is the time of the whole command, from its start to
-// the last file.
+// sweep makes the same decisions.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {
@@ -31,8 +30,7 @@ func (s *sweeper) allot() (search.Budget, error) {
 }
 
 // share returns the part of the time left that the next search may take. All searches get equal
-// parts, but a search of a large space also gets a part of the time that searches of small spaces do
-// not need.
+// parts. Searches of large spaces share the time that searches of small spaces do not need.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {

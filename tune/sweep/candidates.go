@@ -51,8 +51,8 @@ func (pl *planner) routedProblems() ([]routedProblem, error) {
 }
 
 // problems returns the requested problems, and the dispatch and combine of pairs. If the user
-// accepts reduced precision, it also returns a copy at reduced precision of each problem for which
-// reduced precision adds configs.
+// accepts reduced precision, it also returns these problems at reduced precision, where this adds
+// configs.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -74,8 +74,8 @@ func (pl *planner) problems() []ep.Problem {
 	return out
 }
 
-// ReducesPrecision reports whether a kernel of a problem's op and layout has a parameter
-// of class precision, so that a search at reduced precision has more configs.
+// ReducesPrecision reports whether a search at reduced precision has more configs: a kernel of the
+// problem's op and layout has a parameter of class precision.
 func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
 	return slices.ContainsFunc(kernels.For(known, p), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
@@ -153,14 +153,14 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists numbers of SMs. If a matrix product runs at the same time, the best config may
-// use few SMs, but the kernels declare starts that are fast without a product. So a search with a
-// product also measures each kernel's default with these numbers of SMs.
+// fewSMs lists numbers of SMs. Kernels declare starts that are fast without a matrix product, and
+// with a product the best config may use few SMs. So a search with a product also measures each
+// kernel's default with these numbers of SMs.
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default and its declared starts. At reduced precision it also returns
-// copies of these configs: one for each other value of each precision parameter. So a short search
-// cannot miss a whole algorithm.
+// copies of these configs, one for each other value of each precision parameter, so that a short
+// search cannot miss a whole algorithm.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -255,7 +255,7 @@ var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic
 
 // neighbours returns the winners of earlier searches that differ from this one only in routing, in
 // dtype or in precision. The last element is the winner of the search with the next smaller token
-// count, if there is one. The caller lets the last winner that runs here win ties.
+// count, if there is one.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -289,8 +289,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 
 // incumbent returns the config of the table in use for a search and a routing class, with the
 // parameters of this build. It returns a zero config for a row that keeps the default. ok is false
-// if the table has no row. If no row of the table has the search's objective, it looks among the
-// rows with the other objective.
+// if the table has no row. If the table was made for the other objective, incumbent looks among its
+// rows all the same.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

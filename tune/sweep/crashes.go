@@ -11,7 +11,7 @@ import (
 // trying. Each such search starts the worker again, and starting all ranks may take many seconds.
 const mostCrashes = 3
 
-// A DefaultsCrash is the error of a sweep of which no default ran. The fault is then in the worker, not in one
+// A DefaultsCrash is the error of a sweep in which no default ran: the fault is in the worker, not in one
 // problem.
 type DefaultsCrash struct {
 	Title, Words string   // the last search, and the failure of its default
@@ -26,8 +26,8 @@ func (e *DefaultsCrash) Error() string {
 
 // A crashCount counts the searches of a sweep whose default crashed or hung.
 type crashCount struct {
-	// similar counts, for problems that differ only in tokens, the defaults that crashed or hung since a default of
-	// them ran. The key is the problem with 0 tokens.
+	// similar counts crashes and hangs of defaults, separately for each set of problems that differ only in
+	// tokens. It starts anew when a default of the set runs. The key is the problem with 0 tokens.
 	similar map[ep.Problem]int
 	all     int
 	ran     bool     // a default ran

@@ -49,8 +49,9 @@ func (g group) usable() group {
 }
 
 // crossAll measures, for each problem, the winners of all its routings under each of these
-// routings. Then it chooses each group's minimax config and records the regret matrix. Once ctx is
-// cancelled nothing is measured, and groups that lack a measurement get no regret matrix.
+// routings. Then it chooses each group's minimax config, the one with the smallest worst loss, and
+// records the regret matrix. Once ctx is cancelled nothing is measured, and groups that lack a
+// measurement get no regret matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
 	for _, byTokens := range s.groupsByKey() {
 		var before ep.Config
@@ -160,8 +161,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns a config that no search chose and that, by the rounds of the searches,
-// loses less in the worst case than any winner. It suits callers who do not know the routing.
+// compromise returns a config that no search chose, and whose worst loss in the rounds of the
+// searches is smaller than that of every winner. It suits callers who do not know the routing.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -212,7 +213,7 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 }
 
 // cross measures the given configs in the same rounds if the search lacks a measurement of any of
-// them. Afterwards it compares the new configs with the oracle, because a row may take them.
+// them. Afterwards it compares the new configs with the oracle, because they may get into a row.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -251,8 +252,7 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 
 // adoptFasterCrossed changes the decision of a search if another search's config was faster in the
 // crossing than this search's choice. The search may have missed that config, or dropped it early.
-// The decision itself changes, so that record, table and summary agree. If launch parameters cannot
-// matter, the decision stays.
+// If launch parameters cannot matter, the decision stays.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// edge is the first or last declared value of a parameter whose kernel also runs with a value beyond
-// this end.
+// edge is the first or last declared value of a parameter, if the kernel also runs with a value
+// beyond it.
 type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
@@ -20,7 +20,7 @@ type edge struct {
 	winners       int // number of searches whose winner has this value
 }
 
-// fewestValues is the smallest number of values of which one lies between the two ends.
+// fewestValues excludes parameters without a value between the two ends.
 const fewestValues = 3
 
 // edgeWarnings warns of parameters whose range may end too early: an end of the declared values won
@@ -54,8 +54,8 @@ func (s *sweeper) edgeWarnings() []string {
 	return out
 }
 
-// edgeOf returns an edge if the winner of a search has the first or last of a parameter's values,
-// and the value next to it was slower.
+// edgeOf returns an edge if the winner of a search has an end value of a parameter, and the value
+// next to the end was slower.
 func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
 	pl, cfg := s.harness.planner, c.result.Decision.Config
 	values := sortedInts(q.Values)
@@ -92,8 +92,7 @@ func below(least, next int) int {
 }
 
 // isSlower reports whether another config is slower than the winner by more than the band. It also
-// returns true for a config that was not measured, because then nothing shows that the times level
-// off.
+// returns true for a config that was not measured, so that the edge is reported.
 func (c *activeSearch) isSlower(winner, other ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(other)

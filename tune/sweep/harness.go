@@ -124,8 +124,8 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 
 // hostBound returns a function of the default's seconds. If the default takes hardly longer than an
 // empty kernel, launch parameters cannot matter, and the function returns a sentence that says so.
-// Otherwise the function returns "". It always returns "" if the objective is a cost, because a
-// cost may be far below the time of a call.
+// Otherwise it returns "". It also returns "" if the objective is a cost, which may be far below
+// the time of a call.
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {
@@ -137,7 +137,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 }
 
 // A comparison holds given configs for one problem and routing, ready to be measured in the same
-// rounds. The first config is the one with which the other configs are compared.
+// rounds. The other configs are compared with the first one.
 type comparison struct {
 	*routedProblem
 	space  *search.Space

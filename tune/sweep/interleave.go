@@ -39,12 +39,12 @@ type Interleaving struct {
 }
 
 // Interleave measures the sides of each interleaving in alternating turns, so that a drift of the
-// machine affects all of them alike. All sides check their answers at the same time, before the
-// first turn and after the last turn. In a turn a side runs one round of its config and one round of
-// its default. The order of sides is random, and reversed in every other turn. All processes exist at
-// the same time, but during the turns only one of them runs. A side that fails is recorded as
-// failed, and the other sides continue. Interleave returns only errors of ctx or of a log. It calls
-// done after each interleaving.
+// machine affects all of them alike. All sides check their answers at the same time, before the first
+// turn and after the last turn. In a turn a side runs one round of its config and one round of its
+// default. The order of sides is random, and reversed in every other turn. All processes exist at the
+// same time; during the turns one of them runs at a time. A side that fails is recorded as failed,
+// and the other sides continue. Interleave returns only errors of ctx or of a log. It calls done
+// after each interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {
@@ -131,9 +131,8 @@ func newActiveSide(il Interleaving, s Side) *activeSide {
 // distinctPoints returns the points of the default and of the config; one point if they are the same.
 func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
 
-// prepare opens the session and checks the answers, which takes much longer than the turns. Nothing
-// is timed yet, so all sides are prepared at the same time. If an answer is wrong, the first turn
-// checks it again and records the failure.
+// prepare opens the session and checks the answers. Nothing is timed yet, so all sides are prepared
+// at the same time. If an answer is wrong, the first turn checks it again and records the failure.
 func (a *activeSide) prepare(ctx context.Context) {
 	if a.lost == nil {
 		a.lost = a.comparison.runner.Prepare(ctx, record.StageRecheck, a.distinctPoints())

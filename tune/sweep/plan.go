@@ -3,10 +3,10 @@
 // and writes a run directory and a tuned table.
 //
 // A search measures its candidates, compares the finalists with the oracle again, and decides by
-// search.State.Conclude. Then crossAll measures the winners of each problem under one another's
-// routings. This gives the regret matrix and the row for all routings. If neighbouring token counts
-// have different configs, refineAll measures both configs at a token count between them. A rowMaker
-// makes rows from these results; it measures nothing.
+// search.State.Conclude. Then crossAll measures the winners of all routings of a problem under each
+// of these routings. This gives the regret matrix and the row for all routings. If neighbouring
+// token counts have different configs, refineAll measures both configs at a token count between
+// them. A rowMaker makes rows from these results; it measures nothing.
 //
 // Bench, AB and RowVerifier compare given configs without a search. They measure
 // through the same harness.

@@ -81,8 +81,8 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 }
 
 // axes returns the parameters of a kernel with the values that a search of a problem tries. It
-// includes split phases only if a matrix product runs at the same time as the calls, or if the user
-// gives them.
+// includes the split mode only if a matrix product runs at the same time as the calls, or if the
+// user gives the mode.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -117,8 +117,8 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 }
 
 // constrained reports whether a constraint of the space file removes a config. The config may have
-// values that no search tries. A pair is never removed, because its halves were checked before. A
-// config that the file requires is never removed either.
+// values that no search tries. Two kinds of configs are never removed: pairs, whose halves were
+// checked before, and configs that the file requires.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -179,8 +179,8 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// boundedMachine returns the machine with at most --max-sms SMs, so that the configs
-// with which a search begins stay within this bound.
+// boundedMachine returns the machine with at most --max-sms SMs, for the starts that kernels
+// compute.
 func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
@@ -261,9 +261,9 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the whole sweep may need: first the configs with
-// which the searches of all shapes begin, then all other configs. Announcing a shape when its first
-// search begins was tried: short sweeps then waited a quarter of their time for the compiler.
+// announce tells a compiling backend which configs the whole sweep may need, the first configs of
+// all searches before the others. When each shape was announced only at its first search, short
+// sweeps waited a quarter of their time for the compiler.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
@@ -296,8 +296,8 @@ func (s *sweeper) shapes() []ep.Problem {
 	return out
 }
 
-// announcedPoints is the largest number of points of a space that the function compiled looks
-// at. In a larger space compiled skips points.
+// announcedPoints is the largest number of points of a space that the function `compiled` looks at.
+// In a larger space it skips points.
 const announcedPoints = 20_000
 
 // compiled returns one config of a space for each combination of values bound at compile time.

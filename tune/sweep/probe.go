@@ -35,8 +35,7 @@ func (c probedCost) session(configs int, rounds float64) float64 {
 // prepares the default, compares it with the oracle and runs a few rounds. Among problems that
 // differ only in tokens it measures the smallest and the largest, and interpolates the costs of the
 // other problems. Nothing is written to the log. If a default crashes or hangs, the probe ends with
-// an error: a sweep would start the worker again for every problem, and each start of all ranks may
-// take many seconds.
+// an error, because a sweep would start the worker again for every problem.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -97,22 +96,21 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is the number of times that the default runs in a round of a probe. It is above 1
-// because a round of a search also runs several configs, which share the time of one request to the
-// worker.
+// probeConfigs is the number of times that the default runs in a round of a probe. A round of a
+// search also runs several configs, which share the time of one request to the worker.
 const probeConfigs = 2
 
 // A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds,
-// it times mostProbeRounds further rounds and uses only these, because the first rounds take longer
-// than later ones. In each further round the default runs sessionSamples times.
+// it uses the times of mostProbeRounds further rounds instead, because the first rounds take
+// longer. In each further round the default runs sessionSamples times.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
 	probeSeconds     = 0.05
 )
 
-// probe measures the cost of one problem of a plan. If the default is wrong or cannot run, the cost is
-// the time until that was known.
+// probe measures the cost of one problem of a plan. If the default cannot run, or its answer is wrong,
+// the cost is the time until the failure.
 func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost probedCost, err error) {
 	report := func(record.Stage) { p.reportProbe(&s) }
 	report("")
@@ -134,7 +132,7 @@ func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost pro
 	return cost, err
 }
 
-// reportProbe reports that the probe is at a problem. No search is done at that time.
+// reportProbe reports which problem the probe measures.
 func (p *Plan) reportProbe(s *routedProblem) {
 	if p.Options.Progress != nil {
 		p.Options.Progress(Event{Done: 0, All: len(p.Searches), Title: "probe of " + s.title()})
@@ -180,8 +178,8 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 	return open, time.Since(start).Seconds() - open, err
 }
 
-// sessionRounds returns the mean number of rounds in which a config runs in a further session. The mean is
-// smaller than the number of rounds of the session, because some configs run in half of the rounds only.
+// sessionRounds returns the mean number of rounds in which a config runs in a further session. Some
+// configs run in only half of the rounds.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }
@@ -189,7 +187,7 @@ func (p *Plan) sessionRounds() float64 {
 // A further session prepares the winner, the default, its twin, the runner-up and some other finalists.
 const (
 	sessionConfigs = 4 + search.Neighbours // number of configs that the session prepares
-	sessionSamples = 6                     // mean number of configs in a round, from the searches recorded in the archive
+	sessionSamples = 6                     // mean number of configs in a round, from recorded searches
 )
 
 // further returns the seconds of all further sessions of a search with this cost.

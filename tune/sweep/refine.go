@@ -13,9 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// refineAll finds neighbouring ranges with different configs. It measures both configs and the
-// default at a token count between the ranges, as far as time allows. Rows then end where the
-// better config changes.
+// refineAll finds neighbouring ranges of token counts with different configs. As far as time
+// allows, it measures both configs and the default at a token count between the ranges. meet later
+// uses this refinement to set the border.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -81,8 +81,8 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// refineOverSessions measures a refinement in as many further sessions as the searches, if one of its
-// configs was not measured in further sessions yet.
+// refineOverSessions measures a refinement in the policy's number of further sessions, if one of its
+// configs lacks them.
 func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	missing := func(cfg ep.Config) bool {
 		_, measured := c.measured[cfg.Key()]
@@ -139,9 +139,9 @@ func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch
 	return c, nil
 }
 
-// meet sets the border between two neighbouring ranges. If there is a refinement between them, the
-// range with the better config gets the refinement's token count. If neither config is faster than
-// the default there, meet returns a new range between them, which keeps the default.
+// meet sets the border between two neighbouring ranges. If there is a refinement (see refineAll),
+// the range whose config was better there gets the refinement's token count. If neither config was
+// faster than the default there, meet returns a new range between them, which keeps the default.
 func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	left, right := low.last(), high.picks[0]
 	if there := m.refined(low, high); there != nil {
@@ -185,8 +185,8 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 	return out
 }
 
-// abut lets two ranges meet at the geometric midpoint between them. A range ends earlier if its
-// config cannot run at a token count; such token counts get no row.
+// abut extends two ranges to the geometric midpoint between them. A range ends earlier if its
+// config cannot run at further token counts, which then get no row.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]

@@ -17,7 +17,7 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
 	if run.ABI != "" && len(run.ABI.Changed(ABI(b))) == 0 {
-		was = is // at most kernels were added
+		was = is // no kernel changed; some may have been added
 	}
 	for _, f := range []struct{ what, was, is, way string }{
 		{"machine", run.Machine.Key(), m.Key(), "resume it there"},

@@ -75,8 +75,8 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one key and class, without the token counts between them. A
-// range for all routings needs a usable search for every routing, and at least fewestForAll
+// ranges returns the token ranges of one key and class. The gaps between ranges are not filled yet.
+// A range for all routings needs a usable search for every routing, and at least fewestForAll
 // routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
@@ -186,8 +186,8 @@ func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep
 	return c, true
 }
 
-// tieOrder returns the keys of the configs that win ties, in this order: the config of the table in
-// use, the default, the config at the next smaller token count.
+// tieOrder returns the keys of the configs that win ties: the config of the table in use, the
+// default, the config at the next smaller token count.
 func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
@@ -236,8 +236,8 @@ func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	return out
 }
 
-// explain sets the reason of evidence that does not show a gain: either the default was kept because
-// a search was undecided, or the config is not certainly faster in every search of its group.
+// explain sets the reason of evidence that shows no gain: the default was kept because a search was
+// undecided, or the config is a compromise that is not certainly faster in every search.
 func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	unsure := slices.ContainsFunc(g, func(c *activeSearch) bool { return !c.isRefinement && c.result.Decision.Verdict == record.Undecided })
 	faster := stat.Judge(record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}, g.band()) == record.Faster
@@ -250,9 +250,8 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	}
 }
 
-// mergeEvidence merges the evidence of one config from several token counts or routings. It takes
-// the times and the gain from the evidence with the least gain. Of every other value it takes the
-// worst.
+// mergeEvidence merges the evidence of one config from several token counts or routings. Times and
+// gain come from the evidence with the least gain, regret and error from the worst.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()

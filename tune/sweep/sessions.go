@@ -13,11 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions runs further sessions that measure the configs for which a row may be
-// made. Then it decides again from these sessions. Memory is laid out anew in each session, which
-// changes times by several per cent on GPUs. The configs were chosen without these sessions, so the
-// sessions show the times that a caller will get. The searches take turns, so that the sessions of
-// one search are far apart in time.
+// measureFurtherSessions measures the configs that may get into rows in further sessions, and
+// decides again from these sessions. Each session lays out memory anew, which changes times by
+// several per cent on GPUs. The searches take turns, so that the sessions of one search are far
+// apart in time.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {

@@ -107,9 +107,8 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	return s, nil
 }
 
-// searchAll runs the searches in order: dispatch and combine before the pairs
-// made of their winners, small token counts first, because each search begins with earlier
-// winners.
+// searchAll runs the searches in order: dispatch and combine before the pairs made of their
+// winners, and small token counts first. Each search begins with earlier winners.
 func (s *sweeper) searchAll(ctx context.Context) error {
 	if err := s.announce(); err != nil {
 		return err
@@ -149,8 +148,8 @@ func (s *sweeper) start(c *activeSearch) error {
 }
 
 // measuredAnew reports whether a search must be measured again, because a retried config changed
-// its candidates and the log holds the earlier candidates. measuredAnew sets the generation of the
-// new blocks.
+// its candidates and the log holds other candidates. Then it also sets the generation of the new
+// blocks.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch measures the wall time of a sweep: the time of this command, and of the earlier commands if this
-// command resumes their sweep.
+// stopwatch measures the wall time of a sweep: of this command, and of earlier commands that it resumes.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
@@ -37,8 +36,8 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time that writing further files into dir took to the run's wall time, and writes run.json
-// again. Call it after these files are written. `began` is the time at which their writing began.
+// Wrote adds the time since `began`, in which further files were written into dir, to the run's wall time.
+// Then it writes run.json again.
 func (o *Summary) Wrote(dir *record.Dir, began time.Time) error {
 	took := time.Since(began).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

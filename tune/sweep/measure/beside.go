@@ -7,9 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is the factor by which samples last longer if a matrix product runs. Longer samples
-// have less noise. A cost needs long samples, because it is a small difference of two times and has
-// the noise of both.
+// besideSamples is the factor by which samples last longer if a matrix product runs. The cost of a
+// config is a small difference of two noisy times, and longer samples have less noise.
 const besideSamples = 8
 
 // stageTogether holds the rounds that a point had in one stage while a matrix product ran.
@@ -18,8 +17,7 @@ type stageTogether struct {
 	times ep.BesideRounds
 }
 
-// addBeside adds the times of a round with a matrix product to its line. It does not round them,
-// because the cost is a small difference of these times.
+// addBeside adds the times of a round with a matrix product to its line, with all digits.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	switch has := line.Problem.Beside != ""; {
 	case has && got == nil:
@@ -41,7 +39,7 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 }
 
 // shareBase gives all lines of a block the same times of the product alone, because the lines
-// belong to the same rounds. It then computes the lines' seconds from these times.
+// belong to the same rounds. Then it computes the seconds of each line.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {

@@ -142,9 +142,9 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it, if the default is ready. So the GPU
-// switches back from the process that used it before, and no recorded time contains the switch. If
-// this run fails, the rounds will fail too.
+// Warm runs the default once without recording it, if the default is ready. The GPU then switches
+// from the process that used it before, and no recorded time contains the switch. Warm ignores an
+// error, because the rounds will fail too.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
@@ -187,9 +187,8 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	return nil
 }
 
-// rounds times every line without failure once in each round. It draws the order for every
-// other round and reverses it in the next, so that of any two lines each runs first equally
-// often.
+// rounds times every line without failure once in each round. It draws an order and reverses it in
+// the next round, so that of any two lines each runs first equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -213,7 +212,7 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 }
 
 // failDisturbed fails the lines whose rounds are disturbed, see kernels.Disturbed. The worker
-// cannot detect this: it checks each answer separately, and an answer has one round.
+// cannot detect this, because it sees one round at a time.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
@@ -251,7 +250,7 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 }
 
 // runRound runs a round of each line, up to the first line of another session. It returns the
-// rounds of the first lines; an error belongs to the line after them.
+// rounds of the lines that ran; an error belongs to the line after them.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)
@@ -269,7 +268,7 @@ func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernel
 	return got, err
 }
 
-// addRound adds a round to its line, or its failure.
+// addRound adds a round to its line, or writes the round's failure to the line.
 func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 	r.Wall.Run = r.Wall.Run.Plus(got.Took)
 	err := appendRound(line, got)

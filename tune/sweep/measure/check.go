@@ -55,9 +55,8 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 	return right, nil
 }
 
-// check prepares candidates and compares them with the oracle. It writes a wrong answer to the
-// line as a failure. The part of a comparison that this host computes runs at the same time as the
-// verification of the next candidate.
+// check prepares candidates and compares them with the oracle. It writes a wrong answer to the line
+// as a failure. The host compares the answers of one candidate while the next candidate runs.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {

@@ -21,8 +21,7 @@ type Policy struct {
 }
 
 // PolicyFor returns the policy of a machine. Samples on a host are much shorter than a time slice
-// of the scheduler, so that most samples run undisturbed and the median ignores the other
-// samples.
+// of the scheduler, so that most samples run undisturbed.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}

@@ -37,13 +37,13 @@ type Setup struct {
 }
 
 // A Runner measures the points of one space on one workload. It is the search.Evaluator of
-// hardware. If the log of an earlier run has a block, the Runner reads that block and does
-// not measure it again: a resumed search repeats its decisions, not its measurements.
+// hardware. If the log of an earlier run has a block, the Runner reads the block instead of
+// measuring it.
 type Runner struct {
 	Setup
 
-	// Generation distinguishes the blocks measured before and after a retry reopened the
-	// search.
+	// Generation is 0 until a retry reopens the search. It separates the numbers of blocks before
+	// and after the retry.
 	Generation int
 
 	session     kernels.Session
@@ -92,8 +92,8 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 	return samples, nil
 }
 
-// next returns the next block of a stage. It reads the block from the log of an earlier run if it is
-// there, and measures it otherwise.
+// next returns the next block of a stage. If the log of an earlier run has the block, next reads it;
+// otherwise it measures the block.
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recordedBlock(stage, block, points)
@@ -232,8 +232,8 @@ func (r *Runner) Close() error {
 	return err
 }
 
-// hostFactor sets a bound: a kernel that takes at most hostFactor x the reading of an empty
-// kernel is bound by launching.
+// hostFactor bounds the time of a kernel that is bound by launching, as a multiple of the time of
+// an empty kernel.
 const hostFactor = 1.2
 
 // HostBound reports whether a kernel takes hardly longer than an empty kernel. empty holds the
@@ -243,8 +243,8 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// A Lap holds the time at which the last block of several runners ended. The time of the next block
-// begins there, because deciding what to measure takes time too.
+// A Lap holds the end of the last block of several runners. The wall time of the next block begins
+// there, so that it includes the time to decide what to measure.
 type Lap struct{ began time.Time }
 
 // Start lets the time of the next block begin now.

@@ -12,10 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin opens a second session for the twin, if the block measures the twin and the backend
-// can hold two sessions. The twin then has other memory than the default, so that the A/A test
-// includes time differences between places of memory. If the block does not measure the twin,
-// placeTwin closes the second session, because the candidates may need the memory.
+// placeTwin opens a second session for the twin (the default under a second label), if the block
+// measures the twin and the backend can hold two sessions. The twin then has other memory than the
+// default, so that the A/A test includes the effect of memory addresses. If the block does not
+// measure the twin, placeTwin closes the second session, because the candidates may need the
+// memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // a lost session shows in the next request

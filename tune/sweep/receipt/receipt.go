@@ -136,8 +136,8 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 }
 
 // problemOf returns the problem of a row at a token count, with the matrix product that ran at the
-// same time as the calls. The evidence names the product at one token count, but the size of a
-// model's own product depends on the tokens.
+// same time as the calls. The evidence names the product at one token count; the size of some
+// products depends on the token count.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {

@@ -67,10 +67,9 @@ type Change struct {
 // Widen returns the table with each row's interval widened to cover the gains of all checks of the
 // row. It leaves out rows that were slower than the default in a check, rows that failed, and rows
 // whose gain is not certain any more (table.Header.Certain). A check that holds certifies the row for
-// the receipt's build, if this is a later build of the row's kernels with the same revision. Widen
-// refuses a receipt of another machine. Two things change nothing: a check with kernels of another
-// revision, and a receipt that the table already has. Widen applies the receipts in order of time,
-// so the order of the argument does not matter.
+// the receipt's build. Widen refuses a receipt of another machine. Two things change nothing: a check
+// with kernels of another revision, and a receipt that the table already has. Widen applies the
+// receipts in order of time.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -107,11 +106,9 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's protocol and with the receipt's build of the row's
-// kernels. It does so only if a check of the row holds and was made after the row's measurement.
-// The row keeps the spelling of its config, but its build may name the kernel that has replaced the
-// config's kernel. The header's ABI then gets this kernel too, because it names every kernel of the
-// rows.
+// certify stamps a row with the receipt's protocol and the receipt's build of the row's kernels, if
+// a check of the row holds and is newer than the row's measurement. This build may name a kernel
+// that has replaced the config's kernel, so certify adds it to the header's ABI.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return

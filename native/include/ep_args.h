@@ -114,8 +114,8 @@ typedef struct EpArgs {
   const uint16_t *bias; /* [hidden], only for epilogue bias */
   float epilogue_scale;
 
-  /* Words that only this rank uses, of one state (the memory that some kernels share). They are zeroed at set-up.
-   * Word 0 is the abort word of common/check.cuh. */
+  /* Words of the kernel's state (memory that some kernels share) that only this rank uses. They are zeroed at
+   * set-up. Word 0 is the abort word of common/check.cuh. */
   int32_t *counters;
 
   /* The number of a call is *round_base + round: 1, 2, 3, ... without gaps and equal on all ranks. Dispatch
@@ -138,7 +138,7 @@ typedef struct EpArgs {
   int32_t delay_ns;    /* fault drills: ns for which this rank sleeps before it begins */
   int32_t drop_signal; /* fault drills: this rank never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: each rank keeps only the tokens for its own experts, and sends nothing */
-  int32_t allreduce_size; /* number of ranks that share a replicated batch, for the shared expert's slice */
+  int32_t allreduce_size; /* number of ranks with the same batch; each computes the shared expert for a slice of it */
 
   /* Launch parameters that only one kernel has. They share words, because a launch runs only one
    * kernel. */

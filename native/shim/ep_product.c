@@ -210,7 +210,7 @@ static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
 int ep_product_launch(const EpProduct *p, int32_t i, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   int32_t launches = (s->groups + s->batch - 1) / s->batch, first = i % launches * s->batch;
-  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats experts, to have spec.batch too */
+  if (first + s->batch > s->groups) first = s->groups - s->batch; /* the last launch repeats experts, so that it too has spec.batch of them */
   if (p->batched) return multiply(p, first, stream);
   int r = 0;
   for (int32_t g = 0; g < s->batch && r == 0; g++) r = multiply(p, first + g, stream);

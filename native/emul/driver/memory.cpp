@@ -10,7 +10,7 @@ using namespace emulated;
 
 namespace {
 
-/* An allocation is a file without a name, which another process can map. */
+/* An allocation is a file without a name. */
 struct Allocation {
   int fd;
   size_t bytes;

@@ -59,7 +59,7 @@ void barrier() {
   while (group->generation == seen) usleep(200);
 }
 
-/* Returns where the place p of this rank's heap is in the heap of `rank`, or null if p is in no heap. */
+/* Returns the address of the same offset in the heap of `rank`, or null if p is in no heap of this rank. */
 uint8_t *there(const void *p, int rank) {
   uint8_t *at = static_cast<uint8_t *>(const_cast<void *>(p));
   auto it = heaps.upper_bound(at);

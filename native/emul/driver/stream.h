@@ -53,8 +53,8 @@ inline void rest() {
   nanosleep(&nap, nullptr);
 }
 
-/* The work that a capture has recorded, from all streams that joined it. The order is that of the calls, one of
- * the orders that the graph allows. */
+/* The work that a capture has recorded, from all streams that joined it, in the order of the calls. A graph allows
+ * other orders too. */
 struct Capture {
   std::vector<Work> works;
   bool ended = false;

@@ -1,6 +1,6 @@
 /* The part of CUDA C++ that the device sources use, for a host compiler:
  *
- *   g++ -std=c++20 -DEP_EMULATE -I native/emul -I native/include -I native/kernels ...
+ *   g++ -std=c++20 -DEP_EMULATE -I native/emul/src -I native/include -I native/kernels ...
  *
  * A block is one OS thread. The block's threads are fibers, which switch only inside
  * the functions below. So a kernel that assumes that lanes run in step fails here.

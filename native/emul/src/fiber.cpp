@@ -207,7 +207,7 @@ bool pass() {
 /* The number of threads on the host that run or want to run, divided by the number of processors; at least 1. */
 std::atomic<double> crowding{1};
 
-/* Sets `crowding` to about the highest of recent values. Reads the host's load at most once in 5 ms. */
+/* Sets `crowding` to about the highest recent load of the host, which it reads at most once in 5 ms. */
 void read_load(uint64_t now) {
   static const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
   static const double processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -318,9 +318,9 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the device's time in ns. It passes more slowly than the host's, by the factor `crowding`: on a crowded
- * host a wait could else pass its deadline while the rank that must end it still waits for a processor. Between
- * two calls at most 40 ms pass, because the host may stop the process for longer. */
+/* Returns the device's time in ns, which passes more slowly than the host's by the factor `crowding`. Otherwise, on
+ * a crowded host, a wait could pass its deadline while the rank that must end it has no processor. Between two calls
+ * at most 40 ms pass, because the host may stop the process for longer. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;

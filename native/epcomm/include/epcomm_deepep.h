@@ -13,7 +13,7 @@ extern "C" {
  * They need layout rank packed and ranks of one host. A new dispatch takes these steps, on one stream or
  * on streams that wait for each other: call epcomm_announce; wait until epcomm_told is ready; allocate
  * outputs for its number of rows; call epcomm_dispatch with the announced ids; call epcomm_received.
- * Finish them before the next announce. The member size of each struct must be exactly the size in this
+ * Finish these steps before the next announce. The member size of each struct must be exactly the size in this
  * header. */
 
 /* Call path. Computes to which ranks and experts the tokens go. The numbers of tokens, experts and ranks
@@ -45,8 +45,8 @@ typedef struct EpcommAnnounce {
 } EpcommAnnounce;
 EPCOMM_API EpcommStatus epcomm_announce(EpComm *comm, const EpcommAnnounce *announce, EpcommStream stream);
 
-/* Returns the counts of the last announce. Call it until `ready` is 1, which is before any row arrives: the
- * counts of all ranks have then arrived. It reads only host memory. */
+/* Returns the counts of the last announce. `ready` is 1 once the counts of all ranks have arrived, which is
+ * before any row arrives. Call the function until `ready` is 1. It reads only host memory. */
 typedef struct EpcommTold {
   size_t size;
   int ready;

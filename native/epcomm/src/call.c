@@ -160,7 +160,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
   a.ids.peers = of->peers;
-  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine reads the ids that its dispatch wrote */
+  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine has the ids that its dispatch has counted */
   a.ids.fault = of->fault;
   a.ids.counters = of->counters;
   a.ids.given_up = of->given_up;
@@ -171,7 +171,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
-/* Compares, in debug mode and on the device, the calls that the ranks are about to make. */
+/* Compares the calls that the ranks are about to make, in debug mode and on the device. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* a difference also ends the waits of this call */
@@ -235,7 +235,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan (the choice of kernels) of its send. With another plan it could leave messages
+/* Checks that a recv has the plan (the choice of kernels) of its send. A recv with another plan could leave messages
  * unread, or wait for messages that are never sent. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);

@@ -73,8 +73,8 @@ struct EpComm {
   int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if the pack lacks the dtype or the caller did not choose it */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
-  int opened[EPCOMM_MAX_RANKS]; /* 1: opened by an IPC handle, which must be closed */
-  DrvPointer handles[EPCOMM_MAX_RANKS]; /* for such heaps: the address in the owner's process */
+  int opened[EPCOMM_MAX_RANKS]; /* 1: this heap was opened by an IPC handle and must be closed */
+  DrvPointer handles[EPCOMM_MAX_RANKS]; /* for such heaps: the address in the process that owns it */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
   volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
@@ -100,8 +100,8 @@ EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 uint8_t *comm_heap(const EpComm *c);
 static inline void *comm_on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* Fills a caller's struct. The caller's header may be older, so at most `size` bytes are written (its first
- * member). `size` itself keeps its value. */
+/* Fills a caller's struct. The caller's header may be older, so the struct's first member, `size`, bounds the bytes
+ * that are written. `size` itself keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
 /* Copies a caller's struct into one of this version, of `bytes` bytes. Members that the caller's header

@@ -123,7 +123,7 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
   mine.in_flight = o->in_flight;
   mine.reduced = o->reduced;
   mine.debug = o->debug;
-  mine.own_outputs = o->own_outputs != 0; /* changes the offsets behind the outputs, to which peers write */
+  mine.own_outputs = o->own_outputs != 0; /* changes offsets at which peers write */
   mine.dtypes = o->dtypes;
   mine.routing = (uint32_t)o->routing;
   mine.extra_bytes = o->extra_bytes;
@@ -217,8 +217,8 @@ static EpcommStatus build(EpComm *c) {
   return s;
 }
 
-/* Checks that this rank's GPU still works. NVSHMEM frees the heap only if all GPUs work, because its free contains a
- * barrier on the GPUs, in which the other ranks would wait for a failed one. */
+/* Checks that this rank's GPU still works. Only if all GPUs work may NVSHMEM free the heap: its free contains a barrier
+ * on the GPUs, in which the other ranks would wait for a failed GPU. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");

@@ -107,7 +107,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
-  /* Only after this exchange no kernel of any rank runs, and memory that kernels write may change. */
+  /* After this exchange no kernel of any rank runs. Before it, memory that kernels write must not change. */
   s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);

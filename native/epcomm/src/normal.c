@@ -100,7 +100,7 @@ EpcommStatus epcomm_announce(EpComm *c, const EpcommAnnounce *call, EpcommStream
     c->ticket = c->ticket == UINT32_MAX ? 1 : c->ticket + 1;
     a.of.ticket = c->ticket;
   }
-  int converts = a.of.narrow != NULL || a.of.padded != NULL; /* whether further blocks convert ids or weights */
+  int converts = a.of.narrow != NULL || a.of.padded != NULL;
   uint32_t grid = 1 + (converts ? blocks_for((int64_t)call->tokens * h->topk, 15) : 0);
   return comm_launch(c, c->announce, grid, 512, 1, &a, "announce", stream);
 }

@@ -63,7 +63,7 @@ typedef struct PackState {
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* the regions of an area have one address in common: 1: their middle; 0: their begin */
+  uint8_t halves; /* regions of one area share an address: 1: that of their middle; 0: that of their first byte */
   uint16_t area;  /* regions with the same area other than 0 share memory */
   uint32_t name;
 } PackRegion;

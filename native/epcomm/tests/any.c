@@ -64,8 +64,8 @@ int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
   return 0;
 }
 
-/* Returns the factor between a token and its combined row: the sum of its weights or, in layouts
- * rank, the number of ranks that have one of its experts. */
+/* Returns the factor between a token and its combined row. In layout masked it is the sum of the token's weights, in
+ * layouts rank and rank packed the number of ranks that have one of its experts. */
 static float factor(const Moe *m, int token) {
   const int32_t *ids = m->ids + token * m->info.topk;
   uint64_t ranks = 0;

@@ -24,7 +24,7 @@ static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const ch
   return 1;
 }
 
-/* Makes calls that each rank refuses by itself. */
+/* Makes calls with a bad struct or misaligned tensors, which each rank must refuse by itself. */
 static int refused(Moe *m) {
   LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 1};
   EpcommCall c = later.call;

@@ -72,7 +72,7 @@ static void die_during(void) {
   raise(SIGKILL);
 }
 
-/* Makes a call up to the step `at`, and kills this process there. */
+/* Makes a call up to the step `at`, and kills this process at this step. */
 static void die(Lost *l, const char *at) {
   EpcommCall c = l->whole;
   moe_inputs(l->moe, 50, c.tokens, l->stream);
@@ -91,7 +91,7 @@ static void die(Lost *l, const char *at) {
   die_during();
 }
 
-/* Makes the same call on a rank that lives. Returns the first status that is not EPCOMM_OK. */
+/* Makes the call of die() on a rank that lives. Returns the first status that is not EPCOMM_OK. */
 static EpcommStatus calls(Lost *l, const char *at) {
   EpcommCall c = l->whole;
   moe_inputs(l->moe, 50, c.tokens, l->stream);

@@ -337,7 +337,7 @@ static Plan arguments(int argc, char **argv) {
   return p;
 }
 
-/* Reads ranks and nodes from the pack. */
+/* Returns the properties of a pack, or ends the program if the pack cannot be read. */
 static EpcommInfo info_of(const char *path) {
   static uint8_t data[1 << 26];
   FILE *f = fopen(path, "rb");

@@ -69,7 +69,8 @@ static int defaults(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* Creates for fp8 only. Also checks that the library does not write past the size of an older header's struct. */
+/* Creates for fp8 only and with own_outputs; calls of another dtype or without outputs must be refused. epcomm_info
+ * must not write past the end of an older header's struct. */
 static int one_dtype(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpcommInfo i = {.size = sizeof i, .survivors = 77};
@@ -182,7 +183,7 @@ static int test_answers(Member *member, void *plan) {
   return runs(member, plan);
 }
 
-/* Returns the smallest token count whose plan differs from the plan of one token. */
+/* Returns the smallest token count whose plan differs from that of one token. */
 static int of_another_plan(Moe *m) {
   EpcommExplanation first = explained(m, 1, EPCOMM_EVEN, NULL);
   for (int n = 2; n <= m->info.max_tokens; n++)

@@ -40,7 +40,7 @@ void comm_forget_calls(EpComm *c) {
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
 /* Returns whether the kernels of a call read a copy of its ids. The copy leaves out the ids of lost ranks, or narrows
- * ids to 32 bits. The kernels of layouts masked and rank read 64-bit ids themselves. */
+ * ids to 32 bits. In layouts other than expert, kernels read 64-bit ids themselves. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -76,7 +76,7 @@ static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
 
 /* Lists the outputs that a call overwrites if it gives up a wait: rows become NaN, and row_offsets becomes 0, so
  * that there are no rows. In layout rank packed the caller's outputs may have room for fewer rows than max_rows. If
- * the caller does not pass this number, only row_offsets is overwritten. */
+ * call->rows does not say for how many, only row_offsets is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -160,7 +160,7 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   a.ids.experts = (int32_t)c->pack.head->experts;
   a.ids.refused = c->options.debug != 0;
   a.ids.peers = of->peers;
-  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine has the ids that its dispatch has counted */
+  if (k->op == DISPATCH) a.ids.lost = (EpLost *)(uintptr_t)c->lost_device; /* a combine has the same ids, which must not be counted again */
   a.ids.fault = of->fault;
   a.ids.counters = of->counters;
   a.ids.given_up = of->given_up;

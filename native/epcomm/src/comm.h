@@ -137,11 +137,11 @@ EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
 void network_give(EpComm *c);     /* frees the heap; all ranks call it together */
-void network_abandon(EpComm *c);  /* ends without the other ranks, and so without freeing the heap */
+void network_abandon(EpComm *c);  /* ends without the other ranks; the heap is not freed */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
-EpcommStatus network_table(EpComm *c); /* writes the addresses of this node's heaps */
-EpcommStatus network_settle(EpComm *c); /* waits until all data that this rank's kernels have sent has arrived */
+EpcommStatus network_table(EpComm *c); /* writes the addresses of this node's heaps to this rank's heap */
+EpcommStatus network_settle(EpComm *c); /* waits until the data that this rank's kernels sent has arrived */
 
 /* call.c */
 void call_prepare(EpComm *c);

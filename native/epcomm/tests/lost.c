@@ -164,8 +164,7 @@ static int goes_on(Lost *l, uint64_t from) {
   return 1;
 }
 
-/* Returns 0 if shrink refuses sets that name a lost rank or lack this rank, and announce refuses to wait for lost
- * ranks. */
+/* Returns 0 if shrink refuses sets with a lost rank or without this rank, and announce refuses while a rank is lost. */
 static int refuses_lost(Lost *l) {
   uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
   int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "already lost") == NULL;
@@ -178,7 +177,7 @@ static int refuses_lost(Lost *l) {
   return bad;
 }
 
-/* Makes calls until the fault, shrinks, and makes calls again. Checks the outputs of the failed call, and the time. */
+/* Makes calls until one fails, shrinks, and makes calls again. Checks the failed call's outputs, and the time. */
 static int survive(Lost *l) {
   const Plan *p = l->plan;
   double start = gpu_seconds();
@@ -367,8 +366,7 @@ int test_grow(Member *member, void *plan) {
 static const char *const steps[] = {"counts", "rows", "between", "combine", "halves", "combine-halves", "replay"};
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-/* Returns the number of the next round, or -1 if the test ends; rank 0 decides. Returns -2 if the ranks did not
- * meet. */
+/* Returns the next round's number, -1 if the test ends (rank 0 decides), or -2 if the ranks did not meet. */
 static int next_round(Lost *l, int rounds, double start) {
   int mine = now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
   return world_gather(l->member, &mine, all, sizeof mine) != 0 ? -2 : all[0];

@@ -1,6 +1,6 @@
-// Package bounded limits the memory and the work that reading one file may take. Files come from
-// other people's programs. A small file can claim a huge size, or unpack to a huge size. So a
-// reader asks its Budget before it allocates memory, and charges the bytes that it unpacks.
+// Package bounded limits the memory and the work that reading one file may take. A small file can
+// claim a huge size, or unpack to one. A reader asks its Budget before it allocates memory, and
+// charges the bytes that it unpacks.
 package bounded
 
 import (
@@ -11,11 +11,10 @@ import (
 	"os"
 )
 
-// Reading a file may take leastMemory, or memoryTimes the size of the file if that is more. The
-// limit of work is computed in the same way, from leastWork and workTimes. Until garbage is
-// collected, a process takes about twice the memory that its reader holds; with these limits it
-// stays below 256 MiB, or 8 times the file. Every recorded routing seen so far compresses to at
-// least a 64th of its size.
+// Reading a file may take leastMemory, or memoryTimes the file's size if that is more. leastWork
+// and workTimes limit the work in the same way. With garbage, a process takes about twice the
+// memory that its reader holds, so it stays below 256 MiB or 8 times the file. No recorded routing
+// so far compresses better than 64:1.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -116,8 +115,8 @@ func (r *reader) Read(p []byte) (int, error) {
 // its input is.
 const firstRead = 64 << 10
 
-// ReadAll reads all of r. It refuses more than `most` bytes. It charges the memory that it holds;
-// while its buffer grows, it charges the old and the new buffer.
+// ReadAll reads all of r and refuses more than `most` bytes. It charges the memory of its buffer,
+// and of the old and the new buffer while the buffer grows.
 func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	out := []byte{}
 	for {

@@ -127,16 +127,16 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether build a has every kernel of row with the same word. Here row is the
-// ABI of a table row, which names only the kernels of its config. An empty row needs no
-// kernels. A word without a hash is of a kernel that can no longer be built, so it serves no row.
+// Serves reports whether a, a build, has the same word as row for every kernel that row names. Here
+// row is the ABI of a table row's config. An empty row names no kernels. If a word has no hash, its
+// kernel can no longer be built, and Serves returns false.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }
 
-// Accepts reports whether a config measured with the kernels of row has the same meaning in
-// build a: the build has every kernel of row with the same revision. If one of the ABIs has no
-// list of kernels, Accepts returns the same as Serves.
+// Accepts reports whether a config that was measured with the kernels of row has the same meaning
+// in build a. It does if a has every kernel of row with the same revision. If one of the ABIs has
+// no list of kernels, Accepts returns the same as Serves.
 func (a ABI) Accepts(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
 }

@@ -10,17 +10,16 @@ import (
 // 3 % under a power cap.
 const maxSharedDrift = 0.005
 
-// ShareBase sets one Base for all configs that ran in the same rounds. Every config has its own
-// readings of the product's time without calls. For each round and rank the Base is the lower
-// quartile of these readings; of at most four readings, this is the smallest. The product is the
-// same work for every config, but its time depends on the call that ran before. On an H200 the
-// same launches took 71 or 80 us, and more often 80 us after calls on 16 SMs. Calls on 16 SMs
-// would look too cheap if each config subtracted its own readings.
+// ShareBase sets one Base for all configs that ran in the same rounds. Base is the time of the
+// matrix product without calls. For each round and rank it is the lower quartile of the configs'
+// readings; of at most four readings, the smallest. The product does the same work for every
+// config, but its time depends on the call before it. On an H200 it took 71 or 80 us, and more
+// often 80 us after calls on 16 SMs. If each config subtracted its own readings, calls on 16 SMs
+// would look too cheap.
 //
-// If the clock drifts by more than maxSharedDrift, ShareBase sets no Base. Each config then
-// subtracts its own readings, which were taken shortly before or after its rounds of call and
-// product together. If a config has fewer rounds than other configs, its Base holds the first of
-// the shared rounds.
+// If the product's time drifts by more than maxSharedDrift, ShareBase sets no Base. Each config
+// then subtracts its own readings, which were taken close in time to its rounds. A config with
+// fewer rounds than others gets the first of the shared rounds.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {
@@ -56,8 +55,8 @@ func baseOf(all []*BesideRounds, k int) (base []float64) {
 	}
 }
 
-// drift returns the median deviation of rounds from their median, as a share of the median.
-// It returns the largest value over the ranks.
+// drift returns the median absolute deviation of rounds, divided by their median, of the rank where
+// it is largest.
 func drift(rounds [][]float64) (most float64) {
 	if len(rounds) == 0 {
 		return 0

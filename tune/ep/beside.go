@@ -15,7 +15,7 @@ type BesideRounds struct {
 	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; if it has two phases, the sum of sending and receiving, without the time between them
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // not seconds: the share of the product that had run when the last call ended, 0 to 1
-	Amount    string      `json:"amount"`     // the share of the product, in words
+	Amount    string      `json:"amount"`     // the share of the product that belongs to one call, in words
 
 	// Base is the time of the product alone that Cost subtracts, by round and rank.
 	// ShareBase sets it. If Base is empty, Cost subtracts Product.

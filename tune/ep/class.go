@@ -29,11 +29,11 @@ func Classes() []Class {
 // ParseClass reads a class name.
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
-// The bounds between classes. Share is 1/(1+cv^2), with cv the coefficient of variation of
-// the load over experts: an even routing has a cv below 0.58, a concentrated routing one above 2.
-// HotRankHottest is below 2, so that a routing that sends one rank twice the mean exceeds the
-// bound in every draw. With two ranks the bound is 1.5, half way between an equal split and
-// one rank that does everything.
+// The bounds between classes. Share is 1/(1+cv^2), with cv the coefficient of variation of the load
+// over experts: an even routing has a cv below 0.58, a concentrated one has a cv above 2.
+// HotRankHottest is below 2, so that a routing that sends one rank twice the mean exceeds the bound
+// in every draw. With two ranks the bound is 1.5, half way between an equal split and one rank that
+// does everything.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
 	EvenHottest       = 1.25 // upper bound of Hottest of an even routing, exclusive
@@ -80,8 +80,8 @@ func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	return Skew{Share: share(total, pairs, len(counts)), Hottest: hottest(total/float64(ranks), fullest)}, true
 }
 
-// share returns Skew.Share. `total` is the number of selections. `pairs` is the number of pairs of selections of
-// the same expert, summed over experts.
+// share returns Skew.Share. `total` is the number of selections. `pairs` is the number of pairs of
+// selections of the same expert, summed over experts.
 func share(total, pairs float64, experts int) float64 {
 	certain := pairs - 3*math.Sqrt(pairs)
 	if certain <= 0 {

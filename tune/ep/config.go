@@ -235,10 +235,9 @@ const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is the number of characters of an id that are printed. There are a million ids of
-// four characters. In a space of 60,000 configs about one in twenty shares its id with
-// another. The configs that one run measures are so few that hardly any two share an id; if
-// two do, LongID tells them apart.
+// idLength is the number of characters of a printed id. There are a million ids of four characters.
+// In a space of 60,000 configs about one in twenty shares its id with another. One run measures so
+// few configs that a shared id is rare; LongID tells such configs apart.
 const idLength = 4
 
 // ID returns a short name of a config: the first characters of a hash of its Key. The id of a

@@ -5,8 +5,7 @@
 // A [Problem] describes a call: the operation ([Op]), the way in which rounds are issued ([Mode]),
 // the ranks, the model's hidden size, experts and top-k, the tokens of the fullest rank, the
 // [DType] in which a token is sent, and the [Precision] that the caller needs. A Problem can be a
-// map key; its method Key spells it as text. Validate refuses a field that is out of bounds; the
-// error names the field, the bound and a value that is allowed.
+// map key.
 //
 // A [Config] says how to launch the call: the name of a kernel and a [Value] for each of the
 // kernel's parameters. The zero Config stands for the default, which a caller without a table

@@ -2,9 +2,9 @@ package ep
 
 import "strings"
 
-// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R
-// the number of ranks. The zero value is LayoutExpert, because older tables and runs name no
-// layout and have that layout.
+// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R the
+// number of ranks. The zero value is LayoutExpert, because older tables and runs have that layout
+// and do not name it.
 type Layout string
 
 const (
@@ -17,12 +17,11 @@ const (
 	// rows that come from the same source rank lie side by side, in the order of ranks.
 	LayoutMasked Layout = "masked"
 	// LayoutRank has one row for each token that a rank receives, with arrays of the token's local
-	// experts and weights. There are T rows and a count for each source rank. The count says how
-	// many of the T rows, from the first, hold tokens; they are in the order of tokens. Combine
-	// sends one row back for each token. The caller makes this row: the weighted sum over the local
-	// experts.
+	// experts and weights. Each source rank has T rows and a count. The first rows, as many as the
+	// count says, hold tokens in token order. Combine sends one row back for each token: the
+	// weighted sum over the local experts, which the caller makes.
 	LayoutRank Layout = "rank"
-	// LayoutRankPacked is LayoutRank without gaps, in the order of source ranks.
+	// LayoutRankPacked is LayoutRank without gaps between the source ranks' rows.
 	LayoutRankPacked Layout = "rank:packed"
 )
 

@@ -13,7 +13,7 @@ type Machine struct {
 	Memory  int64  `json:"memory_bytes"` // memory of one GPU; on cpu, memory of the host
 	GPUs    int    `json:"gpus"`         // GPUs present, 0 on cpu
 	Link    string `json:"link"`         // names how the GPUs are connected
-	Driver  string `json:"driver"`       // driver version; not in Key, but a table's answer for another driver version is marked as unverified
+	Driver  string `json:"driver"`       // driver version; not in Key, but tables mark answers for another version as unverified
 	CUDA    string `json:"cuda"`         // CUDA version; treated like Driver
 }
 
@@ -34,9 +34,10 @@ func (m Machine) Rehearsal(ranks int) string {
 	return fmt.Sprintf("rehearsal: %s on %s; says nothing about GPUs", goroutines, Count(m.SMs, "core"))
 }
 
-// SessionSpread returns the relative standard deviation of a config's time between sessions.
-// Intervals from a single session use it. The value for GPUs comes from runs on 2 H100 with many
-// sessions (epbench replay sessions). Without GPUs it is 0, because the band is then far wider.
+// SessionSpread returns the relative standard deviation of a config's time between sessions. In
+// each session the backend opens the problem anew. Intervals from a single session use this value.
+// The value for GPUs comes from runs on 2 H100 with many sessions (epbench replay sessions).
+// Without GPUs it is 0, because there the band of equal times is far wider.
 func (m Machine) SessionSpread() float64 {
 	if m.GPUs == 0 {
 		return 0

@@ -19,10 +19,10 @@ const (
 	// dtype of an output row.
 	Activation Op = "activation"
 
-	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between them, and
-	// combine, timed as one call. epbench has no kernels for a layer. Workers declare such kernels; a worker
-	// is a separate program that calls a library. The library decides how rows lie between the steps, so
-	// Problem.Layout stays LayoutExpert.
+	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between
+	// them, and combine, timed as one call. epbench has no kernels for a layer. Workers, which are
+	// separate programs that call a library, declare such kernels. The library decides how rows lie
+	// between the steps, so Problem.Layout stays LayoutExpert.
 	Layer Op = "layer"
 )
 

@@ -1,7 +1,7 @@
 package ep
 
-// RunTime holds parts of the time that runs of a worker took, in seconds of the host's clock.
-// All fields are 0 if a backend does not measure them.
+// RunTime holds the times of the steps of a worker's runs, in seconds of the host's clock. All
+// fields are 0 if a backend does not measure them.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
 	Rounds float64 `json:"rounds"` // from the first launch to the last reading, warm-up included
@@ -19,8 +19,8 @@ type StageTime struct {
 	Seconds float64 `json:"seconds"` // of one call
 }
 
-// CheckTime holds parts of the time that was spent on comparing outputs with the oracle, in
-// seconds of the host's clock. All fields are 0 if a backend does not measure them.
+// CheckTime holds the times of the steps of checking outputs against the oracle, in seconds of the
+// host's clock. All fields are 0 if a backend does not measure them.
 type CheckTime struct {
 	Filling   float64 `json:"filling"`   // filling outputs with a pattern and writing inputs
 	Running   float64 `json:"running"`   // running the kernels once

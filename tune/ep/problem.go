@@ -22,7 +22,7 @@ type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`
 	Ranks        int   `json:"ranks"`         // GPUs that take part
-	Nodes        int   `json:"nodes"`         // hosts that have these GPUs, equally many each
+	Nodes        int   `json:"nodes"`         // hosts; each has Ranks/Nodes of these GPUs
 	Hidden       int   `json:"hidden"`        // elements of one token
 	Experts      int   `json:"experts"`       // routed experts of all ranks together
 	TopK         int   `json:"top_k"`         // distinct experts that one token selects
@@ -44,9 +44,9 @@ type Problem struct {
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
 
-	// Intermediate is the number of elements between an expert's two matrix products. For each token the
-	// first product makes 2 * Intermediate elements, half of them for the gate, and the second product takes
-	// Intermediate elements. It is set only for op Layer.
+	// Intermediate is the number of elements between an expert's two matrix products. For each
+	// token the first product makes 2 * Intermediate elements, half of them for the gate, and the
+	// second product takes Intermediate elements. It is set only for op Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 

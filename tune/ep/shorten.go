@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Shorten returns a text without its middle part if it has more than `most` bytes. The text then says how many
-// bytes were left out.
+// Shorten cuts the middle out of a text of more than `most` bytes and says there how many bytes it
+// left out.
 func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -86,7 +86,7 @@ func (w Work) InLayout(l Layout) Work {
 // Key spells the work for a problem as one line of text. Two calls do the same work if their keys
 // are equal. The key holds only the kind of the layout, because layouts of one kind differ only in
 // gaps between rows. A problem with BF16 tokens has no cast in its key. A layer takes tokens and
-// returns tokens, so its key names only a waiting host. The key is "" if the layout is unknown.
+// returns tokens, so the only part in its key is host. The key is "" if the layout is unknown.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""

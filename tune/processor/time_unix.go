@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package processor measures the processor time of a test, for tests of speed on hosts that other
-// programs use too.
+// Package processor measures the processor time of speed tests on hosts that run other programs
+// too.
 package processor
 
 import (

@@ -20,13 +20,12 @@
 //   - [Resolved.Lookup] answers a step from its token count and routing class. It only
 //     indexes an array, and allocates nothing.
 //
-// An [Answer] has a config and a [Reason]. If no row matches exactly, a row answers that
-// differs only in the table's fallback fields, which the header lists in order. Usually the
-// routing comes first: the row for all routings then answers. Numbers of the shape come next:
-// the row with the nearest numbers then answers. If no row answers, the answer is the
-// default. The machine, the kernels, the rank count and the dtypes never differ. The
-// precision does not differ if the caller needs full precision. A row answers only within
-// its token interval.
+// An [Answer] has a config and a [Reason]. If no row matches exactly, a row answers that differs
+// only in the table's fallback fields, which the header lists in order. Usually the first is the
+// routing: the row for all routings then answers. Numbers of the shape come next: the row with the
+// nearest numbers then answers. If no row answers, the answer is the default. The rank count and
+// the dtypes never differ, nor the precision if the caller needs full precision. A row answers only
+// within its token interval.
 //
 // [Load] is strict. It refuses fields that are unknown, missing, doubled or out of bounds,
 // two rows over the same tokens of one key, and a file that was edited after it was

@@ -53,11 +53,10 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest returns why no row answers a key at a token count: the fields that must match and
-// in which the closest row differs, or the tokens that rows cover. The closest row differs
-// in the fewest fields. If several rows differ in equally few fields, a row that differs in
-// later fields of Fields is closer: another precision is closer than another op. Nearest
-// returns "" if there are no rows.
+// Nearest returns why no row answers a key at a token count: the fields that must match but differ
+// in the closest row, or the tokens that rows cover. The closest row differs in the fewest such
+// fields. Of two rows with equally many, the one that differs in later fields of Fields is closer:
+// another precision is closer than another op. Nearest returns "" if there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow

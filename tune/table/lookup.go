@@ -38,7 +38,7 @@ type Answer struct {
 type match struct {
 	place    int32                     // index of the row in Set.rows
 	similar  bool                      // the row was measured on another machine
-	step     int32                     // 0 if exact, otherwise 1 + the index of the last field in the fallback order that differs
+	step     int32                     // 0 if exact, otherwise 1 + the index of the last differing field in the fallback order
 	distance [fallbackFields + 2]int32 // by how much each field differs, in fallback order; then the precision, then a combine's dispatch dtype
 }
 
@@ -48,8 +48,8 @@ const fallbackFields = 6
 // compare returns how far a row is from a question. ok is false if they differ in a field
 // that must match. Three fields have special rules:
 //   - Routing, if it is a fallback field: a row for all routings is nearest, a row for even
-//     routings comes next. A row for uneven routings is no evidence for another class. So it
-//     is a fallback only for a question with an unknown routing, and is then the furthest.
+//     routings comes next. A row for uneven routings is no evidence for another class. It answers
+//     only a question with an unknown routing, and then comes last.
 //   - Precision: a question that accepts reduced precision also matches a row of full
 //     precision, which is further than a row of reduced precision. A question of full
 //     precision never matches a row of reduced precision.
@@ -98,8 +98,8 @@ func routingApart(have, want int) (apart int, ok bool) {
 	return 2 + have, have == even || want == all
 }
 
-// matches returns the rows that may answer a question, best first. The order is decided by these
-// rules, from the first to the last:
+// matches returns the rows that may answer a question, best first. These rules decide the order,
+// the first rule first:
 //   - rows of this machine before rows of other machines
 //   - exact rows before others; then the row whose last differing field is earlier in the fallback order
 //   - rows that are nearer in the differing fields
@@ -141,8 +141,9 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 }
 
 // Lookup answers one question without preparation. It visits all rows, which is fast enough for
-// tools. A process that asks often resolves once and calls Resolved.Lookup. If For made the set,
-// Lookup skips rows of earlier builds and of other machines whose config is illegal on the host.
+// tools. A process that asks often resolves once and calls Resolved.Lookup. In a set that Set.For
+// returned, Lookup skips rows of earlier builds and other machines whose config is illegal on the
+// host.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {

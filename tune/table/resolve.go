@@ -52,9 +52,9 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class with the answers of the matching rows, best first. If a row's
-// config is illegal on the host at a token count, the answer there is the default. But if that row
-// is of an earlier build or another machine, the next row answers there.
+// paint fills the cells of one class with the answers of the matching rows, best first. Where a
+// row's config is illegal on the host, the answer is the default. If that row is of an earlier
+// build or of another machine, the next matching row answers instead.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
@@ -109,8 +109,8 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. To find the first free cell at or after i, it follows the entries
-// of next from i. So filling an interval takes time only for its free cells.
+// painter fills each cell once. The entries of next lead from i to the first free cell at or after
+// i, so filling an interval takes time only for its free cells.
 type painter struct {
 	cells []uint32
 	next  []int32

@@ -26,7 +26,7 @@ type Source struct {
 // the same answers. To reload, build another Set on all ranks between two steps.
 type Set struct {
 	sources  []Source
-	rows     []indexedRow // rows of all sources; if two rows tie, the earlier one answers
+	rows     []indexedRow // rows of all sources; if two rows tie, the first one answers
 	warnings []error
 	host     Host // the host to which For narrowed the set
 }
@@ -263,7 +263,8 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !j.certified
-		// A receipt certifies a row for this build and keeps the spelling of its config.
+		// This includes certified rows: a receipt (a later verification) certifies a row and keeps
+		// the spelling of its config.
 		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}

@@ -59,11 +59,11 @@ func (h Header) IsDefault(r Row) bool {
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
-// GainInterval returns the 95 % interval of a row's gain. The rounds of one session do not show how
-// sessions differ. So the interval of a row of one session is widened by the difference between
-// sessions on the machine of the table (docs/intervals.md). Sessions of an older protocol count as
-// one session, because they could have the same memory addresses. The interval of a gain that was
-// not measured, which is exactly 1, is not widened.
+// GainInterval returns the 95 % interval of a row's gain. If the row was measured in one session,
+// GainInterval widens the interval by the spread between sessions (docs/intervals.md), which one
+// session does not show. Sessions of an older protocol count as one session, because they could
+// have the same memory addresses. A gain that was not measured is exactly 1, and its interval is
+// not widened.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {

@@ -17,7 +17,7 @@ const (
 	Note Severity = "warning" // the user should know this before shipping the table
 )
 
-// Finding is one fault of a table. Row is the row's index, -1 for the table.
+// Finding is one fault of a table. Row is the row's index, or -1 for a fault of the whole table.
 type Finding struct {
 	Row      int
 	Severity Severity
@@ -32,9 +32,9 @@ type Legality func(ep.Machine, ep.Problem, ep.Config) error
 // minRounds is the least number of rounds for a meaningful interval.
 const minRounds = 10
 
-// farEnd is the largest ratio between a row's end and the nearest measured token count that
-// Lint accepts. An end itself is rarely measured, because two rows meet half way between
-// two measured counts, on a logarithmic scale.
+// farEnd is the largest ratio that Lint accepts between a row's end and the nearest measured token
+// count. Ends are rarely measured: two rows meet half way between two measured counts, on a
+// logarithmic scale.
 const farEnd = 4
 
 // fewTried is about the number of configs that every search begins with.
@@ -91,17 +91,17 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	return l.found
 }
 
-// anyRouting returns a key for all routings.
+// anyRouting returns k with the routing class AllRoutings.
 func anyRouting(k table.Key) table.Key {
 	k.Routing = ep.AllRoutings
 	return k
 }
 
-// gain checks a row that does not keep the default. A row of several routings need not be
-// faster than the default under each routing: it was chosen by the smallest regret, and its
-// gain is the gain under its worst routing. A gain within the A/A spread is only a warning,
-// because the spread is the largest of all searches and the row's own search may have been
-// quieter.
+// gain checks the gain of a row that does not keep the default. A row of several routings was
+// chosen by the smallest regret. Its gain is the gain under its worst routing, so it may be below
+// 1. A gain within the A/A spread, which is how much the default differs from itself, is only a
+// warning: the header has the largest spread of all searches, and the row's own search may have
+// been quieter.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
@@ -145,8 +145,8 @@ func fewOfLegal(r table.Row) bool {
 	return !e.Complete && float64(e.Tried) < leastShare*float64(e.Legal)
 }
 
-// share adds a finding with the number of rows for which only a small share of the space was tried.
-// It is one finding for all rows, because a sweep with a short budget has many such rows.
+// share adds one finding for all rows for which only a small share of the space was tried. A sweep
+// with a short budget has many such rows.
 func (l *linter) share(rows []table.Row) {
 	few := 0
 	var least table.Evidence

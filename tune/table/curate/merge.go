@@ -53,11 +53,11 @@ func Comparable(a, b table.Header) error {
 //
 // At a token count at which one table was measured, Merge takes that table's row. If both were
 // measured there with different configs, the incumbent's row stays unless the rule prefers the
-// newcomer's. Taking the row with the larger gain instead would collect lucky draws over many
-// merges. Between two measured counts Merge takes the row of the nearer count, by ratio, if one of
-// the tables has a row there. A sweep also measures at counts between two of its searches, but does
-// not search there. Merge ignores such a measurement if the other table has a search between the
-// token counts of these two searches.
+// newcomer's. Taking the larger gain instead would collect lucky draws over many merges. Between
+// two measured counts Merge takes the row of the nearer count, by ratio. It takes the row of the
+// other count if only that row covers the interval. Between two of its searches, a sweep only times
+// the two configs that it chose. Merge ignores such a measurement if the other table has a search
+// between the same two counts.
 //
 // A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
 // out a row for all routings that was measured under one routing, because the row for the class of
@@ -82,8 +82,8 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 }
 
 // stated returns a copy of a table in which every row names the build of its kernels. It leaves out
-// rows for all routings that were measured under fewer than two routings, and rows whose gain is not
-// certain over sessions. At the token counts of such rows the default answers.
+// rows for all routings that were measured under fewer than two routings, and rows whose gain is
+// not certain over sessions.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })
@@ -137,7 +137,7 @@ func (s segment) overlap(row *table.Row, near *point) Overlap {
 	return o
 }
 
-// appendOverlap adds an overlap, or extends the last one if it continues there.
+// appendOverlap adds an overlap. If o continues the last overlap, it extends that one.
 func appendOverlap(all []Overlap, o Overlap) []Overlap {
 	if o.Effect == "" {
 		return all
@@ -165,7 +165,8 @@ func sameRow(a, b *table.Row) bool {
 	return sameConfig(a, b) && a.ABI == b.ABI && compareEvidence(a.Evidence, b.Evidence) == 0
 }
 
-// appendRow adds a row for a segment, or extends the last row if it continues there.
+// appendRow adds a row for tokens lo to hi. If the last row is the same and ends before lo, it
+// extends that row.
 func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	if n := len(rows) - 1; n >= 0 {
 		last := &rows[n]
@@ -223,11 +224,12 @@ type Rule struct {
 
 // prefers reports whether the newcomer's row replaces the incumbent's at a token count.
 //
-// It never replaces a row for all routings by a row that was measured under fewer routings: the
-// largest loss over fewer routings is smaller, even if the config is no better. If the newcomer's
-// run timed both configs, the times of that run decide: the incumbent stays only if the two configs
-// are equally fast under every routing. Otherwise prefers compares the gains of the two runs. Gains
-// are weaker evidence, because each gain is the least over a row's token counts and routings.
+// A row for all routings is replaced only by a row that was measured under all of its routings:
+// over fewer routings, the largest loss is smaller even if the config is no better. If the
+// newcomer's run timed both configs, its times decide: the incumbent stays if its config is as fast
+// as the newcomer's under every routing. Without such times, prefers compares the gains of the two
+// runs. Gains are weaker evidence, because each is the least over a row's token counts and
+// routings.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false

@@ -28,7 +28,7 @@ func (g group) points(rule Rule) []point {
 }
 
 // measuredThere removes rows from a segment: a row that was not measured at the token count, and a
-// row that a search of the other table outranks there. If two rows outrank each other, both stay.
+// row that a search of the other table outranks there. If both rows are outranked, both stay.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -42,10 +42,10 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether a search of the other table takes precedence over a row at a token
-// count. Two conditions must hold: the count lies between two searched counts of the row's own
-// table, and the other table has a row there and a search between the same two counts. The reason
-// is that at a count between two searches only the two chosen configs were timed, while a search
-// tries many configs. A row without any searched count is never outranked.
+// count. It does if the row's own table did not search there, while the other table has a row there
+// and searched between the same two searched counts. Between two searches only the two chosen
+// configs are timed, while a search tries many. A row without any searched count is never
+// outranked.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -102,10 +102,10 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment cut at the ends of points, and the point that
-// has this row: the nearest point, or the next point if only the next point's row is in the
-// segment. The point is nil if no point decides. There are two such cases: a row of a later build
-// replaces a row of an earlier build, and the incumbent's row stays if no count was measured.
+// winner returns the row that answers in a segment, which is cut at the ends of points, and the
+// point that has this row. It is the nearest point, or the point on the other side if only that
+// point's row is in the segment. The point is nil if the builds of the two rows decide, and if no
+// count was measured.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

@@ -23,7 +23,7 @@ type group struct {
 	rows [2][]*table.Row // of the first table and of the second
 }
 
-// groups returns the rows of two tables by key, in canonical order.
+// groups returns the rows of two tables by key, sorted by Key.Vector.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
 	for side, t := range []*table.Table{a, b} {

@@ -15,12 +15,11 @@ type Timing struct {
 	MaxErr                  float64
 }
 
-// Split divides rows that were measured at several token counts, so that each part has the times of its own
-// token count. A merge can then cut a row without separating it from its times. `timed` returns the times of a
-// row's config at one token count; ok is false if they are unknown. A token count whose times are unknown
-// joins the part before it. The exception is the token count at which the row itself was timed
-// (Evidence.TimedAt): it begins a part, which keeps the row's times. Parts meet at the midpoints between
-// their token counts.
+// Split divides a row that was measured at several token counts into parts, each with the times of
+// its own token count. Merge can then cut the row without losing times. `timed` returns the times
+// of a row's config at one token count; ok is false if they are unknown. A token count with unknown
+// times joins the part before it. Evidence.TimedAt, the token count of the row's own times, always
+// begins a part, which keeps these times. Parts meet at the midpoints between their token counts.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil

@@ -59,8 +59,8 @@ func Unmarshal(data []byte, v any) error {
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// mostNested is the deepest nesting that is read. encoding/json takes 75 bytes for each level, and allows
-// 10,000.
+// mostNested is the deepest nesting that is read. encoding/json takes 75 bytes for each level, and
+// allows 10,000.
 const mostNested = 100
 
 // tooDeep returns the position of the first bracket that nests deeper than mostNested, or -1.
@@ -84,7 +84,7 @@ func tooDeep(data []byte) int {
 	return -1
 }
 
-// longestTime is more than the number of bytes of any time of RFC 3339 with nanoseconds.
+// longestTime is an upper bound, in bytes, of a time of RFC 3339 with nanoseconds.
 const longestTime = 64
 
 // longestPath is the number of bytes of a path that an error can show: 80 characters of UTF-8.
@@ -113,8 +113,9 @@ func plain(err error) error {
 	return err
 }
 
-// Line returns the line on which the value at a path such as rows[3].key.ranks begins, or
-// the deepest part of the path that exists. The data must be valid JSON.
+// Line returns the line on which the value at a path such as rows[3].key.ranks begins. If there is
+// none, it returns the line of the deepest part of the path that exists. The data must be valid
+// JSON.
 func Line(data []byte, path string) int {
 	w := walker{data: data, want: path}
 	_ = w.value(anything)

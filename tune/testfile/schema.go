@@ -11,8 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema returns the JSON schema of a value's type. `own` returns the schema of a type that has no plain one, or nil.
-// `commented` is the package in the current folder, whose comments the schema holds; "" for none.
+// Schema returns the JSON schema of a value's type. `own` returns the schema of a type that writes
+// JSON by methods of its own, and nil for other types. `commented` is the import path of the
+// package in the current folder, whose comments go into the schema; "" for none.
 func Schema(t testing.TB, title string, value any, commented string, own func(reflect.Type) *jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {

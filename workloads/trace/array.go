@@ -161,8 +161,8 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	return r, r.addWeights(in, weights, main[0], o)
 }
 
-// checkElements refuses ids that are floats. It is called before the axes are decided: an array of floats
-// usually holds router logits, and an error about axes would mislead the user.
+// checkElements refuses ids that are floats. It must run before axesOf: an array of floats usually
+// holds router logits, and an error about axes would mislead the user.
 func checkElements(main []*array, kind Kind) error {
 	for _, a := range main {
 		if kind == IDs && (a.elem.kind == 'f' || a.elem.kind == 'b') {

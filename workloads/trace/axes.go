@@ -94,15 +94,14 @@ func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	return nil
 }
 
-// layout is an array's storage order: outer x layers x inner rows of k elements. If each row
-// holds the experts of one rank only, ranks is the number of ranks, and the rank of a row follows
-// from the row's number; otherwise ranks is 1.
+// layout is an array's storage order: outer x layers x inner rows of k elements. If each row holds
+// the experts of one rank only, ranks is the number of ranks; otherwise ranks is 1.
 type layout struct {
 	outer, layers, inner, k int
 	ranks, stride           int // the rank of row i is i/stride mod ranks
 }
 
-// layoutOf arranges the sizes of an array by its axes.
+// layoutOf returns the layout of an array with these axes.
 func layoutOf(shape []int, axes []Axis) layout {
 	l := layout{outer: 1, layers: 1, inner: 1, ranks: 1, stride: 1, k: shape[len(shape)-1]}
 	seen := !slices.Contains(axes, Layers) // without layers all rows lie side by side

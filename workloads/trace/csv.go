@@ -56,7 +56,8 @@ func openText(path string, read func(l *lines, first string) (*Reader, error)) (
 	return r, noRows(err)
 }
 
-// noRows returns the error "no rows" in place of io.EOF, which the first read of a file without rows returns.
+// noRows turns io.EOF, which the first read of a file without rows returns, into the error "no
+// rows".
 func noRows(err error) error {
 	if err == io.EOF {
 		return errors.New("no rows")

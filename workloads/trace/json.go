@@ -78,9 +78,9 @@ func jsonArrays(text []byte) (all []*array, err error) {
 	return all, nil
 }
 
-// jsonArray reads one to three levels of arrays of whole numbers. Decoding them into slices
-// would take 9 times the memory of the text. So jsonArray reads only their shape; the numbers
-// are read later, when the caller reads the array.
+// jsonArray reads one to three levels of arrays of whole numbers. Decoding them into slices would
+// take 9 times the memory of the text, so jsonArray reads only their shape. The array's reader
+// decodes the numbers.
 func jsonArray(s *scanner) (*array, error) {
 	s.peek()
 	start, l := s.at, levels{}

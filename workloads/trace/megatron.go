@@ -123,8 +123,8 @@ func sortedKeys(set map[int]bool) (out []int) {
 	return out
 }
 
-// next returns the next record that is not of multi-token prediction. It refuses a record with another
-// number of tokens than num_tokens, or another number of ids for a token than topk.
+// next returns the next record that is not of multi-token prediction. It refuses a record that has
+// not num_tokens tokens, or not topk ids for a token.
 func (m *megatronFile) next() (megatronRecord, error) {
 	for m.in.Scan() {
 		m.number++
@@ -211,7 +211,7 @@ func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	return topK, tpe, nil
 }
 
-// choose returns the layer to read: the one asked for, or the only one if asked is negative.
+// choose returns the layer to read: `asked`, or the file's only layer if `asked` is negative.
 func (m *megatronFile) choose(asked int) (int, error) {
 	have := sortedKeys(m.layers)
 	switch {

@@ -55,8 +55,8 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// unpickle runs a pickle. A malformed pickle causes a panic inside, on an index or a type;
-// unpickle returns the panic as the error.
+// unpickle runs a pickle. On a malformed pickle an opcode panics, on an index or a type; unpickle
+// then returns errPickle.
 func unpickle(in []byte, cost *bounded.Budget) (v any, err error) {
 	m := &machine{in: in, cost: cost, memo: map[uint32]any{}}
 	defer func() {

@@ -50,7 +50,7 @@ func newRows(parts []*array, kind Kind, o Options) (*rows, error) {
 	return r, nil
 }
 
-// layout arranges the array's axes and checks the last one's size.
+// layout returns the array's layout and checks the size of the last axis.
 func (a *array) layout(kind Kind, o Options) (layout, error) {
 	if len(a.shape) == 0 {
 		return layout{}, errors.New("a single number")
@@ -70,8 +70,8 @@ func (a *array) layout(kind Kind, o Options) (layout, error) {
 	return l, nil
 }
 
-// checkLayer refuses a layer that the array does not have, and a missing choice if the array has
-// several layers.
+// checkLayer refuses a layer that the array does not have, and layer -1 (no choice) if the array
+// has several layers.
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:

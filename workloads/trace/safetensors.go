@@ -115,7 +115,8 @@ func (a *array) safe(raw json.RawMessage, path string, base, fileSize int64) err
 	return nil
 }
 
-// compareKeys orders ITERATION_LAYER keys by number, others by spelling.
+// compareKeys orders keys ITERATION_LAYER by layer, then iteration, and other keys by
+// compareNatural.
 func compareKeys(a, b string) int {
 	x, y := statisticKey.FindStringSubmatch(a), statisticKey.FindStringSubmatch(b)
 	if x == nil || y == nil {

@@ -1,6 +1,6 @@
 // Package trace reads and writes recorded routing: the experts that each token selected, or the
-// number of selections of each expert. Files may be larger than memory and are not trusted: a
-// bad one gives an error, in bounded memory.
+// number of selections of each expert. Files may be larger than memory and are not trusted: a bad
+// file gives an error, in bounded memory.
 package trace
 
 import (

@@ -7,10 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Gates fills dst with the BF16 bits of one input row of the activation: hidden gates,
-// then hidden ups. Signs and mantissas are random. Magnitudes lie in [2^-3, 2^5); one
-// value in 1,024 lies in [128, 256), where the exponential of a float32 overflows. The
-// values depend only on seed, rank, row and column.
+// Gates fills dst with the BF16 bits of one input row of the activation: first the gate values,
+// then as many up values. Signs and mantissas are random. Magnitudes lie in [2^-3, 2^5); one value
+// in 1,024 lies in [128, 256), where the exponential of a float32 overflows. The values depend only
+// on seed, rank, row and column.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {
@@ -31,7 +31,7 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 // are small, so that at most one in a million of the largest results saturates.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
-// Received returns the number of rows that a rank receives. It counts rows of a shared expert, and
+// Received returns the number of rows that a rank receives. It counts rows of a shared expert, but
 // no padding.
 func (w *Workload) Received(rank int) int {
 	n, local := 0, int32(w.Problem.LocalExperts())
@@ -63,8 +63,8 @@ func (w *Workload) BytesActivation() int64 {
 	return int64(rows) * int64(4*p.Hidden+l.Payload+l.Scales*l.ScaleBytes)
 }
 
-// BytesMemory returns the bytes that an op reads and writes in the memory of the busiest
-// rank. It returns 0 for ops whose time is limited by a link.
+// BytesMemory returns the bytes that an op reads and writes in the memory of the busiest rank, 0
+// for ops that a link limits.
 func (w *Workload) BytesMemory(op ep.Op) int64 {
 	if op == ep.Activation {
 		return w.BytesActivation()

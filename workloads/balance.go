@@ -25,17 +25,17 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 	})
 }
 
-// Rebalance returns the placement of EPLB's global policy, which ignores hosts. load holds the load of
-// each expert, and redundant is the number of slots less the number of experts. Rebalance does the work
-// of replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
+// Rebalance returns the placement of EPLB's global policy, which ignores hosts. load holds the load
+// of each expert, and redundant is the number of slots minus the number of experts. Rebalance
+// follows replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
 
-// RebalanceOver returns the placement of EPLB's hierarchical policy, which eplb.py calls
-// rebalance_experts_hierarchical. All replicas of a group of experts are on one host, so that a token
-// whose experts are in few groups is sent to few hosts. Each host is packed separately. If the groups do
-// not divide among the hosts, RebalanceOver uses the global policy, as EPLB does.
+// RebalanceOver returns the placement of EPLB's hierarchical policy (rebalance_experts_hierarchical
+// in eplb.py). All replicas of a group of experts are on one host, so that a token whose experts
+// are in few groups is sent to few hosts. If the groups do not divide among the hosts,
+// RebalanceOver uses the global policy, as EPLB does.
 func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
 	if hosts <= 1 || groups%hosts != 0 {
 		return Rebalance(load, redundant, ranks)
@@ -76,7 +76,7 @@ func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	return slots
 }
 
-// groupsOfHosts returns the groups of each host. slot holds the slot of each group, and each host has
+// groupsOfHosts returns the groups of each host. slot holds the slot of each group; a host has
 // `each` slots.
 func groupsOfHosts(slot [][]int32, each, hosts int) [][]int {
 	out := make([][]int, hosts)

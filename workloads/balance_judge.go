@@ -29,7 +29,7 @@ const MaxBalanceHosts = 64
 // best case.
 type BalanceResult struct {
 	Experts, TopK int   // TopK is 0 for counts
-	Planned       int64 // tokens for whose loads the placement was made; 0 for counts
+	Planned       int64 // tokens from whose loads After was made; 0 for counts
 	Judged        int64 // tokens on which the placements were judged; 0 for counts
 	Before, After *PlacedLoad
 	Windows       []BalanceWindow

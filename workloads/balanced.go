@@ -7,9 +7,9 @@ var balancedKind = kind{
 
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-// dealer deals the experts like cards to the tokens of all ranks in order. After the last
-// expert it continues with the first expert in the same order. It shuffles only if the last
-// expert also completes a token. So no token gets an expert twice.
+// dealer deals the experts like cards to the tokens of all ranks in order. After the last expert it
+// continues with the first expert in the same order. It shuffles only where the last expert
+// completes a token, so no token gets an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64
@@ -43,8 +43,8 @@ var roundrobinKind = kind{
 
 func roundrobin(s drawRequest) (filler, error) { return counter(s.Experts), nil }
 
-// counter is the number of experts. It gives the selections the experts 0, 1, 2 and so on, and
-// begins again with 0 after the last expert.
+// counter is the number of experts. Its selections are the experts 0, 1, 2 and so on, and 0 again
+// after the last.
 type counter int
 
 func (n counter) fill(_ *rng, c chunk) {

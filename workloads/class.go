@@ -6,14 +6,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// classSelections is the number of selections per expert, on average, that is enough to tell
-// routing classes apart.
+// classSelections is the mean number of selections per expert that is enough to tell routing
+// classes apart.
 const classSelections = 64
 
-// class returns the routing class of the distribution from which w was drawn. Table rows are
-// found by their class. A draw of few tokens does not show the class. So class draws several
-// steps of b's size at once, with the same popular experts. A runtime does the same: it adds
-// up its counts over many steps.
+// class returns the routing class of the distribution from which w was drawn. Few tokens do not
+// show the class, so class draws several steps of b's size at once, with the same popular experts.
+// A runtime likewise adds up its counts over many steps.
 func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	long := *b
 	if b.rows() == 0 { // a step without tokens shows nothing: take one token of each rank

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fileState identifies a file and its version. If the state is unchanged, the digest need
-// not be computed again.
+// fileState identifies a version of a file. Its digest is computed once.
 type fileState struct {
 	path  string
 	size  int64

@@ -29,9 +29,9 @@ func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	return load, nil
 }
 
-// gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26,
-// 2000); for alpha below 1 it draws for alpha+1 and multiplies by u^(1/alpha).
-// The result is never 0, because shares divides by a sum of loads.
+// gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26, 2000); for alpha
+// below 1 it draws for alpha+1 and multiplies by u^(1/alpha). The result is never 0, so that shares
+// never divides by a sum of 0.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {

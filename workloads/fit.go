@@ -103,8 +103,8 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot tries every k up to 64. Above 64 it tries a k that is larger by 1/64 each time. The
-// fraction of khot is the share of the k largest loads.
+// khot tries every k up to 64; above 64, each next k is larger by about 1/64. The parameter f of
+// khot is the share of the k largest loads.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1

@@ -98,8 +98,7 @@ func solve(name string, target float64, p param, share func(x float64) ([]float6
 	return 0, fmt.Errorf("%s: %v is out of reach here; use %.3g to %.3g", name, target, low, high)
 }
 
-// bisect finds an x between lo and hi for which at(x) differs from target by less than
-// 1 in 10,000.
+// bisect finds an x between lo and hi for which at(x) is within 0.01 % of target.
 func bisect(target, lo, hi float64, rising bool, at func(x float64) (float64, error)) (float64, error) {
 	for range 40 {
 		mid := (lo + hi) / 2

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// This file measures loads: counts or expected shares. A load of zeros counts as even.
-// Parameters are solved for targets of these measures, and must be the same on every machine.
-// So sums run in a fixed order and without fused operations.
+// This file measures loads: counts or expected shares. A load of zeros counts as even. Solved
+// parameters depend on these measures and must be the same on every machine, so sums run in a fixed
+// order and without fused operations.
 
 func total(load []float64) float64 {
 	sum := 0.0

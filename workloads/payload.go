@@ -48,13 +48,12 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Weight fills dst with the BF16 bits of consecutive elements of an expert's weight matrix, from
-// element `first` of its row-major order on; first is a multiple of 4. Matrix 0 is W1 [2 *
-// Intermediate, Hidden], the rows of the gate half first; matrix 1 is W2 [Hidden, Intermediate].
-// Sign and mantissa are random. The magnitude is in [2^-3, 2) / 2^s, where 2^s is about the square
-// root of the row's length, so that products keep the magnitude of tokens. If tokens are sent in FP8,
-// the last four bits of the mantissa are zero, so that a weight is an E4M3 number times a power of two
-// that all weights of the matrix share.
+// Weight fills dst with the BF16 bits of an expert's weight matrix, row-major, from element `first`
+// on; first is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the rows of the gate
+// half first; matrix 1 is W2 [Hidden, Intermediate]. Sign and mantissa are random. The magnitude is
+// in [2^-3, 2) / 2^s, where 2^s is about the square root of the row's length, so that products keep
+// the magnitude of tokens. If tokens are sent in FP8, the last four bits of the mantissa are zero.
+// Each weight is then an E4M3 number divided by 2^s, with one s for the whole matrix.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {
@@ -74,9 +73,9 @@ func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	}
 }
 
-// ExpertGain returns the factor that stands in for an expert's MLP between dispatch and
-// combine: each received value is multiplied by it and rounded to BF16. Factors differ, so
-// that the sum changes if a row is at the wrong expert.
+// ExpertGain returns the factor that stands in for an expert's MLP between dispatch and combine:
+// each received value is multiplied by this factor and rounded to BF16. Factors differ, so that the
+// sum changes if a row is at the wrong expert.
 func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
 // SharedGain is the factor of the shared expert, see ExpertGain.

@@ -14,7 +14,7 @@ func local(s drawRequest) (filler, error) {
 	return within("local", s, func(rank int) int { return rank })
 }
 
-// within returns a filler. The tokens of rank r select only experts of rank of(r).
+// within returns a filler that draws only experts of rank of(r) for the tokens of rank r.
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {

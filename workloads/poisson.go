@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e].
-// Of all ways to draw with these probabilities it takes the most random one, conditional
-// Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994). Two other ways were not
-// taken: drawing one by one, as urn does, cannot reach given shares, and systematic sampling
-// draws the same experts together again and again.
+// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e]. Of all
+// ways to draw with these probabilities it takes the one of the largest entropy, conditional
+// Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994). Drawing one by one, as urn does,
+// cannot reach given shares. Systematic sampling draws the same experts together again and again.
 type poisson struct {
 	k      int
 	always []int32     // experts with share 1, which are in every set
@@ -46,9 +45,9 @@ func newPoisson(share []float64, k int) *poisson {
 	return p
 }
 
-// calibrate finds the odds with which the experts of sets of k have the shares `want`. Each
-// round compares the shares that the present odds give with `want`, and corrects the odds of
-// each expert. With few experts and small k a full step overshoots, and half steps converge.
+// calibrate finds the odds for which sets of k experts have the shares `want`. Each round corrects
+// the odds of each expert by how far its current share is from `want`. With few experts and small k
+// a full step overshoots, and half steps converge.
 func calibrate(want []float64, k int) []float64 {
 	odds := make([]float64, len(want))
 	for i, s := range want {

@@ -2,11 +2,10 @@ package workloads
 
 import "math"
 
-// Expert ids depend on the functions below. So these functions must give the same bits on
-// every machine. math.Exp does not, because it is assembly on some machines. And on arm64 a
-// Go compiler may fuse x*y+z, unless x*y is converted to float64; a test disassembles the
-// arm64 build to show that nothing is fused. The functions are exact to a few units in the
-// last place.
+// Expert ids depend on the functions below, so these must give the same bits on every machine.
+// math.Exp does not, because it is assembly on some machines. On arm64 a Go compiler may fuse
+// x*y+z, unless x*y is converted to float64; a test disassembles the arm64 build to show that
+// nothing is fused. The functions are exact to a few units in the last place.
 
 // ln returns the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {

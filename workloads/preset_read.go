@@ -14,9 +14,8 @@ import (
 // maxPresetBytes bounds a preset file; the built-in one has 10 KB.
 const maxPresetBytes = 1 << 20
 
-// ReadPresets reads a YAML list of presets. It refuses an unknown key, a name that is given
-// twice, and a shape outside the bounds of ep.Problem. The error about a shape names the
-// preset and the field.
+// ReadPresets reads a YAML list of presets. It refuses an unknown key, a name that is given twice,
+// and a shape outside the bounds of ep.Problem; that error names the preset and the field.
 func ReadPresets(r io.Reader) ([]Preset, error) {
 	lr := &io.LimitedReader{R: r, N: maxPresetBytes + 1}
 	dec := yaml.NewDecoder(lr)

@@ -18,8 +18,8 @@ const maxSelections = 1 << 28
 // work. Changing it changes every routing of every seed.
 const chunkTokens = 512
 
-// law makes the filler that draws experts for a request. The error names the field of the
-// problem, or the argument of the law, that does not fit.
+// law makes the filler that draws experts for a request. The error names what does not fit: a field
+// of the problem or an argument of the law.
 type law func(s drawRequest) (filler, error)
 
 // drawRequest holds the problem and the seed for which a law draws.

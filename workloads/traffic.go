@@ -16,9 +16,8 @@ const (
 // Matrix holds one number for each source rank (row) and destination rank (column).
 type Matrix [][]int64
 
-// Messages returns the number of messages that dispatch sends from each rank to each rank,
-// [ranks, ranks]. Messages on the diagonal stay on their rank. The matrix of combine is the
-// transposed one.
+// Messages returns the number of messages that dispatch sends from each rank to each rank, [ranks,
+// ranks]. Messages on the diagonal stay on their rank. Combine sends the transposed matrix.
 func (w *Workload) Messages(kind MessageKind) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())

@@ -26,8 +26,8 @@ type Workload struct {
 	Class   ep.Class  // the routing class by which table rows are found; empty unless New made the workload
 }
 
-// BatchRank returns the rank whose batch a rank dispatches. That is the rank itself. With
-// SkipA2A it is rank 0, because every rank then has rank 0's tokens.
+// BatchRank returns the rank whose batch a rank dispatches: the rank itself, or rank 0 with
+// SkipA2A, because every rank then has rank 0's tokens.
 func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0

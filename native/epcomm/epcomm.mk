@@ -97,8 +97,8 @@ $(EPCOMM_OUT)/obj-gpu.o: $(EPCOMM)/gpu/gpu.c $(EPCOMM_HEADERS)
 	@mkdir -p $(EPCOMM_OUT)
 	$(CC) -std=c99 -D_GNU_SOURCE -Wall -Wextra -Werror -c -o $@ $<
 
-# The Python package's extension uses PyTorch's stable ABI. The build needs only PyTorch's headers: those of $(PYTHON)
-# or $(TORCH_ENV), otherwise those of the wheel below. At run time PyTorch is imported before the extension.
+# The Python package's extension uses PyTorch's stable ABI. The build needs only PyTorch's headers, from
+# $(PYTHON) or $(TORCH_ENV), otherwise from the wheel below. At run time PyTorch is imported before the extension.
 PYTHON         ?= python3
 TORCH_VERSION   = 2.11.0
 TORCH_HEADERS   = $(CUDA_LOCAL)/torch-$(TORCH_VERSION)

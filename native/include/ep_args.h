@@ -46,7 +46,7 @@ typedef struct EpFault {
   uint32_t phase;  /* EpPhase */
   int32_t expert;  /* global expert for which it waited, -1 if none */
   int32_t source;  /* rank for which it waited, -1 if none */
-  uint32_t block;  /* block that waited */
+  uint32_t block;
   uint64_t want;   /* value or count for which it waited */
   uint64_t got;    /* last value that it read */
 } EpFault;
@@ -124,7 +124,7 @@ typedef struct EpArgs {
   uint32_t round;             /* number of this call in its graph, from 1 on */
   int32_t ids_wide;           /* 1: ids in topk_ids have 64 bits; only layouts masked, rank and rank packed */
   uint32_t *round_base;       /* a separate kernel advances it after each replay; with EP_OWN_ROUNDS the call itself does */
-  uint64_t deadline_ns;       /* longest wait */
+  uint64_t deadline_ns;
   EpFault *fault;             /* this rank's record */
   uint32_t *given_up;         /* word in this rank's device memory, not 0 once the rank gave up a wait; may be null */
   uint64_t *span;             /* [2] global timer: first start, last end; the host sets it to {~0, 0} before. Null: not measured */

@@ -196,14 +196,14 @@ typedef struct EpcommCall {
   int32_t *expert_ids;     /* [groups] local expert of each group */
   int32_t *src_info;       /* [max_rows, 2] token on its rank, top-k position */
   uint32_t *scale_offsets; /* [groups] nvfp4 */
-  /* The shapes above are for layout expert; EpcommLayout has those of other layouts. The next four members
-   * are for combine. */
+  /* The shapes above are for layout expert; for other layouts see EpcommLayout. The next four members are
+   * for combine. */
   const void *y;   /* [max_rows, hidden] BF16, the experts' output of each row. With several nodes it must lie in EpcommOutputs.y
                       or in epcomm_extra, because the network reads it */
   void *combined;  /* [tokens, hidden] BF16 */
   const void *bias;     /* [hidden] BF16, only for combines with epilogue=bias */
   float epilogue_scale; /* only for combines with epilogue=scale; epbench pack chooses neither epilogue */
-  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room, at least as many as arrive.
+  uint64_t rows;        /* layout rank packed: number of rows for which the given outputs have room; as many as arrive, or more.
                            0: max_rows; then a call that ends with a fault does not overwrite the rows with NaN */
   int32_t *row_tokens;  /* layout rank packed: [rows] number of each row's token on its source rank, or NULL. If given, each id in expert_ids
                            has 64 bits */

@@ -63,7 +63,7 @@ typedef struct PackState {
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* regions of one area share an address: 1: that of their middle; 0: that of their first byte */
+  uint8_t halves; /* 1: the middles of an area's regions have one address; 0: their first bytes have one address */
   uint16_t area;  /* regions with the same area other than 0 share memory */
   uint32_t name;
 } PackRegion;

@@ -125,9 +125,9 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. The exchanges are those of
- * epcomm_create, which a rank in a new process calls. This rank takes part in all of them, even after an error: a rank
- * that was called with another `alive` may not know of the error. */
+/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. A rank in a new process
+ * calls epcomm_create, so both functions make the same exchanges. This rank takes part in all of them, even after an
+ * error: a rank that was called with another `alive` may not know of the error. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();

@@ -183,7 +183,7 @@ static int test_answers(Member *member, void *plan) {
   return runs(member, plan);
 }
 
-/* Returns the smallest token count whose plan differs from that of one token. */
+/* Returns the smallest token count whose plan differs from the plan of one token. */
 static int of_another_plan(Moe *m) {
   EpcommExplanation first = explained(m, 1, EPCOMM_EVEN, NULL);
   for (int n = 2; n <= m->info.max_tokens; n++)

@@ -187,7 +187,8 @@ class Late(Exception):
 
 
 def search(parts, lines, out, strategy, expected):
-    """Runs one search: reads the first line, tunes, and ends with {"done": true}."""
+    """Runs one search: reads epbench's first line, and tunes until the budget is spent. expected: the number of configs that
+    a search bounded by time may measure, or 0."""
     import numpy as np
 
     first = json.loads(lines.readline())

@@ -88,8 +88,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a runtime would launch for one call. `reason` is exact, kept, uncovered or another word that
-    `epbench terms` explains."""
+    """The config that a runtime would launch for one call. `reason` says why: exact (a row matches the call), kept (a row says
+    that the default is at least as fast), uncovered (no row covers the call, so it is the default), or another word."""
 
     op: str
     mode: str
@@ -112,7 +112,9 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """The result of a search strategy with a budget. `regret_percent` is how much slower its winner is than the best config."""
+    """The result of a search strategy with a budget. `regret_percent` is how much slower its winner is than the best config,
+    `flips_percent` the share of second searches that choose another config, and `false_percent` the share of searches that
+    claim a gain although there is none."""
 
     strategy: str
     budget: int | str

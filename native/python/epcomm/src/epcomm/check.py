@@ -21,7 +21,7 @@ def main(a):
     if a.apart and not a.spawn:
         raise ValueError("--apart starts the processes itself: give --spawn N, the number of ranks")
     if a.placement < 0:
-        raise ValueError(f"--placement {a.placement}: give 0, or the number of a block from 1 on")
+        raise ValueError(f"--placement {a.placement}: give a number of blocks, or 0 for the place that torch chooses")
     if not a.spawn:
         return run(a, int(os.environ.get("LOCAL_RANK", "0")))
     times = []
@@ -50,8 +50,8 @@ def _apart(a):
 
 def _start(a):
     """Runs a process for each rank and returns the times that rank 0 wrote. Processes are
-    forked, because loading PyTorch again takes longer than timing a call. A parent that has
-    used CUDA could not fork them."""
+    forked, because loading PyTorch again takes longer than timing a call. So the parent
+    must not use CUDA."""
     import torch.multiprocessing as processes
 
     with tempfile.TemporaryDirectory() as folder:

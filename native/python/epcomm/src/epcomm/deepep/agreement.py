@@ -18,7 +18,7 @@ from ..comm import EpcommError
 
 RING = 1023                # number of keys that a rank keeps, as in native.h
 _RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last ones
-_FACTS, _FACT = 64, 512    # number of facts that a rank keeps, and bytes of each: key, length, JSON
+_FACTS, _FACT = 64, 512    # number of keys whose facts a rank keeps, and bytes of each: key, length, JSON
 _TEXT = 1024               # bytes of an error text: length, text
 _DISAGREE = 5
 _LATE = 1.0                # after a difference, seconds to wait for ranks that have not reached the call

@@ -49,8 +49,8 @@ func checkActivation(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// makeGates fills a rank's input: the rows and offsets as they are after a dispatch and the experts' first
-// matrix product.
+// makeGates fills a rank's input: synthetic rows in place of the experts' first matrix product, and the
+// offsets of a dispatch.
 func (s *Session) makeGates(r *rank) error {
 	d := s.oracle.Dispatch(r.id)
 	b, err := s.arena.bytes(d.End * 4 * s.Hidden)
@@ -98,8 +98,7 @@ func (w *worker) activate(l launch, how ref.Activation) {
 	}
 }
 
-// swiglu computes one row of D values from 2*D BF16 values. It uses the float64 exponential of package
-// math.
+// swiglu computes the row z from the BF16 gates and ups of `in`, two values for each value of z.
 func swiglu(how ref.Activation, in []uint16, z []float32) {
 	for i := range z {
 		gate, up := widen(in[i]), float32(0)

@@ -21,7 +21,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d MiB: %w", n>>20, err)
 	}
-	// With huge pages, a receive segment would take all of its memory although only a little of it is used.
+	// Huge pages would take memory for parts of the receive buffers that are never written.
 	if err := unix.Madvise(b, unix.MADV_NOHUGEPAGE); err != nil && err != unix.EINVAL {
 		return nil, fmt.Errorf("madvise: %w", err)
 	}

@@ -4,7 +4,7 @@ package cpu
 
 import "unsafe"
 
-// arena allocates from the Go heap. The race detector does not see other memory.
+// arena allocates from the Go heap, the only memory that the race detector sees.
 type arena struct{}
 
 func (*arena) bytes(n int) ([]byte, error) {

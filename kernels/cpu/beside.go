@@ -19,7 +19,7 @@ type beside struct {
 	share    int        // pieces of the product for one call
 }
 
-// outlasts is a ratio: the product beside a call takes outlasts times as long as the call.
+// outlasts is the time of the product beside a call, in multiples of the call's time.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {
@@ -73,8 +73,8 @@ func (b *beside) alone(n int) []float64 {
 // trialPieces is the number of pieces from which the time of one piece is computed.
 const trialPieces = 32
 
-// size decides, once in each session, how many pieces of the product run beside one call. Together they
-// take `outlasts` times as long as a call of the problem's default config.
+// size computes, once in each session, how many pieces of the product run beside one call. They take
+// `outlasts` times as long as a call of the default config.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -144,7 +144,7 @@ func (s *Session) together(ctx context.Context, c ep.Config, program []stage, sp
 	return s.concurrent(ctx, program, spec, f)
 }
 
-// splitPhases reports whether every half of a config sends and receives in separate kernels.
+// splitPhases reports whether a config's dispatch and combine each send and receive in separate kernels.
 func (s *Session) splitPhases(c ep.Config) bool {
 	d, k, err := s.halves(c)
 	return err == nil && (d == nil || d.split) && (k == nil || k.split)

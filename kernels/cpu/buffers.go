@@ -62,7 +62,7 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets count words to the sentinel. It returns how many had another value.
+// rearm sets count words to the sentinel, "no count yet". It returns how many had another value.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -85,12 +85,12 @@ func (r *rank) rearm() int {
 	return left
 }
 
-// halves returns memory as 16-bit values, and octets returns 16-bit values as bytes. Neither copies. The
-// memory of an arena is aligned for both.
+// halves returns memory of an arena as 16-bit values, without a copy.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }
 
+// octets returns 16-bit values as bytes, without a copy.
 func octets(h []uint16) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(h))), 2*len(h))
 }

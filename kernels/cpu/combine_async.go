@@ -1,7 +1,7 @@
 package cpu
 
-// combineAsync is the sending half of combine: it writes the experts' rows back to the ranks of their
-// tokens. set is the index of the receive buffers that the call uses.
+// combineAsync sends: it writes the experts' rows back to the ranks of their tokens. set is the index of
+// the receive buffers that the call uses.
 func (w *worker) combineAsync(l launch, set int) bool {
 	if l.dedup {
 		w.returnPartials(l, set)

@@ -2,7 +2,7 @@ package cpu
 
 import "github.com/epbench/epbench/kernels/cpu/vec"
 
-// combineWait is the receiving half of combine: it waits until all rows have returned, and sums them.
+// combineWait waits until all rows have returned, and sums them.
 func (w *worker) combineWait(l launch, set int) bool {
 	return w.wait(l, set, "combine_wait", (*worker).pollCombine, (*worker).reduce)
 }

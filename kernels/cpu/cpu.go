@@ -31,8 +31,8 @@ type Backend struct {
 	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
 }
 
-// longestWait bounds how long a rank waits for another rank. After it the candidate counts as hanging.
-// Calls that fit in memory are much shorter.
+// longestWait is how long a rank waits for another rank before the candidate counts as hanging. Calls that
+// fit in memory are much shorter.
 const longestWait = 20 * time.Second
 
 // Open returns the backend. It never fails.
@@ -86,8 +86,8 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty measures rounds of a kernel that does nothing, on two ranks. Such a round takes the time of aligning
-// the ranks and of starting and ending a kernel.
+// Empty times rounds of a kernel that does nothing on two ranks: the time of aligning the ranks, and of
+// starting and ending a kernel.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)
 }

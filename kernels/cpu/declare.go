@@ -53,8 +53,8 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params returns the parameters of dispatch or combine. Only the class of the parameter algo differs: a dispatch
-// delivers the same rows with algo=dedup as with algo=direct, but a combine with algo=dedup rounds partial sums.
+// params returns the parameters of dispatch or combine. Only the class of algo differs: algo=dedup delivers
+// the same rows as algo=direct, but in a combine it rounds partial sums.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
@@ -120,7 +120,8 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is the number of received bytes above which rows leave the caches before they are read.
+// streamFrom is the number of bytes, received by all ranks together, above which rows leave the caches
+// before they are read.
 const streamFrom = 8 << 20
 
 // defaults returns a function for Kernel.Default. It gives each rank one worker, or two if there are more

@@ -7,9 +7,8 @@ import (
 	"github.com/epbench/epbench/kernels/cpu/vec"
 )
 
-// dispatchAsync is the sending half of dispatch: it writes this rank's tokens into the slots of all ranks.
-// The last worker to finish signals the counts. set is the index of the receive buffers that the call
-// uses.
+// dispatchAsync writes this rank's tokens into the slots of all ranks. The last worker to finish signals
+// the counts. set is the index of the receive buffers that the call uses.
 func (w *worker) dispatchAsync(l launch, set int) bool {
 	w.sentBefore = tokenCounter{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
@@ -130,8 +129,8 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch stores the counts of all messages on their destination ranks, also counts of zero. Each
-// rank begins with the rank after it, so that not all ranks begin with the same one.
+// signalDispatch stores the counts of all messages on their destination ranks, also zeros. A rank begins
+// with the rank after it, so that ranks do not all write to one rank at a time.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/kernels/dtype"
 )
 
-// dispatchWait is the receiving half of dispatch: it waits for the counts of all sources, and copies the
-// rows to the output.
+// dispatchWait waits for the counts of all sources, and copies the rows to the output.
 func (w *worker) dispatchWait(l launch, set int) bool {
 	copyRows := (*worker).place
 	if l.dedup {
@@ -51,8 +50,8 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	return true
 }
 
-// index computes from the counts the first row of each group, and of each segment (a pair of expert and
-// source).
+// index computes, from the counts, the first row of each group (the rows of one expert) and of each
+// source's rows in a group.
 func (r *rank) index(s *shape, dedup bool) {
 	row, block, pad := 0, 0, dtype.RowPad(s.Problem)
 	for g := range s.groups {

@@ -8,14 +8,14 @@ import (
 )
 
 // tokenCounter counts, for each destination rank, how many tokens before the current token go to that rank.
-// The count is the token's place in its segment. A worker's tokens are ascending, so a counter visits
-// each token once.
+// The count is the token's place among the rows that this rank sends there. A worker's tokens are
+// ascending, so a counter visits each token once.
 type tokenCounter struct {
 	next   int // first token that is not counted
 	before [MaxRanks]int
 }
 
-// advance moves on to a token.
+// advance counts the tokens before a token.
 func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	for ; w.next < token; w.next++ {
 		var seen [MaxRanks]bool
@@ -66,7 +66,7 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 	}
 }
 
-// actByRank stands for the experts in the layouts by rank: for each row it computes the outputs of the local
+// actByRank does the experts' work in layouts by rank: for each row it computes the outputs of the local
 // experts and their weighted sum.
 func (w *worker) actByRank(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
@@ -90,7 +90,7 @@ func (w *worker) actByRank(l launch, scales []byte) {
 	}
 }
 
-// actMasked stands for the experts in layout masked.
+// actMasked does the experts' work in layout masked.
 func (w *worker) actMasked(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	for rows := range l.claim(&r.move, r.rowsTo[len(r.rowsTo)-1], 1, 1) {

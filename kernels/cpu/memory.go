@@ -11,9 +11,8 @@ import (
 // sentinel is the value of a count word before a count arrives.
 const sentinel = ^uint64(0)
 
-// sets is the number of sets of receive buffers. Calls use them in turn. A rank can be one call ahead of
-// another rank but not two, because each call waits for counts that all ranks send in that call. With two
-// sets no rank overwrites a buffer that another rank still reads.
+// sets is the number of sets of receive buffers. Calls use them in turn. Two are enough: each call waits
+// for counts of all ranks, so a rank is at most one call ahead of another.
 const sets = 2
 
 // inbox is the memory to which the dispatches of all ranks write. With algo=direct it has slots for each
@@ -62,8 +61,8 @@ type rank struct {
 	progress
 }
 
-// arrivals describes the rows that dispatch received. Combine needs it to return them. A pair here is an
-// expert and a source.
+// arrivals describes the rows that a dispatch received, for the combine that returns them. A pair here is a
+// local expert and a source rank.
 type arrivals struct {
 	counts  []int64 // [local*sources] number of rows of each pair
 	rowsTo  []int   // [local*sources+1] number of rows before each pair, without padding

@@ -7,8 +7,8 @@ import (
 )
 
 // notifier lets workers that have polled for a long time sleep until any worker signals. No signal is
-// missed: a sleeper is counted before it checks its condition for the last time, and a worker that
-// signals reads the number of sleepers after it has stored its value.
+// missed. A sleeper is counted before its last check of the condition. A worker that signals stores its
+// value first, and then reads the number of sleepers.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond

@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// product is the work that one rank does at the same time as its calls: matrix products in float32, or the
-// copy of a buffer. It is divided into small pieces and repeated without end, so that any amount of it
-// can run beside a call.
+// product is the work that one rank does beside its calls: matrix products in float32, or the copy of a
+// buffer. It consists of small pieces and repeats without end, so that any amount can run beside a call.
 type product struct {
 	of      ep.Product
 	groups  int       // number of groups (experts) whose matrices are in memory

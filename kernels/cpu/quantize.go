@@ -44,8 +44,8 @@ func largest(group []uint16) uint16 {
 	return m
 }
 
-// evenScale returns the e8m0 scale of a group with maximum m. It rounds m to one bit of mantissa, as e2m1
-// has, and takes the exponent less e2m1's largest exponent, 2.
+// evenScale returns the e8m0 scale of a group with maximum m. It rounds m to one bit of mantissa, as in
+// e2m1, and subtracts 2, the largest exponent of e2m1, from the exponent.
 func evenScale(m float32) byte {
 	e := int((math.Float32bits(m)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))
@@ -75,7 +75,7 @@ func pack(out []byte, group []uint16, factor float32) {
 	}
 }
 
-// e4m3 rounds x to e4m3. It works on integers: it adds half of the last kept bit. Below 2^-6, the smallest
+// e4m3 rounds x to e4m3. It adds half of the last kept bit to the bits of x. Below 2^-6, the smallest
 // normal number, it uses a float addition, which rounds to multiples of 2^-9.
 func e4m3(x float32) byte {
 	b := math.Float32bits(x)
@@ -119,8 +119,8 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 rounds x to e2m1, in the same way as e4m3 rounds. The smallest normal number of e2m1 is 1; below 1 its
-// values are multiples of 0.5.
+// e2m1 rounds x to e2m1 in the same way. The smallest normal number of e2m1 is 1; below 1 its values are
+// multiples of 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 28 & 8)
@@ -143,7 +143,7 @@ func narrow(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// applyGain computes the row y of an expert with this gain from a delivered token.
+// applyGain computes an expert's output row y: a delivered token times the expert's gain.
 func applyGain(l dtype.Encoding, payload, scales []byte, gain float32, y []uint16) {
 	for c := range y {
 		var x float32

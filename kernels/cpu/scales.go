@@ -34,8 +34,8 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales from a group's last row to the end of its last block. If `shared`
-// is true, the block may already hold scales of rows; otherwise the whole block is cleared.
+// clearScaleTail zeroes the NVFP4 scales after a group's last row, up to the end of its last block. If
+// `shared` is false, no scales are in the block yet, and all of it is cleared.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return
@@ -53,8 +53,8 @@ func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	}
 }
 
-// placeShared copies one of this rank's own tokens to the shared expert's group. Its row does
-// not depend on any count.
+// placeShared copies one of this rank's own tokens to the shared expert's group. The row is known before
+// any count arrives.
 func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	s, r := &w.s.shape, w.r
 	l.write(r.out[i*s.encoding.Payload:][:s.encoding.Payload], payload[:s.encoding.Payload])

@@ -57,7 +57,7 @@ func (s *Session) Close() error {
 }
 
 // Prepare allocates a candidate's buffers and starts its workers. It then runs the candidate twice, once
-// for each set of receive buffers, so that all memory is present.
+// for each set of receive buffers, so that timed calls find all pages in memory.
 func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
@@ -219,8 +219,7 @@ func (s *Session) startWorkers(blocks int) {
 	}
 }
 
-// actAsExperts is the function of the stage that stands for the experts: it computes y from the delivered
-// rows.
+// actAsExperts is the body of the stage that does the experts' work: it computes y from the delivered rows.
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
 	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)

@@ -14,7 +14,7 @@ type shape struct {
 	sources  int  // number of ranks that send to one rank
 	groups   int  // number of groups of rows in the output
 	maxRows  int  // number of rows for which the output has room
-	room     int  // number of rows of each group if it is fixed, 0 if groups follow each other
+	room     int  // number of rows reserved for each group, 0 if a group takes only the rows that it has
 	byRank   bool // whether the layout is by rank: a rank receives each token once
 	rowBytes int  // bytes of a combine message
 }

@@ -186,9 +186,8 @@ func (s *Session) delivered(r *rank) ref.Output {
 	return out
 }
 
-// Probe implements worker.Prober: it returns one output row of the last Verify, as [hidden]
-// BF16 values. With k = -1 it is the combined row of a token, otherwise the row that the
-// expert at top-k position k of that token received.
+// Probe implements worker.Prober: it returns one output row of the last Verify, as [hidden] BF16 values.
+// With k = -1 it is a token's combined row, otherwise the row that the token's k-th expert received.
 func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	if s.Op == ep.Activation {
 		return nil, fmt.Errorf("probe: op activation has no rows of tokens; probe dispatch, combine or pair")
@@ -211,8 +210,7 @@ func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 // sample returns how many rows make up verifyBytes, at least 16.
 func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
-// Digest runs a candidate from poisoned buffers and returns a hash of the combined tokens of
-// all ranks, or of an activation's output, so that runs can be compared bit by bit.
+// Digest runs a candidate from poisoned buffers and returns a hash of its output on all ranks.
 func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err := s.runPoisoned(ctx, c); err != nil {
 		return "", err

@@ -55,8 +55,8 @@ type stage struct {
 	body   func(w *worker, l launch, set int) bool // returns false if the job has failed
 }
 
-// stages returns the program of one op: one launch that sends and then waits. With mode=split these
-// are two launches: one sends and one waits.
+// stages returns the program of one op: one launch that sends and then waits, or, with mode=split, one
+// launch for each.
 func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
 	if l.split {
 		return []stage{{l, async}, {l, wait}}
@@ -108,7 +108,7 @@ func (j *job) seconds() [][]float64 {
 	return out
 }
 
-// fail ends the job with a failure. If there is an earlier failure, the job keeps it.
+// fail ends the job with a failure. An earlier failure stays.
 func (j *job) fail(f *kernels.Failure) {
 	j.failed.CompareAndSwap(nil, f)
 	j.end()
@@ -200,9 +200,9 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 const polls = 256
 
 // await polls until ready returns true. There are more workers than cores, so it yields after every poll,
-// and after `polls` polls it sleeps until the next signal. After `patience` times the deadline it fails
-// the job with the failure that hang returns. patience is 1 in waits for other ranks, and 2 in waits for
-// the worker's own rank: the first failure then names the cause and not a consequence.
+// and after `polls` polls it sleeps until the next signal. After `patience` times the deadline it fails the
+// job with the failure that hang returns. Waits for other ranks have patience 1. Waits inside a rank have
+// 2, so that the first failure names the cause.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {

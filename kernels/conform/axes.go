@@ -25,8 +25,8 @@ type Axes struct {
 	Capacity int // number of tokens that buffers hold
 }
 
-// AxesFor returns the axes for a machine and its kernels: ranks up to its number of GPUs, or
-// up to 16 on a CPU, and the layouts that a dispatch serves.
+// AxesFor returns the axes for a machine and its kernels. On GPUs there are at most as many ranks as GPUs,
+// on a CPU at most 16. Layouts that no dispatch serves are left out.
 func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	a := Axes{
 		Ops:    ep.RowOps(),

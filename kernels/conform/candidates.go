@@ -10,10 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// candidates returns the configs of a kernel that a case runs: the default, each value of each
-// numeric parameter, and at most c.Words combinations of the parameters whose values are words.
-// Such a parameter chooses a path through the code. If there are more than c.Configs configs, it
-// keeps the default and chooses the others by a hash of the case's name.
+// candidates returns the configs of a kernel that a case runs: the default, each value of each numeric
+// parameter, and at most c.Words combinations of the values of word parameters (see isWord). If c.Configs
+// is not 0, at most c.Configs configs remain: the default, and others drawn by the case's name.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {

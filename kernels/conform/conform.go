@@ -23,7 +23,7 @@ const (
 )
 
 type effort struct {
-	strength   int // for every set of this many axes, each combination of their values occurs
+	strength   int // 1: every value of an axis occurs; 2: every pair of values of two axes; 3: every triple
 	iterations int // number of calls between two verifications
 	endurance  int // number of calls between two verifications in the endurance cases
 	words      int // largest number of combinations of parameters whose values are words
@@ -98,7 +98,7 @@ func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	return append(out, specialCases(e, a, base)...)
 }
 
-// Tags of the cases outside the covering.
+// Tags of the special cases.
 const (
 	tagEmpty     = "special=no-tokens"
 	tagEndurance = "special=back-to-back"
@@ -111,10 +111,9 @@ func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// specialCases returns two cases for each op and layout. In the first case there is no token, and
-// every rank must still signal and end. The second case makes many calls without resetting memory
-// between them, so each call must leave the memory as the next call needs it. The values of the other
-// axes do not matter for these cases, so the covering does not include the cases.
+// specialCases returns two cases for each op and layout. In the first case there is no token, and every
+// rank must still signal and end. The second case makes many calls without resetting memory between them:
+// each must leave the memory as the next needs it.
 func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {

@@ -2,8 +2,8 @@ package conform
 
 import "fmt"
 
-// Part divides cases into N parts and returns part I, for a text "I/N" with I from 1 to N. It takes
-// every N-th case, so that each part has cases of every op.
+// Part reads "I/N" and returns part I of N: every N-th case, beginning with the I-th. So each part has
+// cases of every op.
 func Part[T any](cases []T, part string) ([]T, error) {
 	var i, n int
 	_, err := fmt.Sscanf(part, "%d/%d", &i, &n)

@@ -25,15 +25,16 @@ import (
 // nothing is kept.
 const CacheEnv = "EPBENCH_CACHE"
 
-// Compiler turns units into binaries for one architecture and keeps them on disk. It needs libnvrtc
-// but no GPU. Several goroutines may use a Compiler, and several processes may use the same folder.
+// Compiler turns units (device sources with macros) into binaries for one architecture and keeps them on
+// disk. It needs libnvrtc but no GPU. Several goroutines may use a Compiler, and several processes may use
+// the same folder.
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
 	defines []string                 // macros of every unit, NAME=VALUE
 	cache   string                   // folder of compiled units, "" for none
 	running singleflight.Group       // compilations that are running, by key, so that a unit is compiled once
-	network func() (*network, error) // returns the network, which it opens on the first call
+	network func() (*network, error) // opens the network on the first call
 }
 
 // NewCompiler opens libnvrtc for an architecture in the spelling of declare.ArchName. Every unit is
@@ -116,8 +117,9 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names what the binary of a unit depends on besides its source: the version of the compiler
-// and, for a unit that crosses hosts, the bridge to NVSHMEM. It drops errors, because build reports them.
+// versions names what the binary of a unit depends on besides its source: the version of the compiler and,
+// for a unit that crosses hosts, the name of the binary that calls NVSHMEM. It drops errors, because build
+// reports them.
 func (c *Compiler) versions(u declare.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {

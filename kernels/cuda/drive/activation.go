@@ -26,8 +26,7 @@ const partGates = "gates"
 // any GPU. Each call works on the next copy, so that its rows come from memory and not from the cache.
 const rotatedBytes = declare.FlushBytes
 
-// maxCopies is the largest number of copies. The rows of a very small call therefore stay in the L2
-// cache.
+// maxCopies bounds the number of copies. All copies of very few rows fit in the L2 cache.
 const maxCopies = 64
 
 // activation lays out the rows of a session of activations.
@@ -138,7 +137,7 @@ func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	return args
 }
 
-// judgeActivation compares the outputs of a verification on every rank.
+// judgeActivation compares every rank's outputs of a verification with the oracle.
 func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	var sum kernels.Comparison
 	for rank := range s.ranks.local {

@@ -8,9 +8,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is memory of a GPU that holds one heap at a time. It is kept after the heap is freed, for
-// the next heap: allocating tens of gigabytes from the driver, and mapping them on every other GPU,
-// takes longer than measuring most candidates.
+// arena is memory of a GPU that holds one heap at a time. It is kept for the next heap, because allocating
+// tens of gigabytes and mapping them on every other GPU takes longer than measuring most candidates.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64

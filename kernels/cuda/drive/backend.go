@@ -24,11 +24,11 @@ type Options struct {
 	sms int // number of SMs to use on each GPU, 0 for all; NVIDIA's racecheck takes longer with more SMs
 }
 
-// DefaultDeadline is much longer than the time between the starts of the first and the last rank,
-// and much shorter than the time after which epbench considers the worker hung.
+// DefaultDeadline is much longer than the time between the starts of two ranks, and much shorter than the
+// time after which epbench considers the worker hung.
 const DefaultDeadline = time.Second
 
-// Backend runs our CUDA kernels on the GPUs of this host.
+// Backend runs the CUDA kernels on the GPUs of this host.
 type Backend struct {
 	options Options
 	clock   string // the clock of the options, without a stage
@@ -125,7 +125,7 @@ func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return newSession(b, w)
 }
 
-// checkPeers checks that any two of the GPUs that the ranks use can address each other.
+// checkPeers checks that all GPUs that the ranks use can address each other.
 func (b *Backend) checkPeers(ranks int) error {
 	used := min(ranks, len(b.node.gpus))
 	for i := range used {

@@ -17,8 +17,7 @@ import (
 // later one.
 const clockStamp = "stamp"
 
-// outlasts is a ratio: the part of the product that belongs to a call takes at least outlasts times as long
-// as the call.
+// outlasts is the least time of the product beside one call, in multiples of the call's time.
 const outlasts = 2
 
 // besideLaunches returns how many launches of the product run beside a verification.
@@ -46,10 +45,9 @@ func (s *session) arrange(k *candidate) arrangement {
 	return a
 }
 
-// smsLeft returns the number of SMs for which the product is planned while a candidate's calls run:
-// the SMs that the calls do not take. Serving engines plan their products in the same way. It
-// returns 0, which means all SMs, if the calls take more than half of the GPU: the product would
-// otherwise have too few SMs after the calls have ended.
+// smsLeft returns the number of SMs for which the product is planned beside a candidate's calls: the SMs
+// that the calls leave, as in serving engines. It returns 0 (all SMs) for a copy, and if the calls take
+// more than half of the SMs: after the calls, a product on few SMs would be slow.
 func (s *session) smsLeft(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -130,10 +128,10 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 // before it measures candidates.
 const sizingRounds = 5
 
-// sizeProduct decides, once in each session, how many launches of the product belong to one call.
-// Together they take at least twice as long as a call of the problem's default config (see
-// outlasts). A pair gets at least two launches. sizeProduct does not use the config of the first
-// call, because costs would then depend on which config a session runs first.
+// sizeProduct decides, once in each session, how many launches of the product belong to one call. Together
+// they take at least twice as long as a call of the problem's default config (see outlasts). A pair gets at
+// least two launches. With the first candidate in place of the default, costs would depend on which config
+// a session runs first.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {

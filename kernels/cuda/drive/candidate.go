@@ -86,7 +86,8 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	return out, nil
 }
 
-// takesCast reports whether the candidate's dispatch takes tokens that the caller cast.
+// takesCast reports whether the candidate's dispatch takes tokens that the caller has already cast to the
+// dtype.
 func (c *candidate) takesCast() bool {
 	k := c.calls[ep.Dispatch]
 	return k != nil && declare.TakesCast(k.config)

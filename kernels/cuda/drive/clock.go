@@ -20,8 +20,8 @@ const (
 // clocks lists all clocks, the default first.
 var clocks = []string{clockChain, clockSpan, clockEvent}
 
-// stages lists the places inside a kernel where a span can end: EP_STAGE_* of common/check.cuh,
-// from 1.
+// stages lists the places inside a kernel where a span can end. Their numbers, EP_STAGE_* of
+// common/check.cuh, begin at 1.
 var stages = []string{"ready", "sent", "arrived"}
 
 // spent starts a clock of the host. The returned function adds the time since then to *seconds.

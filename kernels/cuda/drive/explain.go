@@ -29,13 +29,12 @@ const scratchBytes = 256 << 20
 //   - SMs, by plan: nothing runs beside the product, but the library plans the product for the SMs
 //     that the calls do not take. This experiment is left out if these SMs are less than a quarter
 //     of the GPU's SMs.
-//   - SMs, by blocks: as many blocks as a call has hold SMs and do nothing, for the time that a
-//     call takes alone. The time of a call beside the product would be too long, because its blocks
-//     then mostly wait for SMs.
-//   - bandwidth, by a copy engine: the engine moves a call's bytes to the next rank. It takes no
-//     SM.
-//   - both: as many blocks hold SMs and move these bytes. The difference to blocks that move
-//     nothing shows the effect of bandwidth.
+//   - SMs, by blocks: as many blocks as a call has hold SMs and do nothing. They run as long as a
+//     call alone. (A call beside the product runs longer, but mostly because its blocks wait for SMs.)
+//   - bandwidth, by a copy engine: the engine, which takes no SM, moves a call's bytes to the next
+//     rank.
+//   - both: the blocks of the second experiment also move a call's bytes. Their difference shows the
+//     effect of bandwidth.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
@@ -134,8 +133,7 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns the shared memory of a load's block, in bytes: all that an SM has, so that no other
-// block fits on the SM.
+// shared returns the shared memory of a load's block, in bytes: so much that no other block fits on the SM.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -189,8 +187,8 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the part of the matrix product that belongs to explainCalls calls. In the same rounds it
-// times that part alone and with one change: with a load for each call, or planned for `sms` SMs.
+// effect times the launches of the product that run beside explainCalls calls. In the same rounds it times
+// them alone and with one change: with a load for each call, or planned for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

@@ -47,7 +47,7 @@ func (f faultRecord) sentence() string {
 	return b.String()
 }
 
-// neverBegan reports whether ranks gave up waiting, but only in a start alignment.
+// neverBegan reports whether ranks gave up waiting in start alignments only, so before a call.
 func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }

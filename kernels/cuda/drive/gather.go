@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of `bytes` bytes from these offsets in a part of the heap. It queues all
-// copies together. The next gather of the same part overwrites the result.
+// gather downloads pieces of `bytes` bytes from these offsets in a part of the heap. The next gather of the
+// same part overwrites the result.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil

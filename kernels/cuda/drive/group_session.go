@@ -22,9 +22,9 @@ type groupSession struct {
 	again   int // runs that were repeated since the last note about them
 }
 
-// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache find
-// the binary there. All ranks check their memory before any rank allocates. Allocation is
-// collective: if one rank refused, the others would wait for it without a deadline.
+// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache find the
+// binary there. All ranks check their memory before any rank allocates: if one rank refused to allocate,
+// the others would wait for it without a deadline.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec)
 	return out, nil
 }
 
-// attempt performs a task that launches kernels, and recovers after a failure. If ranks gave up
-// waiting, but only in a start alignment, it repeats the task once, as session.attempt does.
+// attempt performs a task that launches kernels, and recovers after a failure. If ranks gave up waiting in
+// start alignments only, it repeats the task once, as session.attempt does.
 func (s *groupSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {

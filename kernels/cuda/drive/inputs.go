@@ -12,9 +12,9 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// upload copies the inputs to every rank. Every verification calls it again, because a wrong kernel
-// may have written to the inputs. After the first time, the tokens come from a copy on the GPU: with
-// the shape of DeepSeek-V3 and 4,096 tokens they are 59 MB.
+// upload copies the inputs to every rank. Every verification calls it again, because a wrong kernel may
+// have written to the inputs. After the first time, the tokens (59 MB for DeepSeek-V3 and 4,096 tokens)
+// come from a copy on the GPU.
 func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.ranks.local))

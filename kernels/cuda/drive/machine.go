@@ -39,7 +39,7 @@ func describe(n *node, m *monitor) (ep.Machine, error) {
 	}, nil
 }
 
-// pciID returns vendor:device of a GPU, from NVML or from the operating system.
+// pciID returns vendor:device of the first GPU, from NVML or from the operating system.
 func pciID(n *node, m *monitor) string {
 	if id := m.pciID(0); id != "" {
 		return id

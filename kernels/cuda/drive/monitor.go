@@ -94,9 +94,11 @@ func (m *monitor) pciID(gpu int) string {
 	return fmt.Sprintf("%04x:%04x", info.PciDeviceId&0xffff, info.PciDeviceId>>16)
 }
 
-// link returns how the GPUs are joined: "nv" and the number of active NVLinks of one GPU; "mixed" if
-// that number differs between GPUs; "pcie" for peers without NVLink; "apart" if some GPUs cannot
-// address each other; "none" for a single GPU without NVLink.
+// link returns how the GPUs are joined:
+//   - nvN: each GPU has N active NVLinks; mixed: GPUs have different numbers of them
+//   - pcie: peers without NVLink
+//   - apart: no NVLink, and some GPUs cannot address each other
+//   - none: a single GPU without NVLink
 func (m *monitor) link(n *node) string {
 	counts := map[int]bool{}
 	most := 0

@@ -183,9 +183,9 @@ type module struct {
 	byGPU []cu.Module
 }
 
-// load compiles a unit and loads it on every GPU at once, unless that was done before. It must not be called
-// while a kernel waits for other ranks. The driver may delay the loading until that kernel ends, and the kernel
-// may wait for a rank that cannot start before the loading.
+// load compiles a unit and loads it on every GPU at once, unless that was done before. It must not be
+// called while a kernel waits for other ranks: the driver may delay the loading until that kernel ends, and
+// the kernel may wait for a rank that starts only after the loading.
 func (n *node) load(u declare.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {

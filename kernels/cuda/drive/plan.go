@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readyProduct decides two things once in each session: how many launches of the matrix product run
-// beside one call, and for how many SMs the product is planned if the calls leave it all SMs.
+// readyProduct decides, once in each session, how many launches of the matrix product run beside one call.
+// It also chooses the plan for calls that leave the product all SMs.
 func (s *session) readyProduct(ctx context.Context) error {
 	if err := s.sizeProduct(ctx); err != nil {
 		return err
@@ -29,9 +29,9 @@ func (s *session) readyProduct(ctx context.Context) error {
 }
 
 // choosePlan times the product alone with several plans: one for all SMs, and one for all SMs less each
-// number in `taken`. The fastest plan becomes the product's own plan. It need not be the plan for all
-// SMs: 60 experts of Qwen3-30B took 62 us with the plan for all SMs, and 57 us with the plan for 100 SMs.
-// If the slower plan were the reference, calls beside the faster plan would seem to cost nothing.
+// number in `taken`. The fastest plan becomes the product's own plan. The plan for all SMs need not be the
+// fastest: 60 experts of Qwen3-30B took 62 us with it, and 57 us with the plan for 100 SMs. If the slower
+// plan were the reference, calls beside the faster plan would seem to cost nothing.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}

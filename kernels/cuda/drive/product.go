@@ -22,9 +22,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products holds the work that runs at the same time as the calls of a session, on every rank. It is
-// a matrix product of cuBLASLt for each expert, or copies of memory. ("The product" means this work,
-// and one pass is the work of all experts.)
+// products holds the work that runs at the same time as the calls of a session, on every rank. The work
+// ("the product") is a matrix product of cuBLASLt for each expert, or copies of memory. One pass is the
+// work of all experts.
 type products struct {
 	ranks     *rankSet
 	of        ep.Product

@@ -37,9 +37,8 @@ type program struct {
 	took   ep.RunTime   // host time of all runs so far
 }
 
-// queuedSteps is the largest number of steps that are queued before the thread waits for the first.
-// If a queue were full, the thread that fills it would block, and other ranks would wait for steps
-// that this thread has not queued yet.
+// queuedSteps is the largest number of steps that are queued before the thread waits for the first. With a
+// full queue the thread would block, while other ranks wait for steps that it has not queued yet.
 const queuedSteps = 512
 
 // maxFold is the largest number of calls in a round: their readings fit in declare.ReadingWords.
@@ -275,7 +274,7 @@ func (w *writer) call(st step, args C.EpArgs) {
 	}
 }
 
-// toState sets args to the memory of a state, and to the state's call number for an op.
+// toState points args to the memory of a state, and to the state's call number of an op.
 func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.ranks.at(w.rank, s.Part("counters")))
 	point(&args.round_base, w.ranks.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))

@@ -25,7 +25,7 @@ import (
 type Place struct {
 	Rank, Ranks int
 	GPU         int  // number of the GPU on this host
-	Split       bool // allow the ranks of one host to count as several hosts
+	Split       bool // the ranks of one host may count as several hosts
 }
 
 // Rank is one process of a worker that a launcher started: one rank on one GPU. Rank 0 sends tasks to
@@ -246,8 +246,8 @@ func (r *Rank) facts() facts {
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf describes the devices of a folder, such as "8x400G": the number of devices that have a
-// port 1, and the rate of the first. It returns "none" if there are no devices.
+// networkOf describes the network devices of a folder: their number and the rate of the first, such as
+// "8x400G", or "none". Only devices with a port 1 count.
 func networkOf(folder string) string {
 	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // the pattern is valid
 	if len(found) == 0 {

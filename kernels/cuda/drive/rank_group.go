@@ -28,8 +28,8 @@ type rankGroup struct {
 	opened  *groupSession // the open session, or nil
 }
 
-// Conditions implements kernels.Conditioned. epbench has the code of these kernels, but does not know
-// how many ranks and hosts were launched.
+// Conditions implements kernels.Conditioned. epbench checks configs of these kernels itself, but does not
+// know how many ranks and hosts were launched.
 func (c *rankGroup) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{c.topology().condition()}
 }
@@ -157,7 +157,7 @@ func (c *rankGroup) Kernels() []kernels.Kernel { return declare.HostKernels(c.ma
 // ABI implements kernels.Versioned.
 func (c *rankGroup) ABI() ep.ABI { return declare.HostABI() }
 
-// Empty implements kernels.Clocker, on this rank's GPU.
+// Empty implements kernels.Clocker, on the GPU of rank 0.
 func (c *rankGroup) Empty(ctx context.Context) (map[string]float64, error) {
 	return c.first.backend.Empty(ctx)
 }

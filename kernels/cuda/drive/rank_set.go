@@ -154,9 +154,9 @@ func (r *rankSet) release() {
 	}
 }
 
-// allocate replaces the heap of every rank by a heap with these parts, fills it and uploads the
-// inputs. If there is too little memory the old heap stays, and the error is a Failure. Ranks of
-// several processes have checked their memory before: if one rank refused here, the other ranks would wait.
+// allocate replaces the heap of every rank by a heap with these parts, fills it and uploads the inputs. If
+// there is too little memory the old heap stays, and the error is a Failure. Launched ranks have checked
+// their memory before, because the other ranks would wait for a rank that refuses here.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
 	if r.world == nil {

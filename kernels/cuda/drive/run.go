@@ -12,11 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups is the number of rounds that run first and are not reported. They fill the instruction caches
-// and TLBs, which hold the entries of another candidate. One such round is enough for long calls.
+// warmups is the number of rounds that run first and are not reported. They fill the instruction caches and
+// TLBs, which held entries of another candidate. For long calls one such round is enough.
 const warmups = 2
 
-// longCall is a time in seconds. In calls that take longer, the effect of cold caches is not visible.
+// longCall is the time of a call, in seconds, above which cold caches have no visible effect.
 const longCall = 500e-6
 
 // Run implements kernels.Session. It first runs one or two rounds that it does not report.
@@ -61,10 +61,9 @@ func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a candidate's program and turns its error into a Failure. If ranks gave up waiting, but
-// only in a start alignment, the work of some rank did not reach its GPU in time, and the candidate did
-// not cause the fault. attempt then fills the memory again and runs the program once more. The notes of
-// the next Run say so.
+// attempt runs a candidate's program and turns its error into a Failure. If ranks gave up waiting in start
+// alignments only, a rank's work reached its GPU too late, which is not the fault of the candidate. attempt
+// then fills the memory and runs the program again. The notes of the next Run say so.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)

@@ -40,7 +40,7 @@ type section struct {
 	within  productStamps // stamps of the product while calls run
 	begin   int           // start of calls and product together
 	end     int           // end of the last call; in phases, end of calls and product
-	aligned int           // in phases: end of the alignments after `end`, which are as many as between the calls
+	aligned int           // in phases: end of the alignments after `end`, as many as the calls had
 	halves  []int         // in phases: four stamps of each call: before its send, after send, after the product, after receive
 }
 
@@ -50,9 +50,9 @@ type productStamps struct {
 	share        []float64 // fraction of the product that is done at each mark
 }
 
-// withProduct adds the steps of a round with a product. The round times the calls alone as a chain,
-// the product alone, and calls and product at the same time. If a combine uses up the data of its dispatch, each call has
-// a section of its own with a dispatch before the call.
+// withProduct adds the steps of a round with a product. The round times the calls alone as a chain, the
+// product alone, and calls and product at the same time. If each combine needs a dispatch before it, each
+// call has a section of its own.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -275,9 +275,9 @@ func (s *schedule) count(c microBatchCall) int {
 	return s.calls[c.op]
 }
 
-// stepCalls lists the calls of one layer in a decode step, in order. While a call of one micro-batch
-// runs, the other micro-batch computes: attention during the first dispatch, the experts during the
-// second dispatch and the first combine, and attention of the next layer during the last combine.
+// stepCalls lists the calls of one layer in a decode step, in order. While a call of one micro-batch runs,
+// the other micro-batch computes: attention, the experts, the experts again, and attention of the next
+// layer.
 var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
 // stepProduct adds the product that runs during call i of stepCalls: attention for the first and the

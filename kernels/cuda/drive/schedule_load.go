@@ -1,9 +1,8 @@
 package drive
 
-// loaded adds the steps of an experiment with a matrix product: the product alone, then the product
-// with a load for each call, or planned for fewer SMs. Both are in the same round, because under a
-// power cap the clocks of a GPU drift by a third within a second. With the two in different rounds,
-// a copy seemed to speed up the product.
+// loaded adds the steps of an experiment: the matrix product alone, then the product with a load for each
+// call, or planned for fewer SMs. Both are in one round, because under a power cap the clocks of a GPU
+// drift by a third within a second. In different rounds, a copy seemed to speed up the product.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)

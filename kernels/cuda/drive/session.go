@@ -34,7 +34,7 @@ type session struct {
 	oracle     *ref.Oracle
 	cast       []castTokens // tokens in FP8 by rank; nil until a candidate takes tokens that the caller cast
 	outputs    *ref.Remote
-	states     []declare.State // the states that have memory: calls with one state share its memory
+	states     []declare.State // the states (memory of calls) that are allocated; calls with the same state share it
 	candidates map[string]*candidate
 	expert     []cu.Function
 	beside     *products    // matrix product that runs at the same time as the calls, or nil
@@ -171,8 +171,8 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 	return parts
 }
 
-// addState allocates the memory of a state. One allocation holds all states, so that a further state
-// needs a new heap. The programs of all candidates are dropped, because they point into the old heap.
+// addState allocates the memory of a state. One heap holds all states, so a further state needs a new heap.
+// The programs of all candidates are dropped, because they point into the old heap.
 func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil

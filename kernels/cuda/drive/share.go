@@ -23,9 +23,9 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 }
 
 // shareOf divides `share` passes over a product's groups (experts) into launches of `batch` groups. If
-// share is at least one pass, each launch has all groups. Otherwise it has as many groups as the share
-// needs, rounded up. `passes` is the number of launches of one pass when its time was taken; `least`
-// is the least number of launches.
+// share is at least one pass, each launch has all groups. Otherwise all launches together have the groups
+// that the share needs, rounded up. `passes` is the number of launches of one pass when its time was taken;
+// `least` is the least number of launches.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))
@@ -67,12 +67,11 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns the number of SMs for which the product is planned while calls run. `left` is the number
-// of SMs that the calls leave, 0 for all. `own` is the number of SMs of the plan that is fastest alone, 0 for
-// all. If the own plan fits into the SMs that are left, it is used, as serving engines do. Otherwise the
-// product is planned for the SMs that are left. A plan that is made for all SMs that are left may be slower
-// than the own plan: for 80 experts of DeepSeek-V3 on 132 SMs, beside calls on 32 SMs, the plan for 100 SMs
-// was slower than the own plan for 84 SMs. The calls would then seem more expensive than they are.
+// planBeside returns the number of SMs for which the product is planned while calls run. `left` SMs are
+// left by the calls, and the plan for `own` SMs is the fastest alone; 0 means all SMs. If the own plan fits
+// into the SMs that are left, it is used, as serving engines do. A plan for all SMs that are left may be
+// slower (for 80 experts of DeepSeek-V3, a plan for 100 SMs was slower than one for 84), and calls would
+// seem more expensive than they are.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

@@ -122,9 +122,9 @@ func (c *cSteps) setEvents(i int, events []cu.Event) {
 	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
 }
 
-// capture turns the steps of every rank into a CUDA graph. It works on all ranks at the same time,
-// because making a graph takes longer than running a sample. If one rank fails, no rank keeps a graph:
-// a rank that queues its steps one by one would be slower than the ranks that replay a graph.
+// capture turns the steps of every rank into a CUDA graph. It works on all ranks at the same time, because
+// making a graph takes longer than running a sample. If one rank fails, no rank keeps a graph, so that all
+// ranks queue their steps in the same way.
 func (c *cSteps) capture() error {
 	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))

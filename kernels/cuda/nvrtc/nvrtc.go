@@ -28,10 +28,7 @@ type Library struct {
 	version string
 }
 
-// Open looks for libnvrtc in $EPBENCH_NVRTC, beside this program, in the repository whose bin
-// holds this program (make cuda-deps), in the Python packages installed with this program,
-// where the dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. Its error
-// lists what was tried.
+// Open looks for libnvrtc in the folders of candidates. Its error lists what was tried.
 func Open() (*Library, error) {
 	var tried []string
 	exe, _ := os.Executable() // on an error, candidates skips the folders beside the program
@@ -52,7 +49,9 @@ func Open() (*Library, error) {
 	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc with this program (pip install 'epbench[cuda]'), set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
-// candidates lists the libraries to try, for the program at exe.
+// candidates lists the libraries to try, for the program at exe: in $EPBENCH_NVRTC, beside the program, in
+// .cuda of the repository whose bin holds the program, in Python packages installed with the program, where
+// the dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64.
 func candidates(exe string) []string {
 	var folders []string
 	if dir := os.Getenv(Env); dir != "" {

@@ -1,12 +1,12 @@
-// Package pack makes the file that the C library epcomm runs in production. The file (a pack) has the
-// configs that tables name for one problem shape, their kernels compiled for one architecture, and
+// Package pack makes the file that the C library epcomm runs in production. The file, a pack, is for one
+// problem shape and one GPU architecture. It has the configs that tables name, their compiled kernels, and
 // the layout of their memory. Making it needs no GPU.
 //
-// The tables are read when the pack is made. For every dtype, precision, purpose and routing class
-// the pack lists ranges of token counts ("runs"). Each run has a dispatch and a combine that can
-// follow each other. If a table has rows for pairs, they are used. Otherwise the rows for dispatch
-// and for combine are used. If these two use different memory, one keeps its row and the other takes
-// the nearest row that fits: see join.
+// The tables are read when the pack is made. For every dtype, precision, purpose (the op that should be
+// fast) and routing class, the pack lists ranges of token counts ("runs"). Each run has a dispatch and a
+// combine that can follow each other. They come from a row for pairs, or else from a row for dispatch and a
+// row for combine. If these two use different memory, one keeps its row and the other takes the nearest row
+// that fits: see join.
 package pack
 
 import (

@@ -23,10 +23,10 @@ type half struct {
 	why    string     // why this config was taken
 }
 
-// join makes a pair of a dispatch d and a combine c whose rows use different memory. There are three
-// ways: keep d and take the nearest combine that fits, keep c and take the nearest dispatch that
-// fits, or take the nearest row for pairs although it is for fewer tokens. None of them was measured
-// at this token count. join takes the way whose rows took the least time in proportion to tokens.
+// join makes a pair of a dispatch d and a combine c whose rows use different memory. It can keep d and take
+// the nearest combine that fits, keep c and take the nearest dispatch that fits, or take the nearest row
+// for pairs, which is for fewer tokens. No row measured any of these three pairs at this token count. join
+// takes the pair whose rows took the least time in proportion to tokens.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -48,10 +48,10 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took estimates a row's time at a token count, in seconds. It assumes that time grows in proportion
-// to tokens, which is wrong for few tokens. Older rows may list several token counts without saying
-// for which one the median is. took then assumes the smallest, so that the row does not seem faster
-// than it is. Without a row the time is infinite.
+// took estimates a row's time at a token count, in seconds. It assumes that time grows in proportion to
+// tokens, which is wrong for few tokens. Older rows list several token counts and one median. took then
+// assumes the smallest count, so that the row does not seem faster than it is. Without a row the time is
+// infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -63,9 +63,8 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest returns the row of an op whose token counts are nearest to `tokens`. It considers rows whose
-// config is legal, fits, and takes tokens in the dtype that the callers have. ok is false if there is
-// no such row.
+// nearest returns the row of an op whose token counts are nearest to `tokens`. Its config is legal, fits,
+// and takes tokens in the callers' dtype. ok is false if there is no such row.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -80,8 +79,7 @@ func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h h
 	return h, ok
 }
 
-// distance returns how far a token count is outside a run: the logarithm of its ratio to the nearer
-// end, 0 if it is inside.
+// distance returns 0 for a token count in a run, otherwise the logarithm of its ratio to the nearer end.
 func distance(r table.Run, tokens int) float64 {
 	switch {
 	case tokens < r.Lo:
@@ -136,9 +134,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 }
 
 // localDefault returns a default or start of a dispatch kernel whose output rows are written only by their
-// own rank. Such configs may use several states (kinds of memory). The first state belongs to the kernels of
-// Modular's MAX and needs by far the most memory. localDefault therefore takes the first config that uses
-// the second state, if there is one.
+// own rank. Such configs may use several kinds of memory (states). The kernels of Modular's MAX, which come
+// first, need by far more. So the first config with another state is preferred, if there is one.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

@@ -24,8 +24,8 @@ func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.s
 // Tokens returns the largest token count of a rank for which the memory of a rank is at most `bytes`,
 // and that memory. The count is one of fitCounts. It is 0 if even one token does not fit.
 //
-// More tokens never need less memory. If there are more tokens than the kernels support, no pack can
-// be made: such an error is treated as a count that does not fit.
+// More tokens never need less memory. A count that the kernels do not support counts as one that does not
+// fit.
 func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err error) {
 	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
@@ -48,8 +48,8 @@ func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err 
 	return fitCounts[lo], f.sizing(fitCounts[lo]).heap(inFlight), nil
 }
 
-// estimate returns an index between lo and hi. The memory of its count is probably near `bytes`: the
-// memory is taken as a linear function of tokens between the counts of lo and hi.
+// estimate returns an index between lo and hi whose memory is about `bytes`, if memory grows linearly
+// between the counts of lo and hi.
 func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	if lo < 0 || hi == len(fitCounts) || f.sizing(fitCounts[hi]).err != nil {
 		return (lo + hi) / 2

@@ -109,7 +109,7 @@ type stateRecord struct {
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
-	Numbers     [2]uint16 // by op; states with the same Numbers, if not 0, share call numbers. States with the same Numbers[0] also share counters
+	Numbers     [2]uint16 // by op: states with the same number, if not 0, count their calls together; those with the same Numbers[0] also share counters
 }
 
 type regionRecord struct {

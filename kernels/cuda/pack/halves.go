@@ -12,9 +12,9 @@ import (
 const Halves ep.Op = "halves"
 
 // purposes lists the purposes for which a pack of the layout has answers. Halves is in the list if
-// split-phase kernels use the same memory as the layout's first kernels: they then cost only a few
-// device binaries. Otherwise split-phase kernels would need a second set of buffers. Such a pack is made
-// from table rows that were measured with a matrix product running beside the calls.
+// split-phase kernels use the same memory as the layout's first kernels: they then cost only a few device
+// binaries. Otherwise they would need a second set of buffers, and a pack has them only if table rows name
+// them: rows that were measured with a matrix product beside the calls.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -24,8 +24,7 @@ func (v *resolver) purposes() []ep.Op {
 }
 
 // halves returns the run for pairs if both of its kernels are split-phase. Otherwise it returns the
-// defaults of split-phase kernels: a search for the fastest call does not measure such kernels, so
-// there are no rows for them.
+// defaults of split-phase kernels, for which a search for the fastest call makes no rows.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil
@@ -48,8 +47,7 @@ func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	return Pair{d, c}, same
 }
 
-// firstPhased returns the default with split phases of an op's first kernel that has split phases.
-// It returns a zero config if there is no such kernel.
+// firstPhased returns the split-phase default of an op's first kernel that has one, or a zero config.
 func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	p := v.at(op, tokens)
 	for _, k := range kernels.For(v.all, p) {

@@ -31,7 +31,7 @@ type Network struct {
 	HeapBytes int64 `json:"heap_bytes"`
 }
 
-// answers is a Lookup in the form in which the manifest has it.
+// answers is a Lookup as the manifest spells it.
 type answers struct {
 	DType   ep.DType `json:"dtype"`
 	Reduced bool     `json:"reduced"`

@@ -22,8 +22,8 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*total(p.slot(chosen)))
 }
 
-// aroundBytes returns the bytes that do not depend on the number of calls in flight: control data and
-// the abort word; on several nodes also the table of the ranks' heaps; in layout rank:packed also the
+// aroundBytes returns the bytes that do not depend on the number of calls in flight: control data and the
+// abort word. On several nodes there is also the table of the ranks' heaps, in layout rank:packed also the
 // data that epcomm_announce and epcomm_return_weights exchange.
 func (p *Pack) aroundBytes() uint64 {
 	q := p.Problem
@@ -108,7 +108,7 @@ func (p *Pack) slot(chosen []bool) []Area {
 	return append(areas, p.shared(chosen)...)
 }
 
-// idBytes returns the bytes of narrowed top-k ids.
+// idBytes returns the bytes of the top-k ids that a call narrows to 32 bits.
 func (p *Pack) idBytes() uint64 {
 	ids := aligned(4 * uint64(p.head.MaxTokens) * uint64(p.head.TopK))
 	switch {
@@ -117,7 +117,7 @@ func (p *Pack) idBytes() uint64 {
 	case p.Problem.Layout.Kind() == "expert":
 		return ids
 	}
-	return 0 // the kernels read the caller's ids, of 64 bits too
+	return 0 // the kernels read the caller's ids, also those of 64 bits
 }
 
 // shared lists the memory of the states of one call in flight. Memory that states share is listed

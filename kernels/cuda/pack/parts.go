@@ -9,9 +9,8 @@ import (
 )
 
 // run adds a run of token counts. If more tokens need more shared memory, the run is split into parts.
-// With the shared memory of the run's largest count, there might be no room on an SM for the kernel
-// that begins while the call ends. epbench measures a call with the shared memory of its own token
-// count, and a part comes close to that.
+// epbench measures each token count with the shared memory that it needs. With the shared memory of the
+// run's largest count, a call might leave no room on an SM for the kernel that begins while the call ends.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)
@@ -32,9 +31,8 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared bounds the shared memory that a launch has but does not need: 1/spareShared of what it
-// needs. Without such spare memory there would be a part for every 32 tokens, 128 parts up to 4,096
-// tokens.
+// spareShared bounds the shared memory that a launch gets beyond its need: 1/spareShared of the need.
+// Without such spare memory there would be a part for every 32 tokens, 128 parts up to 4,096 tokens.
 const spareShared = 8
 
 // partOf returns the last token count of the part that begins at lo. It relies on the shared memory

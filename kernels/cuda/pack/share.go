@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// group returns the number of a key, from 1 on.
+// group returns the number of a key among the keys of its kind, from 1 on.
 func (b *builder) group(kind, key string) uint16 {
 	return uint16(b.once(kind+" "+key, func() int {
 		b.groups[kind]++
@@ -15,8 +15,9 @@ func (b *builder) group(kind, key string) uint16 {
 	}))
 }
 
-// area returns the number of the area in which a region lies, 0 if it has memory of its own. The middle
-// of a region with halves must be on a boundary on which regions begin.
+// area returns the number of the area (memory that several regions share) in which a region lies, 0 if the
+// region has memory of its own. The middle of a region with halves must be on a boundary on which regions
+// begin.
 func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	switch {
 	case r.Halves && r.Bytes/2%heapAlign != 0, !s.AnyDType && r.Area == "":

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Env names the folder that make cuda-deps NVSHMEM=1 fills: lib/, include/ and VERSION.
+// Env names the environment variable with the folder that make cuda-deps NVSHMEM=1 fills: lib/, include/
+// and VERSION.
 const Env = "EPBENCH_NVSHMEM"
 
 // errMissing says how to get NVSHMEM.

@@ -11,11 +11,11 @@ import (
 //
 //	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
 //
-// for the counts of the busiest rank. fixed grows with the local experts and with each doubling of
-// the host's ranks. stream is about the larger of two times. One is the time of the link and the memory:
-// the bytes over the link at a share of the link's bandwidth, plus times for the number and the bytes of
-// the experts' rows and for the rank's own tokens. The other is the time that the SMs need to move the
-// data. Units are microseconds and megabytes of 10^6 bytes.
+// in microseconds, for the counts of the busiest rank. fixed grows with the local experts and with each
+// doubling of the host's ranks. stream is about the larger of two times: that of link and memory together,
+// and that of the SMs. The link moves its bytes at a share of its bandwidth. The memory takes time for each
+// of the experts' rows, for the bytes of these rows, and for the rank's own tokens. The SMs move all bytes.
+// A megabyte has 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
@@ -60,7 +60,7 @@ type Call struct {
 	LocalExperts float64
 	HostRanks    float64 // number of ranks of one host that take part
 	SMs          float64
-	Hops         int // number of hops over the network: 1 if the call crosses hosts
+	Hops         int // number of hops over the network: 1 for each op that crosses hosts
 	Forwards     int // number of hops inside the receiving host
 }
 
@@ -116,9 +116,9 @@ type Prediction struct {
 	Network   float64
 }
 
-// Predict returns the time of a call. Transfers over the network and inside a host overlap;
-// latencies do not. There is no coefficient for the network, because no run over a network was
-// recorded: the bytes over the network take the time that the network's bandwidth gives.
+// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do
+// not. No run over a network was recorded, so bytes over the network take the time that the network's full
+// bandwidth gives.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),

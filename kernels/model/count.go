@@ -45,9 +45,9 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts the messages of one dispatch. A combine sends the same messages in the other
-// direction. Each count is the count of the busiest rank: the larger of the numbers of messages
-// that this rank sends and receives, because a link moves data in both directions at the same time.
+// Traffic counts the messages of one dispatch. A combine sends the same messages in the other direction.
+// Each count is the count of the busiest rank. Of sent and received messages the larger number counts,
+// because a link moves data in both directions at once.
 type Traffic struct {
 	Host    float64 // number of messages between ranks of one host
 	Network float64 // number of messages between hosts
@@ -82,8 +82,7 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// Count draws a routing and counts its messages under each transport, in the order of
-// Transports. It needs no matrix of ranks, so its memory is bounded.
+// Count draws a routing and counts its messages under each transport, in the order of Transports.
 //
 // If the experts do not divide by the ranks, each rank holds the same number of experts,
 // rounded up. The spare places hold replicas, and the tokens of an expert go to its replicas
@@ -145,7 +144,7 @@ func countDrawn(s Shape, w *workloads.Workload) []Traffic {
 	return out
 }
 
-// eachToken calls visit for every token. A rank of a workload with fewer ranks than the shape
+// eachToken calls visit for every token. If the workload has fewer ranks than the shape, each of them
 // stands for several ranks.
 func eachToken(s Shape, w *workloads.Workload, visit func(source, token int, experts []int32)) {
 	each, k := s.Ranks/w.Problem.Ranks, w.Problem.TopK

@@ -28,7 +28,7 @@ type File struct {
 	Links     []Link   `yaml:"links"`
 	SMs       int      `yaml:"sms,omitempty"`         // number of SMs of a GPU of the recorded runs
 	Recorded  []string `yaml:"recorded,omitempty"`    // runs of the fit
-	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
+	LeftOutBy string   `yaml:"left_out_by,omitempty"` // what a part is: run, shape or ranks
 	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on the parts that were left out of the fit
 	Families  []Family `yaml:"families,omitempty"`
 }
@@ -58,7 +58,7 @@ type Fact struct {
 
 // Error sums up relative errors |predicted/recorded - 1|.
 type Error struct {
-	Parts  int     `yaml:"parts"`  // number of parts of the recorded times; each is left out of a fit once
+	Parts  int     `yaml:"parts"`  // number of parts of the recorded times; each part is predicted by a fit without it
 	Rows   int     `yaml:"rows"`   // number of recorded times in all parts
 	Median float64 `yaml:"median"` // a fraction, such as 0.05 for 5 %
 	P95    float64 `yaml:"p95"`

@@ -112,8 +112,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 }
 
 // acceptedFactors returns factors near 1. An output is correct if it encodes the oracle's row multiplied by
-// one of them. MXFP4 rounds its scale to a power of two, so that the last bit of a value can decide between
-// two scales.
+// one of them. MXFP4 rounds its scale to a power of two, so the last bit of a value can decide between two
+// scales.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}

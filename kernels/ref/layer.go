@@ -8,7 +8,7 @@ import (
 )
 
 // layerSpread is the largest error that a value of a layer may have, in standard deviations. The deviation
-// takes the largest possible error for each rounding to BF16. So a correct value almost always has less
+// counts each rounding to BF16 with its largest possible error, so a correct value almost always has less
 // than half of the allowed error.
 const layerSpread = 4
 

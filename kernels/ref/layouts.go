@@ -59,7 +59,7 @@ func (r *rowCheck) checkMetadata(source, token int) {
 }
 
 // checkIndex checks the arrays that describe the positions of rows, and reports whether they are correct.
-// If they are wrong, it is not known which row is which, and nothing else can be checked.
+// If they are wrong, nothing else can be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false

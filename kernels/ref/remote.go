@@ -54,8 +54,8 @@ const (
 	PartCombined     = "combined"
 )
 
-// feedRows is the number of rows that are compared on each rank after the dispatch before a combine. They
-// are enough to see that the combine had correct input.
+// feedRows is the number of rows of each rank that Judge compares of the dispatch before a combine: enough
+// to see that the combine had correct input.
 const feedRows = 64
 
 // wholeElements is the largest number of elements of an output that is read as a whole. From a larger

@@ -257,7 +257,7 @@ func (g *group) close() {
 	}
 }
 
-// lateRanks describes the ranks for which the others wait; "" if it cannot be determined.
+// lateRanks describes the ranks for which the others wait; "" if they are unknown.
 func (g *group) lateRanks() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,9 +26,9 @@ const stderrTail = 2048
 // top-22 takes 15 MB.
 const maxLine = 256 << 20
 
-// leaveLimit is the longest time from the end of the connection to the end of the process. shutLimit is
-// the longest time of the requests close and shutdown. If one of them passes, the process may be killed,
-// because its end frees everything.
+// leaveLimit is the longest time from the end of the connection to the end of the process. shutLimit is the
+// longest time of the requests close and shutdown. After either, the process may be killed, because its end
+// frees everything.
 const (
 	leaveLimit = 2 * time.Second
 	shutLimit  = 5 * time.Second
@@ -224,8 +224,8 @@ func (p *process) kill() {
 	}
 }
 
-// release kills processes that a worker on pipes has left in its process group, and records that another
-// group may get the group's id. It does not kill launched ranks; killMarked does that.
+// release kills processes that a worker on pipes has left in its process group, and records that the
+// group's id may be in use again. It does not kill launched ranks; killMarked does that.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()

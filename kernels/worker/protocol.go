@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Protocol is the version that both sides must speak. Since version 2 a parameter's class may be
-// "precision", and the precision of a problem is "full" or "reduced".
+// Protocol is the version that both sides must speak.
 const Protocol = 2
 
 // Methods of the worker.

@@ -10,14 +10,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Each kernel's Check is made of the functions of this file. Every error names the parameter, its
-// value and the bound.
+// The functions of this file are parts of the kernels' Check. Their errors name the parameter, its value
+// and the bound.
 
 // CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
 	for _, q := range params {
 		if _, ok := c.Values[q.Name]; !ok {
-			return fmt.Errorf("%s: not set, %s takes %s", q.Name, c.Kernel, q.Doc)
+			return fmt.Errorf("%s: not set; %s needs it (%s)", q.Name, c.Kernel, q.Doc)
 		}
 	}
 	for _, name := range c.Names() {
@@ -36,8 +36,8 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// CheckMultiple checks that a parameter is a multiple of unit from lo to hi. `what` is the
-// name of the unit in the error.
+// CheckMultiple checks that a parameter is a multiple of unit from lo to hi. `what` names the unit in the
+// error.
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -93,13 +93,13 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. The clock "chain" times calls with
-// alignments of the ranks, and subtracts the time of the same alignments without calls. A disturbed
-// alignment can make the difference for a short call negative. Such a round gets the time
-// LeastReading, because ratios of rounds need a positive time.
+// LeastReading is the least time that a clock reports, in seconds. The clock "chain" times calls between
+// alignments of the ranks, and subtracts the time of the alignments alone. For a short call a disturbed
+// alignment can make the difference negative. Such a round gets LeastReading, because ratios of rounds need
+// positive times.
 const LeastReading = 1e-9
 
-// fewRounds is the least number of rounds that Disturbed needs.
+// fewRounds is the number of rounds below which Disturbed returns false.
 const fewRounds = 3
 
 // Disturbed reports whether at least half of the rounds have the time LeastReading. Then their
@@ -114,15 +114,15 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Bounds of the stages and notes that come with the times of a call. A run records all of them.
+// Bounds of the stages and notes that come with the times of a call; a run records them all.
 const (
 	maxStages = 64
 	maxNotes  = 100
 	maxNote   = 4096 // bytes
 )
 
-// Implausible returns why r cannot be the result of measuring spec on `ranks` ranks, "" if it
-// can be. If `idle` is true the workload has no token, and a clock may read a little below zero.
+// Implausible returns why r cannot be the result of measuring spec on `ranks` ranks, or "". If `idle` is
+// true, the workload has no token, and times of 0 and below are accepted.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d rounds of fold %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SpellHooks spells the given values of parameters of class Hook as tables keep them:
+// SpellHooks spells hooks (parameters that the caller sets and no search varies) as tables keep them:
 // name=value,name=value, sorted, without defaults. It returns "" if no hook is set.
 func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	var out []string

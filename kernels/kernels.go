@@ -28,7 +28,7 @@ type Class string
 const (
 	Speed     Class = "speed"     // time only
 	Precision Class = "precision" // time and rounding: stays at its default unless the caller accepts ep.Reduced
-	Hook      Class = "hook"      // the result. Example: an epilogue. The caller sets it; it is verified and never swept
+	Hook      Class = "hook"      // the result, such as an epilogue: the caller sets it, and no search varies it
 )
 
 // Cost names the field of ep.Cost that a parameter's value sets.
@@ -52,8 +52,8 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Before is the value that stands for a missing one in configs of earlier builds, which did
-	// not have this parameter. It is "" if every build had the parameter.
+	// Before is the value that configs of earlier builds, which did not have this parameter, stand for. It
+	// is "" if every build had the parameter.
 	Before ep.Value `json:"before,omitempty"`
 
 	// Design is true if configs with different values must be searched like configs of different kernels.
@@ -90,19 +90,17 @@ type Kernel struct {
 	// Default chooses the config of a caller without a table. Nil means each
 	// parameter's own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
-	// Starts returns the configs that every search measures besides the default, even a
-	// search with a very short time budget: one config of each design that may win by far.
-	// Nil means none.
+	// Starts returns the configs that every search measures besides the default, however short its budget:
+	// one of each design that may win by far. Nil means none.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
 	// Overlapped changes the config of a pair's dispatch or combine so that its launch may overlap
 	// the launch of the pair's other kernel. Every search of pairs also measures the best dispatch
 	// and combine changed in this way. Nil means that no launch may overlap.
 	Overlapped func(ep.Config) ep.Config
-	// Split returns the default among the kernel's configs with split phases (mode=split). They
-	// send in one launch and receive in another, so that other work can run between the two. If no
-	// matrix product runs at the same time as the calls, a search measures no config with split
-	// phases unless the user gives the mode, because a fused call does less work. Nil means that
-	// the kernel has no split phases.
+	// Split returns the default among the kernel's configs with split phases (mode=split). They send in one
+	// launch and receive in another, so that other work can run between the two. Without a matrix product
+	// beside the calls, a search measures such configs only if the user gives the mode, because a fused
+	// call does less work. Nil means that the kernel has no split phases.
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
@@ -156,9 +154,8 @@ func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// DefaultWithin returns the default on at most `sms` SMs (0 is no bound): the config that
-// the kernel chooses for a machine with that many SMs. A parameter that still exceeds the
-// bound gets its largest value within the bound.
+// DefaultWithin returns the default on a machine with at most `sms` SMs (0 is no bound). A parameter that
+// still exceeds the bound gets its largest value within the bound.
 func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)
@@ -213,8 +210,7 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes returns the name of the first parameter of a class in which c differs from the
-// default config dflt, "" if there is none.
+// Changes returns the first parameter of a class whose value in c is not its default in dflt, or "".
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -287,8 +283,8 @@ type Turn struct {
 	Fold   int       `json:"fold"`
 }
 
-// TurnRunner is implemented by sessions for which many turns at once cost less than one Run
-// for each turn, such as sessions in another process.
+// TurnRunner is implemented by sessions for which many turns at once cost less than many Runs, such as
+// sessions in another process.
 type TurnRunner interface {
 	// RunTurns runs turns in order and returns their rounds. If turn i fails,
 	// RunTurns returns the rounds of the i turns before it and that turn's error. It may also stop

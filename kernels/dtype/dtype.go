@@ -9,12 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Align is the alignment in bytes of every part of a message: one 128-bit
-// vector.
+// Align is the alignment in bytes of every part of a message: one 128-bit vector.
 const Align = 16
 
-// ScaleBlockRows is the height of one tile of NVFP4's five-dimensional scale
-// layout; each group's scales start on such a tile.
+// ScaleBlockRows is the number of rows of one tile of NVFP4 scales. Each group's scales begin with a tile.
 const ScaleBlockRows = 128
 
 // Encoding says how one token of a dtype is stored.
@@ -64,10 +62,9 @@ func (l Encoding) Code(payload []byte, c int) int {
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-// Header describes the end of a dispatch message: the int32 index of the token on its rank,
-// then topK uint16 global expert ids, each part padded. A masked position holds NoExpert. A
-// message for all experts of a rank also has topK float32 router weights. SrcInfo, IDs and
-// Weights are offsets from the message's start.
+// Header describes the end of a dispatch message: the token's int32 index on its rank, then topK uint16
+// global expert ids, each padded to Align. A masked position holds NoExpert. A message for all experts of a
+// rank also has topK float32 router weights. SrcInfo, IDs and Weights are offsets from the message's start.
 type Header struct {
 	SrcInfo, IDs int
 	Weights      int // only in a message for all experts of a rank
@@ -98,9 +95,8 @@ func RowPad(p ep.Problem) int {
 	return 1
 }
 
-// Groups returns the number of row groups that a rank receives: one for each local expert and
-// one before them for a fused shared expert; in the layouts by rank, one for each source
-// rank.
+// Groups returns the number of row groups that a rank receives. In the layouts by rank there is one for
+// each source rank, otherwise one for each local expert, and one before them for a fused shared expert.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks
@@ -154,10 +150,10 @@ func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	return first + g*stride
 }
 
-// FP8Scales returns the index of the first scale of a row among a rank's float32 scales, and the
-// stride from one scale of the row to the next. The shape of the scales is [hidden/128, maxRows] in
-// the layouts by expert, [local experts, hidden/128, rows of an expert] in layout masked, and
-// [rows, hidden/128] in the layouts by rank.
+// FP8Scales returns the index of the first scale of a row among a rank's float32 scales, and the stride
+// from one scale of the row to the next. The scales are [hidden/128, maxRows] in the layouts by expert,
+// [local experts, hidden/128, rows of an expert] in layout masked, and [rows, hidden/128] in the layouts by
+// rank.
 func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	groups, room := p.Hidden/128, Capacity(p)
 	switch p.Layout.Kind() {

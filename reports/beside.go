@@ -118,7 +118,7 @@ func besideNotes(rows []besideRow) []string {
 	return out
 }
 
-const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: the time of call and product together with the config of the row below, minus their time with this config, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
+const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: how much less time call and product together take with this config than with that of the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
 // besideDropped returns p with a column "beside" that a narrow terminal may leave out, so that a row fits
 // on one line. That column has the product's sizes, which the notes repeat.

@@ -294,7 +294,7 @@ func ComparisonTable(c *Comparison) Table {
 
 // ratioNote explains the columns of a comparison.
 func (c *Comparison) ratioNote() string {
-	ratio := "ratio: time of B / time of A, each the middle of the rounds of its sessions"
+	ratio := "ratio: time of B / time of A, from the rounds of all sessions"
 	if c.live {
 		ratio = "ratio: time of B / time of A in the same rounds; B: the time of A times the ratio"
 	}

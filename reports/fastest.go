@@ -185,8 +185,8 @@ func FastestTable(choices []LibraryComparison) Table {
 	for i, c := range choices {
 		t.Add(append(p.Cells(cases[i]), c.cells()...)...)
 	}
-	t.Note(p.Shared, "work: the layout, the sum and the steps inside the time, then the clock. Times of different work are not compared",
-		"its gain: the time of the library's own default divided by its tuned time, in the same rounds; faster by: the next library's time divided by the first's; low, high: 95 % intervals")
+	t.Note(p.Shared, "work: the layout, the kind of sum and the steps inside the time, then the clock. Times of different work are not compared",
+		"its gain: the time of the library's own default divided by the library's tuned time, in the same rounds; faster by: the next library's time divided by the first's; low, high: 95 % intervals")
 	t.Note(howCompared(choices))
 	t.Note(ownGains(choices)...)
 	warnOfSeeds(&t, choices)

@@ -88,6 +88,6 @@ func MemoryTable(l *Loaded, gbps float64) Table {
 		mid := winner.Median.Mid
 		t.Add(append(p.Cells(c), Micros(limit), Micros(mid), Percent(limit/mid), Float(float64(c.Load.BytesMemory)/mid/1e9, 1))...)
 	}
-	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Successive calls use different copies of the rows: 64 copies, or fewer that have 256 MiB in all. The 64 copies of a very small call stay in the L2 cache.", gbps))
+	t.Note(p.Shared, fmt.Sprintf("memory limit: the time that a memory of %.4g GB/s needs for the bytes that the rank with the most rows reads and writes. Successive calls use different copies of the rows, so that these come from memory: 64 copies, or fewer with 256 MiB in all. The 64 copies of a very small call fit into the L2 cache and stay there.", gbps))
 	return t
 }

@@ -183,7 +183,7 @@ func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 			losses = append(losses, 100*(c.Loss.Mid-1))
 		}
 	}
-	t.Note(p.Shared, fmt.Sprintf("gain: the default's time divided by the config's, in the same rounds of %s; column default: slower if the config is slower than the default of %[1]s", on),
+	t.Note(p.Shared, fmt.Sprintf("gain: the default's time divided by the config's, in the same rounds of %s; default: the verdict of the config against the default of %[1]s", on),
 		fmt.Sprintf("loss: per cent by which the config takes longer than the winner of %s; low, high: 95 %% intervals", on))
 	t.Note(swappedSummary(len(all), same, losses, slower))
 	return t, slower

@@ -50,7 +50,7 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {
-		out = append(out, "challenger: if the default stays, the best other config and its gain; the gain's interval lies inside the band (verdict same) or reaches across its edge (undecided)")
+		out = append(out, "challenger: if the default stays, the best other config and its gain; the gain's interval lies inside the band (verdict same) or crosses an edge of the band (undecided)")
 	}
 	for _, x := range []struct {
 		cause   record.Cause

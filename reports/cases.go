@@ -34,14 +34,13 @@ type Entry struct {
 	Reason string    // why Status is not ok
 	Clock  string
 	Fresh  bool             // Times come from confirmation or later sessions
-	Times  []float64        // seconds of the slowest rank in each deciding round
+	Times  []float64        // seconds of the slowest rank in each deciding round: see pickDecidingRounds
 	rounds []Timed          // the deciding rounds
 	Median record.Interval  // median of Times in seconds; for winner and default the median in run.json
 	Level  float64          // time in seconds, corrected for the drift between rounds: see levels
 	Blocks []*record.Result // oldest first
 }
 
-// caseID identifies a case.
 type caseID struct {
 	problem ep.Problem
 	routing string
@@ -49,7 +48,7 @@ type caseID struct {
 }
 
 // Cases groups results into the cases that were searched, benched or imported, ordered by
-// op, dtype, shape, routing and tokens. Routings keep the order of their first result.
+// op, dtype, shape, routing and tokens. Routings come in the order of their first results.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
@@ -259,7 +258,8 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread returns the A/A spread of the case, 0 if it was not measured.
+// Spread returns the A/A spread of the case: the relative difference of the default from itself. It
+// returns 0 if none was measured.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

@@ -16,7 +16,7 @@ import (
 // such as imports.
 const defaultBand = 0.01
 
-// MinRounds is the least number of rounds of a config for a verdict about it.
+// MinRounds is the least number of rounds of a config for a verdict.
 const MinRounds = 10
 
 // Compared is one case, or one config of a case, in both runs.

@@ -35,7 +35,7 @@ func (o LibraryTime) Own() record.Interval {
 type LibraryComparison struct {
 	Problem     ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
 	Routing     string
-	Work        string          // LibraryTime.Work and the clock, the same for all Libraries
+	Work        string          // LibraryTime.Work and the clock (the way of timing), the same for all Libraries
 	Libraries   []LibraryTime   // fastest first
 	Gain        record.Interval // the second library's time / the first's; NaN with one library
 	Interleaved bool            // the runs of the first two libraries took turns, so Gain is computed round by round
@@ -87,7 +87,7 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
 			// The seed is a part of the key, because it changes which experts tokens select.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
-			if o.Work == "" { // a run with unknown work gets a comparison of its own
+			if o.Work == "" { // a run with unknown work is compared with no other run
 				key += "|" + l.Path
 			}
 			i, known := index[key]

@@ -34,7 +34,7 @@ type Headline struct {
 // Count holds the sums over some searches of a run.
 type Count struct {
 	Searches int
-	Verdicts map[record.Verdict]int // searches with each verdict, without Noisy and Failed
+	Verdicts map[record.Verdict]int // number of searches with each verdict; Noisy and Failed ones do not count
 	Noisy    int                    // searches that are undecided because the A/A spread exceeds the band
 	Failed   int                    // searches in which no config could be compared with the default
 	Gain     record.Interval        // geometric mean of the gains of all searches except Failed

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped says how a config that a search on one machine chose does on another machine. Its gain and loss
-// come from the rounds of the other machine's search of the same problem and routing.
+// Swapped holds how well a config that was chosen on one machine does on another machine. Gain and Loss come
+// from the rounds of the other machine's search of the same problem and routing.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string

@@ -168,7 +168,6 @@ func DefaultNotes(cases []*Case) []string {
 	return defaultNotes(all)
 }
 
-// A caseDefault is the default of one case.
 type caseDefault struct {
 	problem ep.Problem
 	config  ep.Config

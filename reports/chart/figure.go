@@ -116,8 +116,8 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase returns a Kind.draw that draws one figure for each case. It adds a name, a title and a source to the figure
-// of `draw`, which returns nil for a case without a figure.
+// perCase returns a function for Kind.draw. It calls `draw` for each case, and adds a name, a title and a source to the
+// figure. `draw` returns nil for a case without a figure.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {

@@ -79,7 +79,7 @@ func heightOf(labels []endLabel) (h vg.Length) {
 }
 
 // spreadLabels sets the heights of labels between low and high, where all must fit. No label covers another, and each
-// is as near to the end of its line as possible. It moves labels that touch together, as a group.
+// is as near to the end of its line as possible. Labels that touch move as a group.
 func spreadLabels(labels []endLabel, low, high vg.Length) {
 	order := make([]*endLabel, len(labels))
 	for i := range labels {
@@ -91,8 +91,8 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// Each label wants the lower edge of the group where it would put the label at the end of its line. The group
-		// takes the mean of these edges. middle is their sum, and below is the height of the labels so far.
+		// With its lower edge at l.end.Y - below - l.height()/2, the group would have label l at the end of l's line.
+		// The group takes the mean of these edges, whose sum is middle. below is the height of the labels so far.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2

@@ -48,7 +48,6 @@ type seriesBuilder struct {
 	limit   series   // the wire or memory limit under the first routing
 }
 
-// addTimes adds the times of a case.
 func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	seen := map[string]bool{}
 	for _, e := range c.Entries {

@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// panelWidth and panelHeight are the size of one panel.
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
 // work is one panel. It compares libraries whose calls do the same work for one op.

@@ -24,8 +24,8 @@ func pareto(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
-// timeLabel returns the axis label for a problem's times. With a matrix product at the same time, a search
-// may measure the cost of a call: the time that the call adds to the product's.
+// timeLabel returns the axis label for a problem's times. If a matrix product runs at the same time, these may
+// be costs: the time that a call adds to the product's.
 func timeLabel(p ep.Problem) string {
 	if p.Objective == ep.BesideProduct {
 		return "cost of one call (us)"

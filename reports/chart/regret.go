@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// regret draws each regret matrix of the runs: what the winner of each routing loses under each routing.
+// regret draws each regret matrix of the runs: how much the winner of a routing loses under the others.
 func regret(runs []*reports.Loaded, _ Options) []Figure {
 	var out []Figure
 	for _, l := range runs {

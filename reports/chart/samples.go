@@ -115,13 +115,12 @@ func twinRatios(c *reports.Case) []float64 {
 	return nil
 }
 
-// drawTwin draws the ratios of the twin to the default.
 func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	p := newPlot("A/A", "twin / default")
 	points := plotter.XYs{}
 	far := 0.002
 	for i, r := range ratios {
-		// Spread over the width, points with equal values do not hide each other.
+		// X spreads the points over the width, so that equal values do not hide each other.
 		points = append(points, plotter.XY{X: math.Mod(float64(i)*0.618, 1) - 0.5, Y: r})
 		far = max(far, math.Abs(r-1))
 	}

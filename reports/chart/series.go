@@ -86,7 +86,6 @@ func (s series) addTo(p *plot.Plot) {
 	}
 }
 
-// undecidedMark is the marker of an undecided case.
 func undecidedMark(c color.Color) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: c, Radius: vg.Points(4), Shape: diamond{}}
 }
@@ -150,8 +149,8 @@ func (e piece) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(e.line, x-sampleWidth/2, y, x+sampleWidth/2, y)
 }
 
-// errorBars draws the interval of each point as a thin line. On grey prints, overlapping bands look
-// alike.
+// errorBars draws the interval of each point as a thin line. Without these lines, a grey print would not
+// show which of two overlapping bands is which.
 type errorBars struct{ series }
 
 // Plot implements plot.Plotter.

@@ -25,8 +25,8 @@ type extremes struct{ fastest, slowest float64 } // seconds of dispatch and comb
 // other. Of equal pairs it takes the first by key.
 //
 // At a point where a pair was not measured, choose counts it as slow as the slowest pair measured there. A
-// stricter rule was tried: only pairs measured at all points. It fails for a run that measures winners again.
-// There only the default was measured at all points, so it would always win.
+// stricter rule was tried: only pairs measured at all points. In a run that measures winners again, only the
+// default was measured at all points, so by this rule the default would always win.
 //
 // The library's default stays unless another pair is faster by more than band, because among many equally
 // fast configs some config seems fastest by chance.

@@ -81,8 +81,8 @@ type shimRow struct {
 }
 
 // shape holds the parameters that must be equal on all ranks of a collective call, even if the ranks have
-// different token counts. They set how many channels write to another rank (SMs), and where these channels
-// write (sizes of the receive buffers).
+// different token counts. The number of SMs sets how many channels write to another rank, and the sizes of
+// the receive buffers set where they write.
 type shape struct{ sms, dispatchRecv, combineRecv int }
 
 func shapeOf(dispatch, combine ep.Config) shape {
@@ -139,8 +139,8 @@ func shapes(all []measuredPoint) (out []shape) {
 }
 
 // rowsOf chooses a row for each token count from the configs of one shape. A token count at which no such
-// config was measured gets no row, so a neighbour's row applies there. It costs as much as the slowest
-// measured pair.
+// config was measured gets no row, so a neighbour's row applies there. Its cost is that of the slowest pair
+// measured there.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s

@@ -45,7 +45,6 @@ type page struct {
 // fact is one number of the summary.
 type fact struct{ Value, Label string }
 
-// section is a heading and its contents.
 type section struct {
 	ID, Title string
 	Text      []string // paragraphs
@@ -55,7 +54,6 @@ type section struct {
 	More      string // how many pictures are left out, and the command that shows them
 }
 
-// pair is a name and its value.
 type pair struct{ Name, Value string }
 
 type figure struct {

@@ -29,7 +29,6 @@ type Follower struct {
 	saved    time.Time       // when run.json was written, by the clock of the measuring host
 }
 
-// searchID identifies a search.
 type searchID struct {
 	problem ep.Problem
 	routing string
@@ -108,8 +107,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a log line, and adds it if it is new. It returns nil for a new search if the
-// stage is cross or recheck, because these stages also measure at token counts that have no search.
+// search returns the search of a log line, and adds it if it is new. In the stages cross and recheck it returns
+// nil instead of a new search, because these stages also measure at token counts that have no search.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {

@@ -63,7 +63,7 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count returns the value v that the file states for a field, 0 if it states none.
+// count returns the value v that the file states for a field. v is 0 if the file states none.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}

@@ -180,8 +180,8 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check returns a text if a rank's figures contradict each other or the problem, and "" otherwise: us must
-// lie between min and max, and GB/s times us must be the bytes of the problem.
+// check returns a text if a rank's figures contradict each other or the problem, "" if they do not. us must
+// lie between min and max. GB/s times us must be the bytes of the problem.
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""
@@ -199,7 +199,7 @@ func (x llFigure) check(op ep.Op, g Given) string {
 }
 
 // warnOfOutliers warns of ranks whose time is far from the median. It looks only at figures without a
-// bandwidth, which check does not check.
+// bandwidth, because check needs a bandwidth.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

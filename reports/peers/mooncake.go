@@ -92,7 +92,8 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted is count for a field that the file calls column.
+// counted returns the value v that the file states for a field, under the name column. v is 0 if the file
+// states none.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

@@ -47,7 +47,6 @@ var typeBytes = map[string]int64{
 	"bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "f8e4m3": 1, "f8e5m2": 1,
 }
 
-// ncclRow is one row of the table.
 type ncclRow struct {
 	size, count        int64
 	dtype              string

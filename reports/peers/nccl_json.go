@@ -23,7 +23,6 @@ var ncclJSON = Format{
 	Read:   readNCCLJSON,
 }
 
-// ncclDoc holds the fields of the file that are read.
 type ncclDoc struct {
 	Args   []string `json:"args"`
 	Config struct {

@@ -269,8 +269,8 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare returns an error if the fitted shares of the link's bandwidth are not plausible. It uses only
-// epbench's tuned kernels, because other kernels may not use the whole link.
+// checkShare returns an error if the median fitted share of the link's bandwidth lies outside leastShare to
+// mostShare. It uses only epbench's tuned kernels, because other kernels may not use the whole link.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

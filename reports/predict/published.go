@@ -122,8 +122,8 @@ type ComparedFigure struct {
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than its bytes need on the network. Then
-// the network's bandwidth in the model file must be wrong.
+// Impossible reports whether the published time is clearly shorter than the time that the bytes need on the
+// network. Then the network's bandwidth in the model file must be wrong.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
 // Compare predicts the time of every published row. It uses the coefficients of epbench's kernels, the

@@ -180,8 +180,7 @@ func TestPageOfPoorRuns(t *testing.T) {
 }
 
 // TestHundredThousandTrials makes the tables, the page and the pictures of a run of 100,000 trials.
-// Tables and page may take 10 s of CPU time, and tables and pictures 10 s; all together may take 1 GiB
-// of memory. The limits are in CPU time because wall time depends on other programs.
+// Together they may take three times the processor time of reading the run, and 1 GiB of memory.
 func TestHundredThousandTrials(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("too slow for short mode and for the race detector")
@@ -193,10 +192,9 @@ func TestHundredThousandTrials(t *testing.T) {
 	if len(l.Results) < 99_000 {
 		t.Fatalf("%d trials", len(l.Results))
 	}
-	reports.DerivedTables(l, reports.Speeds{}, 0)
 	read, _ := usage(t)
+	reports.DerivedTables(l, reports.Speeds{}, 0)
 	size := len(page(t, l))
-	shown, _ := usage(t)
 	for _, k := range chart.Kinds {
 		for _, f := range k.Draw([]*reports.Loaded{l}, chart.Options{}) {
 			if err := f.Write(&bytes.Buffer{}, "svg", 1); err != nil {
@@ -205,9 +203,9 @@ func TestHundredThousandTrials(t *testing.T) {
 		}
 	}
 	after, peak := usage(t)
-	t.Logf("CPU time: %v to read the run and make its tables, %v for a page of %d bytes, %v for all pictures; peak memory %d MB", read-before, shown-read, size, after-shown, peak>>20)
-	if shown-before > 10*time.Second || after-shown+read-before > 10*time.Second {
-		t.Errorf("tables and page take %v of CPU time, tables and pictures %v; 10 s are allowed for each", shown-before, after-shown+read-before)
+	t.Logf("CPU time: %v to read the run, %v for tables, pictures and a page of %d bytes; peak memory %d MB", read-before, after-read, size, peak>>20)
+	if after-read > 3*(read-before) {
+		t.Errorf("tables, page and pictures take %v of CPU time, and reading the run %v; three times as much is allowed", after-read, read-before)
 	}
 	if peak > 1<<30 {
 		t.Errorf("the peak of memory is %d MiB, 1024 are allowed", peak>>20)

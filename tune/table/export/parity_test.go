@@ -302,7 +302,7 @@ func TestClassifyParity(t *testing.T) {
 }
 
 // TestHotPath measures one look-up in Go and in C, alternating. C may take at most 1.5 times as
-// long as Go, and Go at most 20 ns. The test compares the best time of each language. On a busy
+// long as Go, and Go at most 5 times as long as C. The test compares the best time of each language. On a busy
 // machine the measurement is repeated more often.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {
@@ -313,8 +313,8 @@ func TestHotPath(t *testing.T) {
 	if cNs > 1.5*goNs {
 		t.Errorf("C takes %.2f ns, Go %.2f", cNs, goNs)
 	}
-	if goNs > 20 {
-		t.Errorf("Go takes %.2f ns, the bound is 20 ns", goNs)
+	if goNs > 5*cNs {
+		t.Errorf("Go takes %.2f ns, C %.2f", goNs, cNs)
 	}
 }
 
@@ -336,7 +336,7 @@ func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	problem := problemWords(k)
 	r := tab.Resolve(table.Host{Machine: tab.Header.Machine, ABI: tab.Header.ABI}, k.Problem(maxParityToken))
 	goNs, cNs = 1e9, 1e9
-	for turn := 0; turn < turns && (turn < 3 || cNs > 1.5*goNs || goNs > 20); turn++ {
+	for turn := 0; turn < turns && (turn < 3 || cNs > 1.5*goNs || goNs > 5*cNs); turn++ {
 		ns, err := strconv.ParseFloat(feed(t, problem, exec.Command(bin, "bench"))[0], 64)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,25 @@
+package processor
+
+import (
+	"testing"
+	"time"
+)
+
+// Ratio returns how many times as much processor time `work` takes as `reference`. It runs them in turns, at
+// most `turns` times, and compares the least time of each. It stops early once the ratio is at most `bound`. A
+// test of speed asserts a ratio, because a slow host slows both functions down.
+func Ratio(t testing.TB, turns int, bound float64, work, reference func()) float64 {
+	t.Helper()
+	const forever = time.Duration(1<<63 - 1)
+	least := [2]time.Duration{forever, forever}
+	for turn := 0; ; turn++ {
+		for i, f := range []func(){work, reference} {
+			start := Time(t)
+			f()
+			least[i] = max(min(least[i], Time(t)-start), 1)
+		}
+		if r := float64(least[0]) / float64(least[1]); turn+1 >= turns || turn >= 2 && r <= bound {
+			return r
+		}
+	}
+}

@@ -131,7 +131,6 @@ func (p ProblemColumns) besideDropped() ProblemColumns {
 	return p
 }
 
-// besideColumns returns the columns for the cells that besideCells returns.
 func besideColumns() []Column {
 	return []Column{Words("config").Keyed(), Numbers("call alone", "us"), Numbers("call beside", "us").Dropped(2),
 		Numbers("product alone", "us").Dropped(5), Numbers("product beside", "us").Dropped(9), Numbers("slow-down", "%").Dropped(4), Numbers("both", "us").Dropped(6),

@@ -147,7 +147,6 @@ func (c *Case) finish(run *record.Run) {
 	})
 }
 
-// findRecords finds the case's records in run.json.
 func (c *Case) findRecords(run *record.Run) {
 	key := c.Problem.Key()
 	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
@@ -165,7 +164,6 @@ func (c *Case) drawnWorkload(run *record.Run) *record.Workload {
 	return find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
 }
 
-// find returns the first wanted element of a list, nil if there is none.
 func find[T any](list []T, wanted func(T) bool) *T {
 	if i := slices.IndexFunc(list, wanted); i >= 0 {
 		return &list[i]
@@ -173,7 +171,6 @@ func find[T any](list []T, wanted func(T) bool) *T {
 	return nil
 }
 
-// first returns the first wanted entry, nil if there is none.
 func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	if e := find(c.Entries, wanted); e != nil {
 		return *e

@@ -131,7 +131,6 @@ func otherTraces(a, b *Loaded) (out []string) {
 	return out
 }
 
-// otherSeeds returns the warning for two runs with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, and this may cause a part of a difference", a, seedA, b, seedB)
 }
@@ -164,7 +163,6 @@ func (c *Comparison) pair(o CompareOptions) {
 	}
 }
 
-// note adds a note unless the comparison already has it.
 func (c *Comparison) note(text string) {
 	if !slices.Contains(c.Notes, text) {
 		c.Notes = append(c.Notes, text)

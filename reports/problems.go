@@ -81,10 +81,8 @@ func (f problemField) varies(cases []*Case) bool {
 	return slices.ContainsFunc(cases, func(c *Case) bool { return f.cell(c).Text != f.cell(cases[0]).Text })
 }
 
-// hasSpareTokens reports whether max tokens exceeds the token count.
 func (c *Case) hasSpareTokens() bool { return c.Problem.MaxTokens != max(c.Problem.Tokens, 1) }
 
-// isUsual reports whether c has the field's usual value.
 func (f problemField) isUsual(c *Case) bool {
 	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.hasSpareTokens()
 }

@@ -51,5 +51,4 @@ func GatherReasons(searches []record.Search, reason func(*record.Search) string)
 	return out
 }
 
-// sentence returns text with exactly one full stop at its end.
 func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }

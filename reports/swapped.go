@@ -128,7 +128,6 @@ func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds in
 	return stat.PairedRatio(a, b), len(a), ""
 }
 
-// logsOf returns the logarithms of a point's times, by the number of the round.
 func logsOf(p *record.Point) map[int]float64 {
 	out := map[int]float64{}
 	for _, stretch := range p.Rounds {

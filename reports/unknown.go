@@ -44,7 +44,6 @@ func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	return out
 }
 
-// without returns a copy of a table without the rows of one shape.
 func without(t *table.Table, shape [3]int) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool {

@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// winnerColumn is a column of the table of decisions.
 type winnerColumn struct {
 	column Column
 	cell   func(*Case) Cell // for a case with a decision
@@ -211,7 +210,6 @@ func defaultNotes(defaults []caseDefault) []string {
 	return spelled
 }
 
-// once appends a text that list does not have yet.
 func once(list []string, text string) []string {
 	if slices.Contains(list, text) {
 		return list
@@ -238,7 +236,6 @@ func WinnersOf(l *Loaded) Table {
 	return t
 }
 
-// zeroTimes returns the number of entries whose median is 0.
 func zeroTimes(cases []*Case) int {
 	n := 0
 	for _, c := range cases {

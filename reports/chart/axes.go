@@ -77,7 +77,6 @@ func decadeTicks(lo, hi float64) []plot.Tick {
 // zeroToken is the position of 0 tokens on a logarithmic axis, which cannot show 0.
 const zeroToken = 0.5
 
-// tokenX returns the position of a token count on a logarithmic axis.
 func tokenX(tokens int) float64 {
 	if tokens <= 0 {
 		return zeroToken
@@ -120,7 +119,6 @@ func clamp(v float64, a *plot.Axis) float64 {
 	return v
 }
 
-// fromZero makes a linear axis from 0 to just above hi.
 func fromZero(a *plot.Axis, hi float64) {
 	if !(hi > 0) {
 		hi = 1

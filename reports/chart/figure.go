@@ -85,7 +85,6 @@ func (f Figure) described(svg string) string {
 	return svg[:at] + "\n<desc>" + html.EscapeString(f.alt()) + "</desc>" + svg[at:]
 }
 
-// alt returns the lead and the picture in words.
 func (f Figure) alt() string {
 	if f.Lead == "" {
 		return f.Alt

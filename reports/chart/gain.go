@@ -38,7 +38,6 @@ var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, fu
 	return fmt.Sprintf("largest gain %.2fx [%.2f, %.2f] at %d tokens", best.mid, best.lo, best.hi, best.tokens) + undecided
 }}
 
-// addGain adds the gain in the decision of a case.
 func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	if c.Search == nil || !c.Search.OK() {
 		return
@@ -102,7 +101,6 @@ func gainAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// bandwidth draws how many bytes per second the busiest rank moves.
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("largest %.1f GB/s", s.highest().mid) }}
 
 // addBandwidth adds winner and default of a case. It counts each token once for each rank that needs
@@ -143,7 +141,6 @@ func drawBandwidth(c draw.Canvas, all []series) {
 // link's nominal speed.
 var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("largest %.1f %%", s.highest().mid) }}
 
-// memory draws how close each winner of op activation comes to the memory limit.
 var memory = groupKind{"memory", "Per cent of the memory limit", 3.6, (*seriesBuilder).addMemoryShare, drawMemory, wire.words}
 
 func (b *seriesBuilder) addShare(l *reports.Loaded, c *reports.Case) {
@@ -183,7 +180,6 @@ func drawShare(c draw.Canvas, all []series, name, what string) {
 	p.drawLabelled(c, all, key)
 }
 
-// level returns a horizontal line across the plot.
 func level(p *plot.Plot, y float64, st draw.LineStyle) *plotter.Line {
 	return &plotter.Line{XYs: plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}}, LineStyle: st}
 }

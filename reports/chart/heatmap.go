@@ -138,7 +138,6 @@ func (h grid) key(c draw.Canvas) draw.Canvas {
 	return draw.Crop(c, 0, 0, 1.8*tickSize, 0)
 }
 
-// lossText prints a loss in per cent with two figures.
 func lossText(over float64) string {
 	switch pct := over * 100; {
 	case pct < 0.05:
@@ -207,7 +206,6 @@ func (h grid) alt(c *reports.Case) string {
 		c.Title(), h.y, h.x, h.timed, reports.Micros(h.best).Text, h.x, h.wins[0], h.y, h.wins[1])
 }
 
-// problemSlug returns the part of a file name that stands for a problem.
 func problemSlug(p ep.Problem) string {
 	precision := ""
 	if p.Precision != ep.Full {

@@ -77,7 +77,6 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// wholeTicks returns only the ticks at whole numbers.
 func wholeTicks(ticks []plot.Tick) []plot.Tick {
 	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value != math.Trunc(t.Value) })
 }
@@ -92,7 +91,6 @@ func everyOther(ticks []plot.Tick) []plot.Tick {
 	return ticks
 }
 
-// bars draws one vertical bar for each height, at x = 0, 1, 2, ...
 type bars struct {
 	heights []int
 	color   interface{ RGBA() (r, g, b, a uint32) }
@@ -203,7 +201,6 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	return loads, missing
 }
 
-// redraw draws a case's workload again from its routing and seed.
 func redraw(c *reports.Case) (*workloads.Workload, error) {
 	return workloads.Draw(c.Routing, c.Problem, c.Seed)
 }

@@ -48,7 +48,6 @@ func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	}
 }
 
-// legendOf returns a legend that lists series.
 func legendOf(all []series) (key legend) {
 	for i := range all {
 		key.add(all[i].label, &all[i].line, all[i].mark)

@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// latency draws time against tokens.
 var latency = groupKind{"latency", "Time of one call", 4.2, (*seriesBuilder).addTimes, drawLatency, func(s series) string {
 	var at []string
 	for _, q := range s.points {
@@ -79,7 +78,6 @@ func (b *seriesBuilder) addDefault(c *reports.Case, label string, at func(*repor
 	}
 }
 
-// addPoint adds a point to the series of a label.
 func addPoint(list []series, label string, q point) []series {
 	i := slices.IndexFunc(list, func(s series) bool { return s.label == label })
 	if i < 0 {
@@ -89,7 +87,6 @@ func addPoint(list []series, label string, q point) []series {
 	return list
 }
 
-// finish sets the styles of the lines and sorts their points.
 func (b *seriesBuilder) finish() []series {
 	all := append(b.ours, b.others...)
 	for i := range all {
@@ -111,7 +108,6 @@ func (b *seriesBuilder) finish() []series {
 	return all
 }
 
-// label returns the label of the line with the winner of a case.
 func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	label := c.Routing
 	if c.Problem.Precision == ep.Reduced {

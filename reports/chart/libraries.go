@@ -147,7 +147,6 @@ func (p *libraryPicture) draw(c draw.Canvas, rows int) {
 	}
 }
 
-// draw draws the name of a panel and the panel below it.
 func (w work) draw(c draw.Canvas) {
 	c = draw.Crop(c, 4, -4, 2, -4)
 	below := headed(c, w.name, labelSize, 0.3*labelSize)

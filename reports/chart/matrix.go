@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// cell is one square of a matrix.
 type cell struct {
 	col, row int
 	value    float64 // on the colour scale, 0 to 1; NaN: no colour
@@ -108,7 +107,6 @@ func inkOn(fill color.RGBA) color.RGBA {
 	return darkText
 }
 
-// drawMatrix draws a matrix with names on both axes.
 func drawMatrix(c draw.Canvas, m matrix, x, y axisNames) {
 	p := newPlot(x.label, y.label)
 	p.Add(m)
@@ -124,7 +122,6 @@ func drawMatrix(c draw.Canvas, m matrix, x, y axisNames) {
 	p.Draw(c)
 }
 
-// axisNames holds the labels of columns or rows.
 type axisNames struct {
 	label string
 	names []string

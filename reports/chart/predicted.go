@@ -85,7 +85,6 @@ func (p forecasts) draw(c draw.Canvas) {
 	}
 }
 
-// panel draws the name of an op and its plot below it.
 func (p forecasts) panel(name string, c draw.Canvas) {
 	c = draw.Crop(c, 4, -4, 2, -4)
 	st := textStyle(labelSize, ink)

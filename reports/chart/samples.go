@@ -104,7 +104,6 @@ func (a across) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// twinRatios returns the ratio of twin to default in each round.
 func twinRatios(c *reports.Case) []float64 {
 	d := c.Default()
 	for _, e := range c.Entries {

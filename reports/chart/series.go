@@ -23,7 +23,6 @@ type point struct {
 	spread      float64 // A/A spread of this case, as a fraction; 0 if unknown
 }
 
-// series is one line over token counts.
 type series struct {
 	label  string
 	points []point
@@ -32,7 +31,6 @@ type series struct {
 	shift  float64          // factor of the positions on the X axis; 0 stands for 1
 }
 
-// x returns the position of a point.
 func (s series) x(q point) float64 { return tokenX(q.tokens) * cmp.Or(s.shift, 1) }
 
 // decided returns the points that the line joins.
@@ -243,14 +241,12 @@ func (s series) highest() point {
 	return slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.mid, b.mid) })
 }
 
-// overTokens returns an empty plot over the token counts of series.
 func overTokens(y string, all []series) panel {
 	p := newPlot("tokens per rank", y)
 	logTokens(&p.X, tokensOf(all))
 	return p
 }
 
-// values returns all values and interval ends of series.
 func values(all []series) []float64 {
 	var out []float64
 	for _, s := range all {

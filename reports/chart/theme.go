@@ -123,7 +123,6 @@ func (p panel) dataCanvas(c draw.Canvas) draw.Canvas {
 	return p.DataCanvas(c)
 }
 
-// newPlot returns an empty plot in the theme with labelled axes.
 func newPlot(x, y string) panel {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -145,7 +144,6 @@ func newPlot(x, y string) panel {
 	return panel{p, y}
 }
 
-// margin is the width of the white border around a figure.
 const margin = 8 * vg.Length(1)
 
 // titled draws the title and the lead (a warning about all numbers), and returns the canvas
@@ -183,7 +181,6 @@ func broken(s string, st text.Style, width vg.Length) []string {
 	return lines
 }
 
-// sourced draws Figure.Source and returns the canvas above it.
 func sourced(c draw.Canvas, source string) draw.Canvas {
 	if source == "" {
 		return c
@@ -194,7 +191,6 @@ func sourced(c draw.Canvas, source string) draw.Canvas {
 	return draw.Crop(c, 0, 0, 1.8*tickSize, 0)
 }
 
-// elide shortens s until it fits.
 func elide(s string, st text.Style, width vg.Length) string {
 	if st.Width(s) <= width {
 		return s
@@ -206,7 +202,6 @@ func elide(s string, st text.Style, width vg.Length) string {
 	return string(runes) + "..."
 }
 
-// legend lists series in rows below a plot.
 type legend []legendItem
 
 type legendItem struct {

@@ -42,7 +42,6 @@ type page struct {
 	Warnings  []string
 }
 
-// fact is one number of the summary.
 type fact struct{ Value, Label string }
 
 type section struct {
@@ -137,7 +136,6 @@ func facts(l *reports.Loaded) []fact {
 	return append(out, fact{fmt.Sprintf("%d", tried), fmt.Sprintf("configs tried in all cases together; %d failed", failed)})
 }
 
-// drawer fills the sections of a page, one after the other.
 type drawer struct {
 	section // the current one
 	runs    []*reports.Loaded

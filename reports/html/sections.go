@@ -69,7 +69,6 @@ func gain(d *drawer) {
 	d.tableOfRows(reports.LargestGains(d.main.Run))
 }
 
-// libraries compares the libraries of several runs.
 func libraries(d *drawer) {
 	choices, err := reports.CompareLibraries(d.runs)
 	if err != nil || !reports.SeveralLibraries(choices) {
@@ -80,7 +79,6 @@ func libraries(d *drawer) {
 	d.draw("libraries", d.runs...)
 }
 
-// launch shows the tuned table.
 func launch(d *drawer) {
 	if d.main.Table == nil && d.main.Run.Finished.IsZero() {
 		d.Text = append(d.Text, "A sweep writes its table at the end. The winners so far are below.")
@@ -94,7 +92,6 @@ func launch(d *drawer) {
 	d.table(rowTable(d.main))
 }
 
-// rowTable lists the rows of a run's tuned table.
 func rowTable(l *reports.Loaded) reports.Table {
 	out := reports.Table{Name: "rows", Title: "Tuned table " + l.Table.ID[:min(len(l.Table.ID), 12)], Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype"), reports.Words("class"), reports.Numbers("from", "tokens"), reports.Numbers("to", "tokens"),
@@ -142,7 +139,6 @@ func machine(d *drawer) {
 	d.Lists = [][]pair{list}
 }
 
-// workload shows the load of each routing.
 func workload(d *drawer) {
 	if len(d.main.Run.Workloads) > 0 {
 		d.table(workloadTable(d.main))

@@ -123,7 +123,6 @@ func (f *Follower) search(r *record.Result) *Search {
 	return s
 }
 
-// addDecisions copies the decisions of run.json to the searches.
 func (f *Follower) addDecisions() {
 	for i := range f.Run.Searches {
 		done := &f.Run.Searches[i]

@@ -76,7 +76,6 @@ func (f *Follower) addFailures(t *reports.Table) {
 	t.Warn("%s, the last: %s", ep.Count(all, "failure"), strings.Join(last, "; "))
 }
 
-// cells returns the row of a search.
 func (s *Search) cells() []reports.Cell {
 	p := s.Problem
 	all, alive := s.Kernels()

@@ -69,7 +69,6 @@ type cxBytes struct {
 	Total  float64 `json:"total_logical_bytes"`
 }
 
-// cxRow holds the times of one token count.
 type cxRow struct {
 	Tokens      int                    `json:"tokens_per_rank"`
 	Global      int                    `json:"global_tokens"`

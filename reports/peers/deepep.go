@@ -29,7 +29,6 @@ var (
 	rankWord   = regexp.MustCompile(`\[rank (\d+) *\]`)
 )
 
-// deepEPReader reads a log line by line.
 type deepEPReader struct {
 	facts    *facts
 	normal   *normalTest  // the current test of normal kernels, nil before the first

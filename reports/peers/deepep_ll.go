@@ -32,7 +32,6 @@ type llRun struct {
 // llFigure holds the figures of one rank. A figure that the log lacks is the zero value.
 type llFigure struct{ gbps, us, min, max printed }
 
-// lowLatency reads the figures of one text line.
 func (d *deepEPReader) lowLatency(line string) error {
 	for _, m := range llLine.FindAllStringSubmatch(line, -1) {
 		if err := d.rank("deepep-ll", ep.Dispatch, m[1], m[2], m[3]); err != nil {
@@ -78,7 +77,6 @@ func sumOf(times []string) (sum printed, err error) {
 	return sum, nil
 }
 
-// rank adds the figures of one rank.
 func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minMax ...string) error {
 	f := llFigure{}
 	var err error

@@ -30,7 +30,6 @@ var (
 	namedTimes = regexp.MustCompile(`transmit: ([\d.]+) us, notify: ([\d.]+) us`)
 )
 
-// normalTest is one test of the normal kernels.
 type normalTest struct {
 	shape  []said
 	groups string // number of expert groups that a token may use, internode only

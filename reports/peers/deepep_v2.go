@@ -42,7 +42,6 @@ var v2Kernels = map[string]struct {
 	"combine": {"deepep-v2", ep.Combine}, "reduced combine": {"deepep-v2-expand", ep.Combine},
 }
 
-// v2Run holds the values that one case of the test prints.
 type v2Run struct {
 	facts   *facts
 	shape   []said

@@ -56,7 +56,6 @@ type facts struct {
 
 func newFacts(g Given) *facts { return &facts{given: g, seen: map[string]int{}} }
 
-// warn adds a warning unless it was already added.
 func (f *facts) warn(format string, args ...any) {
 	if w := fmt.Sprintf(format, args...); !slices.Contains(f.warnings, w) {
 		f.warnings = append(f.warnings, w)

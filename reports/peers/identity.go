@@ -11,7 +11,6 @@ import (
 // and v + half, where half is half a unit of the last printed digit.
 type printed struct{ v, half float64 }
 
-// parsePrinted reads a positive figure.
 func parsePrinted(text string) (printed, error) {
 	v, err := number(text)
 	if err != nil {

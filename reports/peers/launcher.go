@@ -13,7 +13,6 @@ var launcherPrefixes = []*regexp.Regexp{
 	regexp.MustCompile(`^\s*\d+:\s`),
 }
 
-// sampledLines is the number of lines that mostLinesHave looks at.
 const sampledLines = 1000
 
 // withoutPrefixes removes a launcher's prefix from the lines of a log, if most lines have it.

@@ -146,7 +146,6 @@ func moonImbalance(row map[string]string) string {
 	return row["load_max_mean"]
 }
 
-// moonFigure reads one time and compares it with the bandwidth in the same row.
 func moonFigure(row map[string]string, g Given, us, speed, also string) (Figure, error) {
 	t, err := parsePrinted(row[us])
 	if err != nil {

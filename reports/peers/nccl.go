@@ -84,7 +84,6 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 	return c.done()
 }
 
-// isAlltoall reports whether a test's program is alltoall_perf.
 func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }

@@ -95,7 +95,6 @@ func rcclRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// addRCCL checks a row and keeps it.
 func (c *ncclTable) addRCCL(row map[string]string) error {
 	ranks, err := rcclRanks(row)
 	if err != nil {

@@ -279,7 +279,6 @@ func (r *recordReader) Read(p []byte) (int, error) {
 // fieldBytes is the number of bytes of memory that a field of a row takes, without its text.
 const fieldBytes = 2 * bounded.ObjectBytes
 
-// jsonRows reads an array of flat objects.
 func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -189,7 +189,6 @@ func sumUp(residuals []Residual, of func(*Row) string) model.Error {
 	return e
 }
 
-// roundTo4 rounds v to four significant digits.
 func roundTo4(v float64) float64 {
 	if v == 0 {
 		return 0

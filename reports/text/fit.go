@@ -48,7 +48,6 @@ func newGrid(t reports.Table) *grid {
 	return g
 }
 
-// unsqueeze gives every column the width of its contents.
 func (g *grid) unsqueeze() {
 	g.widths = make([]int, len(g.columns))
 	for i, c := range g.columns {
@@ -59,7 +58,6 @@ func (g *grid) unsqueeze() {
 	}
 }
 
-// total returns the width of some columns side by side, with the gaps between them.
 func (g *grid) total(columns []int) int {
 	sum := -gap
 	for _, c := range columns {

@@ -43,7 +43,7 @@ type normalRow struct {
 	dtype           ep.DType
 	sms, nvl, rdma  string  // number of SMs and chunk sizes; rdma is "" within one host
 	nvlGB, rdmaGB   printed // GB/s; the zero value if the line has none
-	us, notify      printed // times of the transfer and of the notify kernel; the zero value if the line has none
+	us, notify      printed // us of the transfer kernel and of the notify kernel before it; the zero value if the line has none
 	best            bool    // the line begins with Best
 	expectedPayload float64 // bytes of one token of the problem
 }

@@ -8,8 +8,8 @@ type Beside struct {
 	CallIn    Interval `json:"call_in"`    // a call while the product runs
 	Product   Interval `json:"product"`    // the product alone
 	ProductIn Interval `json:"product_in"` // the product while calls run
-	Both      Interval `json:"both"`       // call and product together, from the start of the first to the end of the last
-	Cost      Interval `json:"cost"`       // Both minus Product, subtracted in each round
+	Both      Interval `json:"both"`       // call and product together, from the first start to the last end
+	Cost      Interval `json:"cost"`       // median over rounds of Both minus Product
 	Slowdown  Interval `json:"slowdown"`   // the product's time while calls run, divided by its time alone
 	Done      float64  `json:"done"`       // share of the product that was done when the last call ended, from 0 to 1
 	Amount    string   `json:"amount"`     // the part of the product that belongs to one call, in words

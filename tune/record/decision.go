@@ -83,8 +83,8 @@ func (b Band) Short() string {
 	return fmt.Sprintf("%.1f%% policy", 100*b.Policy)
 }
 
-// Noisy reports whether the A/A spread exceeds the policy's band. If it does, only a difference
-// that is many times larger than the spread decides a comparison.
+// Noisy reports whether the A/A spread exceeds the policy's band. Then only a difference of many
+// spreads decides a comparison.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -120,8 +120,8 @@ type Decision struct {
 	Reason  string  `json:"reason,omitempty"` // a sentence for people that explains the cause or the verdict
 	Rounds  int     `json:"rounds"`           // rounds from which the gain is computed
 
-	// Sessions counts the sessions that the rounds come from. The session in which the
-	// config was chosen is not among them. Sessions is 0 if all rounds come from one session.
+	// Sessions is the number of sessions from which the rounds come, without the session in which
+	// the config was chosen. It is 0 if all rounds come from one session.
 	Sessions int `json:"sessions,omitempty"`
 
 	// Crossed says that the config was chosen after the search, when the winners of the other
@@ -161,7 +161,7 @@ type Search struct {
 	MaxErr       float64 `json:"max_err"`       // largest error of Decision.Config against the oracle, see Result.MaxErr
 
 	Tried  int `json:"tried"`  // distinct configs measured
-	Legal  int `json:"legal"`  // configs of the space
+	Legal  int `json:"legal"`  // legal configs in the space
 	Ties   int `json:"ties"`   // finalists whose times are within the band of the fastest time
 	Failed int `json:"failed"` // configs that failed
 

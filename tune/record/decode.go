@@ -28,7 +28,7 @@ const maxShared = 1 << 16
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
-	flat     []float64 // the unused end of the block from which rows are cut
+	flat     []float64 // the unused end of a buffer from which rows are taken
 	options  json.Options
 }
 

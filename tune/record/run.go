@@ -18,8 +18,8 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol is the revision of the way in which backends measure on GPUs. It rises with a change
-// that makes measured times differ from earlier times by more than their intervals.
+// Protocol is the revision of how backends measure on GPUs. It rises when a change of the code
+// shifts measured times by more than their intervals.
 //
 //	0: the sessions of a process could lie at the same place in memory, and ranks left the start
 //	   barrier up to 0.7 us apart (a write from GPU to GPU takes as long)
@@ -45,7 +45,7 @@ type Run struct {
 	InterleaveID string             `json:"turns,omitempty"`    // an id that interleaved runs share; their rounds with the same number ran in the same turn
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA           []AA               `json:"aa,omitempty"`
-	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, with what their times include
+	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, and the work that their times include
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads    []Workload         `json:"workloads,omitempty"`
 	Planned      int                `json:"planned,omitempty"` // number of searches that a sweep plans, 0 in older runs and other commands

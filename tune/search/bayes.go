@@ -27,8 +27,8 @@ func auto(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, s.spaceFits)
 }
 
-// runBayes runs bayes. It changes to a race as soon as `whole` reports that the budget allows
-// measuring all remaining points.
+// runBayes runs bayes. It changes to the strategy race as soon as `whole` reports that the budget
+// allows all remaining points.
 func runBayes(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayesSearch(s)
 	next := append(slices.Clone(s.Required), b.nextInitial()...)

@@ -73,10 +73,11 @@ func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	return like
 }
 
-// initialQuota returns how many initial samples the search takes in total. In a small search of
-// several kernels the share is smaller, because many of the random samples have slow values, such as
-// few SMs. On 24 recorded spaces of 2 H100, searches of 25 points lost 1.10 % with a share of 0.4,
-// and 0.95 % with 0.34. On spaces of 2 H200 these two shares lost the same, and 0.28 lost more.
+// initialQuota returns how many initial samples the search takes in total. The share of the budget
+// is smaller in a small search of several kernels, because many of the random samples have slow
+// values, such as few SMs. On 24 recorded spaces of 2 H100, searches of 25 points lost 1.10 % with a
+// share of 0.4, and 0.95 % with 0.34. On spaces of 2 H200 these two shares lost the same, and 0.28
+// lost more.
 func (b *bayesSearch) initialQuota() int {
 	n, limit, share := min(maxInitial, b.Left()+b.initial), b.budget.Evaluations, initialShare
 	if len(b.kernels) > 1 && limit < fewPoints {
@@ -125,8 +126,8 @@ const initialTries = 12
 // furthest returns the random fresh point with the largest distance to the nearest initial sample
 // of its kernel, -1 if it found none. Distant points lie at the ends of the axes. The ends are good
 // launch parameters for epbench's kernels, but not for recorded convolutions. So for every second
-// sample it returns the first fresh point that it draws. On recorded spaces of 2 H100, only random
-// points lost more than this rule.
+// sample it returns the first fresh point that it draws. A rule of random points alone lost more on
+// recorded spaces of 2 H100.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {

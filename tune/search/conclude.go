@@ -131,8 +131,8 @@ type Preference struct {
 // of the fastest tie with the fastest. Among the ties Choose takes the incumbent, else the default,
 // else Neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
 // fastest plus two standard errors must still be within the band. If costs are equal, Choose takes
-// the lower point. It does not take the fastest of the ties, because among ties only luck makes one
-// the fastest. winner and ties are indices of fs; winner is -1 if fs is empty.
+// the point with the lower index. It does not take the fastest of the ties, because among ties only
+// luck makes one the fastest. winner and ties are indices of fs; winner is -1 if fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalStep is the number of rounds between two moments at which the finals drop finalists.
+// finalStep is the number of rounds after which the finals drop slow finalists again.
 const finalStep = 10
 
 // A Finalist is a point that was measured in the finals or later, with the samples of these
@@ -20,11 +20,11 @@ type Finalist struct {
 	Point int
 	record.Times
 	Rounds   int
-	Effect   float64 // logarithm of (its time / the default's time), without round effects
+	Effect   float64 // logarithm of (its time / the default's time), without disturbances of whole rounds
 	Warnings []string
 
 	parts    []roundSet
-	adjusted []float64 // logarithms of times without round effects, in time order
+	adjusted []float64 // logarithms of times without disturbances of whole rounds, in time order
 }
 
 // roundSet holds rounds of one session in time order. In crowded rounds, other finalists
@@ -210,8 +210,8 @@ func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	return rest, open
 }
 
-// adjustedPoints returns the points that did not fail, fastest first, with their samples. Round
-// effects are removed from the samples.
+// adjustedPoints returns the points that did not fail, fastest first. Their samples are without
+// disturbances of whole rounds (see stat.Polish).
 func (s *State) adjustedPoints() []Finalist {
 	_, round := stat.Polish(s.obs, s.itemOf[s.Default])
 	all := make([]Finalist, len(s.points))

@@ -34,15 +34,14 @@ func OnHost() Protocol {
 }
 
 // After returns the protocol of the comparisons after an A/A test. Its MaxRounds is at least the
-// number of rounds that the default needed to agree with itself.
+// number of rounds of the A/A test.
 func (p Protocol) After(aa record.AA) Protocol {
 	p.MaxRounds = max(p.MaxRounds, aa.Rounds)
 	return p
 }
 
 // confirmRule returns the rule that ends the confirmation. The confirmation ends after ConfirmRounds
-// if the gain is then clear. Otherwise it takes at least as many rounds as the default needed to
-// agree with itself.
+// if the gain is then clear. Otherwise it takes as many rounds as the A/A test, if this is more.
 func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }

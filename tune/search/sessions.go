@@ -11,9 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// MergeSessions merges the finalists of several sessions. It keeps the finalists that every session
-// has, in the order of the first session. The gain of a merged finalist covers the differences
-// between sessions: each session lays out memory anew, which changes all times of the session.
+// MergeSessions merges the finalists of several sessions. It keeps the finalists that occur in
+// every session, in the order of the first session. The gain of a merged finalist covers the
+// differences between sessions: each session lays out memory anew, which changes all times of the
+// session.
 func MergeSessions(sessions [][]Finalist) []Finalist {
 	var out []Finalist
 	if len(sessions) == 0 {

@@ -200,7 +200,7 @@ func (s *Space) Index(c ep.Config) (point int, ok bool) {
 	return i, ok
 }
 
-// Neighbors lists the points that differ from i in one parameter.
+// Neighbors lists the points that differ from point i in one parameter.
 func (s *Space) Neighbors(i int) []int {
 	c := s.Config(i)
 	var out []int

@@ -250,8 +250,9 @@ func (s *State) Rounds(n, rounds int) int {
 	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
-// Score returns the logarithm of (a point's time / the default's time), without round effects.
-// It is +Inf for a point that failed or was not measured.
+// Score returns the logarithm of (a point's time / the default's time). Disturbances of whole
+// rounds are removed (see stat.Polish). The score is +Inf for a point that failed or was not
+// measured.
 func (s *State) Score(point int) float64 {
 	k, ok := s.itemOf[point]
 	if !ok || s.failed[point] {

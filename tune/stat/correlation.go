@@ -79,7 +79,7 @@ func (e Estimate) Worth() float64 {
 }
 
 // The interval of one session cannot be believed if Correlation is above trustedCorrelation and Worth is below
-// leastWorth. So few independent rounds show only a part of the spread.
+// leastWorth. Fewer than leastWorth independent rounds show only a part of the spread.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10

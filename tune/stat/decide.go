@@ -53,8 +53,8 @@ func isPlain(gain record.Interval, spread float64) bool {
 	return gain.Low > far || gain.High < 1/far
 }
 
-// AASpread returns the A/A spread of a ratio of the default to itself: half the width of the
-// interval, or the distance of the ratio from 1 if that is larger.
+// AASpread returns the A/A spread for a ratio of the default to itself: max(half the width of the
+// interval, |ratio-1|).
 func AASpread(ratio record.Interval) float64 { return max(ratio.Half(), math.Abs(ratio.Mid-1)) }
 
 // A Comparison is a config measured against the default, in rounds that had no part in

@@ -76,10 +76,10 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns how many sessions each of the two programs needs for an interval of their
-// ratio whose ends are at most `half` from its middle. It assumes that further sessions differ as
-// much as the measured ones. The result is most+1 if `most` sessions are too few, or if e has only
-// one session.
+// SessionsFor returns the number of sessions of each of the two programs after which the ends of
+// the ratio's interval are at most `half` from its middle. It assumes that further sessions differ
+// as much as the measured ones. The result is most+1 if `most` sessions are too few, or if e has
+// only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1

@@ -36,9 +36,9 @@ func Worst(under []Effects, key string) record.Loss {
 	return worst
 }
 
-// Minimax returns the index of the config with the least worst loss over routings, and that
-// loss. If the worst losses of several configs are within the band of the least, it returns
-// the first of these configs: callers put preferred configs first. `index` is -1, and `worst`
+// Minimax returns the index of the config whose worst loss over routings is smallest, and this
+// loss. If the worst losses of several configs are within the band of the smallest, it returns the
+// first of these configs, because callers put preferred configs first. `index` is -1, and `worst`
 // NaN, if no config was measured everywhere.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))

@@ -12,8 +12,8 @@ const polishSteps = 6
 // Polish fits Log = item + round by median polish (Tukey 1977). The effect of a round contains
 // every disturbance that changes all items of the round, such as a drifting clock or another
 // program. A few outliers change nothing. Items without readings are NaN. The fit starts from the
-// readings of `anchor`, an item that is in every round. Without it, drifting rounds with few common
-// items converge to wrong medians.
+// readings of `anchor`, an item that is in every round. Without an anchor the fit converges to
+// wrong values if rounds drift and have few items in common.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))

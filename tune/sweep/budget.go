@@ -8,8 +8,8 @@ import (
 )
 
 // laterShare is the share of the remaining time that is kept for the steps after the searches:
-// measuring winners under other routings, refining intervals, and writing files. Further sessions
-// are not part of it, see furtherTime.
+// measuring winners under other routings, refining the borders of rows, and writing files. Further
+// sessions are not part of it, see furtherTime.
 const laterShare = 0.1
 
 // allot returns the budget of the next search. It records the time of the budget, so that a resumed

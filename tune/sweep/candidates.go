@@ -82,9 +82,9 @@ func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
 	})
 }
 
-// addRequired makes the space of a search and adds its required configs: the default, the analytic
-// choice, the starts of each kernel, the configs of the space file, the winners of neighbouring
-// searches, and the row in use.
+// addRequired makes the space of a search and adds its required configs: the default, the choice of
+// a formula, the starts of each kernel, the configs of the space file, the winners of neighbouring
+// searches, and the config of the table in use.
 func (s *sweeper) addRequired(c *activeSearch) error {
 	halves, err := s.makeSpace(c)
 	if err != nil {

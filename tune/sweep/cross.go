@@ -161,8 +161,9 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns a config that no search chose, and whose worst loss in the rounds of the
-// searches is smaller than that of every winner. It suits callers who do not know the routing.
+// compromise returns a config that no search chose, and whose worst loss, in the rounds of the
+// searches, is below that of every winner by more than the band. It suits callers who do not know
+// the routing.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -250,9 +251,9 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes the decision of a search if another search's config was faster in the
-// crossing than this search's choice. The search may have missed that config, or dropped it early.
-// If launch parameters cannot matter, the decision stays.
+// adoptFasterCrossed changes the decision of a search if the winner of another search was faster
+// than this search's choice in the rounds of crossGroup. The search may have missed that config, or
+// dropped it early. If launch parameters cannot matter, the decision stays.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision

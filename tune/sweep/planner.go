@@ -15,7 +15,7 @@ import (
 type planner struct {
 	machine    ep.Machine
 	allKernels []kernels.Kernel // all kernels of the backend
-	kernels    []kernels.Kernel // the kernels that do the work that the caller asks for, see kernels.WithHooks
+	kernels    []kernels.Kernel // the kernels that do the requested work, see kernels.WithHooks
 	opts       *Options
 	spaces     map[ep.Problem]enumeratedSpace
 }
@@ -189,10 +189,10 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch config with each combine config, if there is a kernel for the two that
-// accepts the joined config. dispatch and combine are sorted best first. The search begins with the
-// configs in first: for each kernel the best dispatch joined with the best combine, and a copy of
-// this config with overlapped launches.
+// pairs joins each dispatch config with each combine config, if a pair kernel accepts the joined
+// config. dispatch and combine are sorted best first. The search begins with the configs in first:
+// for each kernel the best dispatch joined with the best combine, and a copy of this config with
+// overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {

@@ -163,7 +163,7 @@ func (g group) measuredByAll() []ep.Config {
 //   - One search: the config of its decision.
 //   - Several searches of one class: the config that loses least in the worst case, among the
 //     configs that are not slower than the default in any of these searches.
-//   - All routings: the minimax config.
+//   - All routings: the minimax config, whose worst loss is smallest.
 //   - All routings in an interrupted sweep, which has no minimax config: the config that loses
 //     least among those that all searches measured. If this is the default, ok is false, because
 //     other configs may be faster.

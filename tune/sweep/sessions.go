@@ -13,10 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions measures the configs that may get into rows in further sessions, and
-// decides again from these sessions. Each session lays out memory anew, which changes times by
-// several per cent on GPUs. The searches take turns, so that the sessions of one search are far
-// apart in time.
+// measureFurtherSessions runs further sessions with the configs that may get into rows, and decides
+// again from these sessions. Each session lays out memory anew, which changes times by several per
+// cent on GPUs. The searches take turns, so that the sessions of one search are far apart in time.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {

@@ -69,8 +69,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 		len(noisy), len(s.searches), 100*policy.Band, 100*largest, strings.Join(append(ways, "quiet the machine"), ", or "))
 }
 
-// unusableReason returns a sentence that counts the searches by cause. It is for a sweep in which no
-// search can be used.
+// unusableReason says, for a sweep without a usable search, how many searches each cause spoiled.
 func (s *sweeper) unusableReason() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {

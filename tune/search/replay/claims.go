@@ -51,9 +51,9 @@ func Identical(noise Noise) *Model {
 	return m
 }
 
-// Claims searches the identical configs of a scenario. Each search compares the default with the
-// config that was fastest in its finals. Unlike a sweep, Claims does not prefer the default among
-// ties, because this preference hides false claims.
+// Claims searches the identical configs of a scenario many times, and reports false claims of
+// gains. Each search compares the default with the config that was fastest in its finals. Unlike a
+// sweep, Claims does not prefer the default among ties, because this preference hides false claims.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

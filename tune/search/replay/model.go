@@ -42,14 +42,14 @@ type Noise struct {
 	DriftMemory  float64 // correlation of the drift from one sample to the next
 	Common       float64 // standard deviation of the noise that all samples of a round share
 	CommonMemory float64 // correlation of the common noise from one round to the next
-	Placement    float64 // standard deviation of the noise of a config that is constant in a session
-	Mode         float64 // how much slower a config is in its second mode, relative
+	Placement    float64 // standard deviation of a config's noise that stays constant in a session
+	Mode         float64 // relative slow-down of a config in its second mode
 	ModeStays    float64 // probability that a config keeps its mode in the next round
 	Tick         float64 // seconds between two ticks of the clock; 0 for an exact clock
 
-	WarmUp  float64 // how much slower a sample is at the start, relative
+	WarmUp  float64 // relative slow-down of the first sample
 	WarmFor float64 // number of samples after which WarmUp has fallen to 1/e
-	Spikes  float64 // share of samples that are SpikeBy slower
+	Spikes  float64 // share of samples that take 1 + SpikeBy times as long
 	SpikeBy float64
 }
 

@@ -20,8 +20,8 @@ import (
 // It is two because a worker can be restarted once.
 const attempts = 2
 
-// measureBlock measures a block and appends it to the log. If the session is lost, it measures
-// the whole block again: the rounds of a block belong together.
+// measureBlock measures a block, which is some rounds of the same candidates, and appends it to the
+// log. If the session is lost, it measures the whole block again.
 func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := r.Lap.start()
 	for range attempts {

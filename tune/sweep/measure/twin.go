@@ -32,7 +32,7 @@ func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	}
 }
 
-// shareTwin lets the twin run in the default's memory, because it cannot have its own.
+// shareTwin lets the twin run in the default's memory, because the twin cannot have its own.
 func (r *Runner) shareTwin(why error) {
 	_ = r.closeTwin()
 	r.shared = fmt.Sprintf("the twin shares the default's memory: %v", why)

@@ -31,7 +31,7 @@ type Receipt struct {
 	Machine ep.Machine `json:"machine"`
 	ABI     ep.ABI     `json:"abi"`    // ABI of the kernels that were measured
 	Policy  string     `json:"policy"` // spelling of the measurement policy
-	// Protocol is the revision of the way of measuring, see record.Protocol.
+	// Protocol is the revision of how backends measure, see record.Protocol.
 	Protocol int     `json:"protocol,omitempty"`
 	Checks   []Check `json:"checks"`
 }

@@ -99,8 +99,7 @@ const (
 
 var causes = []Cause{"", HostBound, Noisy, Failed, NoDefault}
 
-// Decision records what won. stat.Decide and stat.Compare make it; terminal, summary, page,
-// plots, tables and receipts only read it.
+// Decision records what won. stat.Decide and stat.Compare make it; all other code only reads it.
 type Decision struct {
 	// Config is the config to launch: the challenger if it is faster, otherwise the
 	// default. The commands that choose nothing (bench, table verify) put the requested

@@ -216,7 +216,6 @@ func (d *decoder) row(s *scanner) ([]float64, error) {
 	return row[:len(row):len(row)], nil
 }
 
-// scanner reads text that should be lists of numbers.
 type scanner struct {
 	buf []byte
 	pos int

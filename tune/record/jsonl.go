@@ -83,12 +83,12 @@ type Reader struct {
 	in    *bufio.Reader
 	dec   *decoder
 	long  []byte // holds a line longer than the buffer of in
-	line  int    // number of the line read last, from 1
+	line  int    // number of the last line, from 1
 	bytes int64  // number of bytes in the whole lines read so far
 	torn  int    // number of bytes after the last newline
 
-	cases  map[caseID]struct{} // the cases so far
-	rounds int64               // number of rounds so far
+	cases  map[caseID]struct{}
+	rounds int64
 }
 
 // caseID identifies a case: a problem under one drawn routing.

@@ -31,7 +31,7 @@ type Result struct {
 	Routing     string           `json:"routing"` // canonical spec
 	Seed        uint64           `json:"seed"`    // seed of the workload
 	Config      ep.Config        `json:"config"`
-	Cost        ep.Cost          `json:"cost"` // resources that Config takes from the machine, as its kernel declares them
+	Cost        ep.Cost          `json:"cost"` // resources that Config takes, as its kernel declares them
 	Role        Role             `json:"role"`
 	Stage       Stage            `json:"stage"`
 	Block       int              `json:"block"`             // block number within the stage
@@ -46,7 +46,7 @@ type Result struct {
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if the worker did not measure them in this block
 	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
-	Checked     int              `json:"checked"`                // number of rows compared with the oracle, 0 if this block compared none
+	Checked     int              `json:"checked"`                // number of rows compared with the oracle
 	Wall        float64          `json:"wall"`                   // seconds that the whole block took, preparing and verifying included; the same number in all lines of a block
 	End         bool             `json:"end,omitempty"`          // marks the last line of a block; OpenDir drops a block without it
 	Warnings    []string         `json:"warnings,omitempty"`

@@ -155,7 +155,7 @@ func (d *Dir) WriteFile(name string, content io.WriterTo) error {
 	return WriteFile(filepath.Join(d.path, name), content)
 }
 
-// Path returns the path of the directory.
+// Path returns the directory's path.
 func (d *Dir) Path() string { return d.path }
 
 // Results returns the number of lines in the log.
@@ -268,7 +268,6 @@ func ReadRun(path string) (*Run, error) {
 	return run, nil
 }
 
-// decodeRun reads the text of run.json.
 func decodeRun(b []byte) (*Run, error) {
 	var head struct {
 		Schema int `json:"schema"`

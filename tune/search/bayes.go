@@ -65,7 +65,6 @@ const (
 	maxScored           = 160  // number of points with the fastest predictions, whose expected improvement is computed
 )
 
-// bayesSearch holds the state of the strategy.
 type bayesSearch struct {
 	*State
 	kernels []*kernelModel
@@ -138,7 +137,6 @@ type option struct {
 	improvement float64 // expected improvement of the warped score
 }
 
-// least returns the best score so far.
 func (b *bayesSearch) least() float64 {
 	least := math.Inf(1)
 	for _, i := range b.points {
@@ -200,7 +198,6 @@ func warp(score, least float64) float64 { return math.Log(score - least + warpOf
 
 const warpOffset = 0.5
 
-// warped returns the warped scores of measured points.
 func (s *State) warped(points []int, least float64) []float64 {
 	out := make([]float64, len(points))
 	for k, i := range points {

@@ -159,7 +159,6 @@ func (f Finalist) stdErrOfDifference(g Finalist) float64 {
 	return math.Hypot(stat.StdErr(f.adjusted), stat.StdErr(g.adjusted))
 }
 
-// priority ranks a point by its role.
 func (p Preference) priority(point int) int {
 	switch point {
 	case p.Incumbent:

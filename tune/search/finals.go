@@ -88,7 +88,6 @@ const (
 	finalEvery      = 8
 )
 
-// finalistQuota returns how many of the tried points are finalists.
 func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
 
 // finalPoints returns the points of the finals, fewer if time is short.
@@ -119,7 +118,7 @@ func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, p
 	return pick(all, point), pick(all, s.Default), nil
 }
 
-// pick returns the finalist at a point, or a zero Finalist if no finalist is at this point.
+// pick returns the finalist at a point, or a zero Finalist.
 func pick(all []Finalist, point int) (out Finalist) {
 	if i := slices.IndexFunc(all, func(f Finalist) bool { return f.Point == point }); i >= 0 {
 		out = all[i]
@@ -190,7 +189,6 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 	return err
 }
 
-// outOfTime reports whether the time budget is spent.
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
 // dropSlower drops the live points that are slower than the best by more than the band and two

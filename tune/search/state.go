@@ -59,7 +59,7 @@ type State struct {
 	crowded map[int]bool // rounds in which neighbours ran, see measureCrowded
 	failed  map[int]bool
 	effect  []float64 // by item; nil when stale
-	spent   int       // number of samples taken
+	spent   int       // samples taken
 	pace    pace
 }
 
@@ -150,7 +150,6 @@ func (s *State) item(point int) int {
 	return k
 }
 
-// measured reports whether a point was ever measured.
 func (s *State) measured(point int) bool {
 	_, ok := s.itemOf[point]
 	return ok
@@ -162,7 +161,6 @@ func (s *State) Failed(point int) bool { return s.failed[point] }
 // Fresh reports whether a point was never measured.
 func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
-// freshLeft returns how many points of the space were not measured yet.
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
 // laterShare is the time of a race's later passes divided by the time of its first pass.
@@ -238,7 +236,6 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// sampleTime returns the mean cost of a sample so far.
 func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
 // Rounds returns how many of the wanted rounds of n points fit into the remaining search time, at

@@ -74,7 +74,6 @@ func newSurrogate(values []int, usual priors) *surrogate {
 	return p
 }
 
-// newCrossKernelSurrogate makes a surrogate over several kernels.
 func newCrossKernelSurrogate(values []int, usual priors) *surrogate {
 	p := newSurrogate(values, usual)
 	p.kernels = &kernelCorrelation{usual.level, usual.params}

@@ -69,7 +69,6 @@ func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	return x
 }
 
-// update fits the surrogate to all measured points.
 func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	known := s.Ranked(s.Measured())
 	at := make([][]float64, len(known))

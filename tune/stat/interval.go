@@ -15,7 +15,7 @@ import (
 const confidence = 0.95
 
 // An Estimate is a value with its 95 % interval, and the rounds, sessions and correlation from
-// which the interval was computed. All commands use one formula; docs/intervals.md derives it.
+// which the interval was computed. docs/intervals.md derives the formula.
 type Estimate struct {
 	record.Interval
 	Rounds      int
@@ -79,7 +79,7 @@ func seriesOf(sessions [][]float64) []series {
 }
 
 // MedianInterval returns the median of the values of one session in time order, with its 95 %
-// interval. It takes no logarithms. The interval of one value is that value.
+// interval. The interval of one value is that value.
 func MedianInterval(xs []float64) record.Interval {
 	if len(xs) == 1 {
 		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}

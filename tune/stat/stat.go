@@ -53,9 +53,9 @@ func StdErr(xs []float64) float64 {
 	return math.Sqrt(math.Pi/2/float64(len(xs))) * Spread(xs)
 }
 
-// Midmean returns the mean of the middle half of xs. Outliers change it as little as the
-// median, and on normal data its error is smaller by a seventh (Tukey 1977). Configs are
-// ranked by midmeans; times are reported as medians.
+// Midmean returns the mean of the middle half of xs. It resists outliers like the median, and on
+// normal data its error is smaller by a seventh (Tukey 1977). Configs are ranked by midmeans; times
+// are reported as medians.
 func Midmean(xs []float64) float64 {
 	sorted := slices.Sorted(slices.Values(xs))
 	cut := len(sorted) / 4

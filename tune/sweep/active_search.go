@@ -22,7 +22,7 @@ import (
 type activeSearch struct {
 	routedProblem
 	candidates
-	index  int // index in Plan.Searches
+	index  int // in Plan.Searches
 	runner *measure.Runner
 	state  *search.State
 	searchResults
@@ -79,7 +79,6 @@ func (f *searchResults) versus(c ep.Config) (x versusDefault, ok bool) {
 	return x, ok
 }
 
-// effects returns the effects of the known configs.
 func (f *searchResults) effects() stat.Effects {
 	out := stat.Effects{}
 	for key, s := range f.known() {

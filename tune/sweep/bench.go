@@ -131,7 +131,6 @@ func (l *harness) decideComparison(ctx context.Context, c *comparison, stage rec
 	return result, nil
 }
 
-// oneSession is the warning about intervals on GPUs that come from one session.
 const oneSession = "the interval comes from one session; times differ by some per cent from session to session: measure with --sessions 3"
 
 // measure measures the second config of a comparison (cfg) and the first (dflt). cfg.Rounds is 0 if

@@ -17,7 +17,6 @@ import (
 // A group holds the finished searches of one problem under all its routings.
 type group []*activeSearch
 
-// groups returns the groups by problem, in order.
 func (s *sweeper) groups() []group {
 	return groupBy[group](s.searches[:s.done], func(a, b *activeSearch) bool { return a.problem == b.problem })
 }

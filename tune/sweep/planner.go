@@ -14,7 +14,7 @@ import (
 // A planner makes the spaces of a sweep.
 type planner struct {
 	machine    ep.Machine
-	allKernels []kernels.Kernel // all kernels of the backend
+	allKernels []kernels.Kernel
 	kernels    []kernels.Kernel // the kernels that do the requested work, see kernels.WithHooks
 	opts       *Options
 	spaces     map[ep.Problem]enumeratedSpace
@@ -37,7 +37,6 @@ func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	return wanted
 }
 
-// grids makes a grid for each searched kernel.
 func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	wanted := pl.searchedKernels(p)
 	if len(wanted) == 0 {

@@ -132,7 +132,6 @@ func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost pro
 	return cost, err
 }
 
-// reportProbe reports which problem the probe measures.
 func (p *Plan) reportProbe(s *routedProblem) {
 	if p.Options.Progress != nil {
 		p.Options.Progress(Event{Done: 0, All: len(p.Searches), Title: "probe of " + s.title()})

@@ -25,7 +25,6 @@ type rowMaker struct {
 	serves    func(ep.Problem, ep.Config) bool // reports whether the config can run here
 }
 
-// rowMaker returns a rowMaker for the finished searches.
 func (s *sweeper) rowMaker() *rowMaker {
 	return &rowMaker{
 		groups: s.groupsByKey(), refinements: s.refinements, interrupted: s.done < len(s.plan.Searches), maxSMs: s.opts.MaxSMs, protocol: s.run.Protocol,

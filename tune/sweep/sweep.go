@@ -181,7 +181,6 @@ func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 	}
 }
 
-// left returns how many searches are not done.
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
 // half returns the search of one half of a pair: of its dispatch or of its combine. It returns nil

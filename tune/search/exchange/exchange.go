@@ -127,7 +127,6 @@ type reader struct {
 	points []Point  // convert changes their times from the file's unit to seconds
 }
 
-// errFormat is the error about a file that has neither format.
 var errFormat = errors.New(`neither a T4 file (with "results") nor a cache file of Kernel Tuner (with "cache")`)
 
 // members calls `use` with the name of each member of the next object. `use` reads the value.
@@ -148,7 +147,6 @@ func (r *reader) members(use func(name string) error) error {
 	return err
 }
 
-// member reads one member of the file.
 func (r *reader) member(name string) error {
 	switch name {
 	case "schema_version":

@@ -53,7 +53,7 @@ type Report struct {
 
 // A SearchResult is the result of one search.
 type SearchResult struct {
-	Model       string    `json:"model"` // name of the model
+	Model       string    `json:"model"`
 	Winner      ep.Config `json:"winner"`
 	Regret      float64   `json:"regret"`      // (true time of the winner / least true time) - 1
 	Missed      float64   `json:"missed"`      // (true time of the best config tried / least true time) - 1
@@ -121,7 +121,6 @@ func (s Study) searches(ctx context.Context, m *Model, seed uint64) ([]tunedResu
 	return []tunedResult{first, again}, err
 }
 
-// evaluations returns how many distinct points a search of a model may measure, 0 for all.
 func (s Study) evaluations(m *Model) int {
 	if s.Share > 0 {
 		return max(1, int(s.Share*float64(m.Space.Len())+0.5))
@@ -129,12 +128,10 @@ func (s Study) evaluations(m *Model) int {
 	return s.Budget
 }
 
-// best returns the least true time.
 func (m *Model) best() float64 {
 	return slices.Min(slices.DeleteFunc(slices.Clone(m.Truth), math.IsNaN))
 }
 
-// bestOf returns the least true time of some points.
 func (m *Model) bestOf(points []int) float64 {
 	best := math.Inf(1)
 	for _, i := range points {

@@ -105,7 +105,6 @@ func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint)
 	return out
 }
 
-// literal spells a value in an expression.
 func literal(v ep.Value) string {
 	if _, number := v.Int(); number {
 		return string(v)

@@ -278,7 +278,6 @@ func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 	return attributeFailure(err, line)
 }
 
-// appendRound adds a measured round to a line.
 func appendRound(line *record.Result, got kernels.Rounds) error {
 	if len(got.Seconds) != 1 || len(got.Seconds[0]) == 0 {
 		return kernels.Failf(ep.Unstable, "the backend returned %d rounds, want 1 with the time of at least one rank", len(got.Seconds))

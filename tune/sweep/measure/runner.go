@@ -62,8 +62,8 @@ type Runner struct {
 	mhz         [][]float64
 	paceCounted map[int]bool // points of the blocks so far
 	paced       record.PaceFit
-	spent       float64   // seconds of all blocks, recorded blocks included
-	latest      time.Time // end of the last block
+	spent       float64 // seconds of all blocks, recorded blocks included
+	latest      time.Time
 }
 
 // New makes a Runner. Nothing is opened before the first measurement.
@@ -109,7 +109,6 @@ func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, mea
 	return lines, nil
 }
 
-// updatePace adds a block to the blocks from which Pace is computed.
 func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	configs, samples := 0, 0
 	for i, point := range points {
@@ -254,7 +253,6 @@ func (l *Lap) Start() {
 	}
 }
 
-// start returns the time at which the time of the next block begins.
 func (l *Lap) start() time.Time {
 	if l == nil || l.began.IsZero() {
 		return time.Now()

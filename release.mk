@@ -1,6 +1,6 @@
-# make release: archives for Linux on amd64 and arm64 (Grace hosts) in dist/.
-# Another architecture than this host's needs its C cross-compiler for the GPU
-# worker: gcc-aarch64-linux-gnu or gcc-x86-64-linux-gnu.
+# make release: archives for Linux on amd64 and arm64 (Grace hosts) in dist/. For an architecture
+# other than this host's, the GPU worker needs a C cross-compiler: gcc-aarch64-linux-gnu or
+# gcc-x86-64-linux-gnu.
 VERSION ?= $(shell sed -n 's/^var version = "\(.*\)"$$/\1/p' cmd/epbench/version.go)
 DIST    ?= dist
 HOSTARCH = $(shell $(GO) env GOHOSTARCH)

@@ -1,7 +1,7 @@
 //go:build cuda || nvrtc
 
-// Command epbench-compile compiles device sources for the command epbench pack. (epbench is pure Go and
-// cannot load libnvrtc.) It reads one request (pack.Job) from stdin and writes one reply (pack.Compiled)
+// Command epbench-compile compiles device sources for epbench pack, because epbench is pure Go and
+// cannot load libnvrtc. It reads one request (pack.Job) from stdin and writes one reply (pack.Compiled)
 // to stdout, both as JSON.
 package main
 

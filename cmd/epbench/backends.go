@@ -115,8 +115,8 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend is backendOf without the refusal. The caller must mark every figure of a backend that predicts as
-// predicted.
+// anyBackend opens the backend that --backend names, even one that predicts times. The caller must mark the
+// figures of such a backend as predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {

@@ -254,8 +254,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// noteBand prints a note before the measurement if compare could not decide its default band from two runs with the
-// given number of sessions.
+// noteBand prints a note before the measurement if two runs with this number of sessions are too few for compare to
+// reach a verdict at its default band.
 func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options) {
 	policy := opts.Policy(b.Machine())
 	if f.out == "" || policy.Sessions < minSessions {
@@ -266,9 +266,9 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns a note with the narrowest band that compare can decide from two runs with the given number of
-// sessions, "" if this band is not wider than band, the policy's. spread is the standard deviation of times between
-// sessions.
+// bandNote returns a note with the narrowest band at which compare can reach a verdict from two runs with this
+// number of sessions. It returns "" if the policy's band is at least as wide. spread is the standard deviation of
+// times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	reach, decided := stat.RatioReach(sessions, spread), stat.DecidedBand(sessions, spread)
 	if decided <= band {

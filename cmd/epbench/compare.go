@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// compareFlags holds the flags of compare. The command plot has some of them, which bindOptions registers.
+// compareFlags holds the flags of compare.
 type compareFlags struct {
 	tables    tableFlags
 	what      string

@@ -63,7 +63,7 @@ func noOtherFlags(cmd *cobra.Command) error {
 }
 
 // losers returns the number of winners that are slower than the default in the other run, or whose loss
-// to the other run's winner is above share with its whole interval.
+// to the other run's winner has its whole interval above share.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -73,8 +73,8 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf returns the number of winners that are no losers, but whose loss is above share with a part of
-// its interval.
+// unsureOf returns the number of winners whose loss has only a part of its interval above share. It does
+// not count losers.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {

@@ -15,8 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// problemFlags holds the shape, the routings and the token counts to work on. All commands that
-// need problems have these flags.
+// problemFlags holds the flags of the problems to work on: shape, routings and token counts.
 type problemFlags struct {
 	model     string
 	hidden    int
@@ -68,8 +67,7 @@ func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	})
 }
 
-// problems returns a valid problem for every combination of op, dtype and token count. Problems
-// are ordered by op, then by dtype, then by token count.
+// problems returns a valid problem for every combination of op, dtype and token count.
 func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	if err := noGaps("--op", f.ops, "--dtype", f.dtypes); err != nil {
 		return nil, err
@@ -142,8 +140,8 @@ func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options returns the problems and routings that the flags give. known lists the backend's kernels. Without --layout the
-// layout is expert, or, if no kernel of the problem's op has layout expert, the first layout of the op's first kernel.
+// options returns the problems and routings that the flags give. known lists the backend's kernels. Without --layout
+// the layout is expert. If no kernel of the op has this layout, it is the first layout of the op's first kernel.
 func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {

@@ -102,8 +102,8 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 	return writeOut(cmd, f.out, record.Content(func(w io.Writer) error { return fig.Write(w, format, chart.DefaultScale) }))
 }
 
-// questions returns a question for every combination of model, op, dtype, routing, token count
-// and rank count. Questions are ordered by model first, then by op, and so on.
+// questions returns a question for every combination of model, op, dtype, routing, token count and
+// rank count.
 func (f *planFlags) questions() ([]predict.Question, error) {
 	ranks, err := ep.ParseInts(f.ranks)
 	if err != nil {

@@ -139,8 +139,8 @@ func uncovered(p *pack.Pack) (n int) {
 	return n
 }
 
-// uncertified returns the number of answers whose rows were not measured with this build on
-// this machine.
+// uncertified returns the number of answers whose rows were not measured with this build of their
+// kernels on this kind of machine.
 func uncertified(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {

@@ -112,8 +112,8 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell returns the cell that says whether the rows of an answer are certified. The cell is empty
-// if the answer has no row.
+// certifiedCell returns the cell that says whether an answer's rows are certified: measured with this
+// build of their kernels on this kind of machine. The cell is empty if the answer has no row.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()

@@ -83,8 +83,8 @@ func spaceModel(path string) (*replay.Model, error) {
 	return m, nil
 }
 
-// recordingsOf returns the recordings at paths. A path may be a recording, a directory of recordings, or a run
-// directory. It converts the searches of a run directory to recordings.
+// recordingsOf returns the recordings at paths. A path may be a recording, a directory of recordings, or a
+// run directory.
 func recordingsOf(paths []string) ([]*record.Recording, error) {
 	var out []*record.Recording
 	for _, path := range paths {

@@ -147,7 +147,7 @@ func (s step) command() string {
 }
 
 // printSteps prints the steps of a plan for people. It breaks a long command into lines that end in a
-// backslash; a shell accepts them as they are.
+// backslash, for a shell.
 func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, steps []step) error {
 	fmt.Fprintln(cmd.OutOrStdout())
 	if err := f.paragraphs(cmd, "Three commands for "+p.title(s)+". Nothing was run."); err != nil {

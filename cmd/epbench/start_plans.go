@@ -119,8 +119,8 @@ func deepepExport(s surroundings, dir string) step {
 	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
 }
 
-// deepep2Steps sweeps DeepEP V2. Its only parameter is the number of SMs, which engines pass in each call as
-// num_sms. So no file is exported, and the last step is a look-up.
+// deepep2Steps returns the steps for DeepEP V2. The only parameter of V2 is the number of SMs, which engines
+// pass in each call as num_sms. So no file is exported, and the last step is a look-up.
 func deepep2Steps(s surroundings, model string) []step {
 	dir := freeName("deepep2-run")
 	sweep := librarySweep(s, dir, "deepep2", model, "1,8,128,1024,4096", "dispatch,combine,pair")

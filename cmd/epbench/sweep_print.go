@@ -18,9 +18,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// print prints the table of winners. In formats for people, it prints the headline and the next commands
-// after the table; in formats for programs, it prints a table with the headline before. Warnings go to
-// standard error.
+// print prints the table of winners. In formats for people, the headline and the next commands follow
+// this table. In formats for programs, a table with the headline precedes it. Warnings go to standard
+// error.
 func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
 	if out.Table != nil {

@@ -86,11 +86,11 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 // overBudget is the share by which a sweep may exceed its time budget without a warning.
 const overBudget = 0.1
 
-// holdBudget estimates with a probe how long this sweep takes at least. The estimate includes the
-// time since began, because a launcher of ranks takes several seconds. If the estimate is longer
-// than the time budget, holdBudget prints a warning. It returns no error in that case, because on a
-// busy machine the two rounds of the probe may take several times as long as later rounds. If the budget is the CPU backend's
-// default, holdBudget raises it instead, and the run records the new value.
+// holdBudget estimates with a probe how long this sweep takes at least. The estimate includes the time since began,
+// because a launcher of ranks takes several seconds. If the estimate is longer than the time budget, holdBudget prints
+// a warning. It returns no error in that case, because on a busy machine the two rounds of the probe may take several
+// times as long as later rounds. If the budget is the CPU backend's default, holdBudget raises the budget instead, and
+// the run records the new value.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
 		return nil

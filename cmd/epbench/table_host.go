@@ -41,8 +41,8 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	return h, err
 }
 
-// hostOfTable returns the host on which a table was made. Its kernels may have got new parameters since then, so a
-// look-up for this host adds them to the configs of the table.
+// hostOfTable returns the host on which a table was made. If kernels have got new parameters since then, a look-up
+// for this host adds these parameters to the configs of the table.
 func hostOfTable(h table.Header) table.Host {
 	return table.Host{Machine: h.Machine, ABI: h.ABI, Hooks: h.Hooks, Current: current(h.Machine)}
 }

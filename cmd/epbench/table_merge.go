@@ -151,9 +151,9 @@ func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t cura
 	return t, false
 }
 
-// crossedAt returns the times and the gain of a row's config at a token count where no search
-// chose it. They come from rounds of stage cross, in which the default also ran. At such a token
-// count a sweep measures the config of the row for all routings, and the winners of the two
+// crossedAt returns the times and the gain of a row's config at a token count where no search chose it. They
+// come from rounds of stage cross, in which a sweep measures winners of other searches together with the
+// default. At such a token count these are the config of the row for all routings, and the winners of the two
 // neighbouring searches.
 func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)

@@ -20,10 +20,10 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// backend runs calls through the library epcomm, with one process for each rank. If a pack is
-// given, the backend has one kernel for each op, and the pack chooses the configs. Otherwise it
-// makes a pack for every candidate, so that the oracle checks every kernel as epcomm launches
-// it.
+// backend runs calls through the library epcomm, with one process for each rank. A pack is a
+// file with table rows and their compiled kernels. If a pack is given, the backend has one
+// kernel for each op, and the pack chooses the configs. Otherwise the backend makes a pack for
+// every candidate, so that the oracle checks every kernel as epcomm launches it.
 type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack

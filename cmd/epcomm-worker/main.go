@@ -8,9 +8,10 @@
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
-// Without --pack it makes a pack for every candidate. With --pack it launches the configs that
-// the pack chooses, at full precision. If the pack was made with --precision reduced, --config
-// epcomm:precision=reduced selects its rows of reduced precision.
+// Without --pack it makes a pack, a file with compiled kernels, for every candidate. With
+// --pack it launches the configs that the pack chooses, at full precision. If the pack was made
+// with --precision reduced, --config epcomm:precision=reduced selects its rows of reduced
+// precision.
 package main
 
 import (

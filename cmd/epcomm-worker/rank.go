@@ -175,7 +175,7 @@ func (r *rank) rows() epcomm.Pointer { return max(r.outs.Y, epcomm.Pointer(r.par
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
 
-// prove fills the outputs with 0xff bytes and then runs one call, so that the oracle sees which
+// prove fills the outputs with 0xff bytes and then runs one call. So the oracle sees which
 // bytes the call wrote.
 func (r *rank) prove(p prove) error {
 	o := r.outs

@@ -144,8 +144,8 @@ func (s *session) capable() ep.Problem {
 	return p
 }
 
-// capacity returns the largest number of tokens of a rank for which memory has room. It comes from
-// the pack if there is one.
+// capacity returns the largest number of tokens of a rank for which memory has room. If a pack is
+// given, this is the pack's number.
 func (s *session) capacity() int {
 	if p := s.backend.pack; p != nil {
 		return p.Shape().MaxTokens

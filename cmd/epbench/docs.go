@@ -60,8 +60,8 @@ func pageList() string {
 	return out.String()
 }
 
-// nearPages returns the end of an error about an unknown page: the pages whose names contain the word, otherwise the
-// nearest name, otherwise the command that lists all pages.
+// nearPages returns the end of an error about an unknown page. It names the pages whose names contain the word, else
+// the nearest page, else the command that lists all pages.
 func nearPages(word string) string {
 	near := slices.DeleteFunc(pageNames(), func(name string) bool { return word == "" || !strings.Contains(name, word) })
 	if len(near) > 0 {

@@ -135,8 +135,8 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns the function that draws landscape i (the true time of each config, and the noise), the
-// protocol of searches on these landscapes, and the title of the table.
+// source returns a function that draws landscape i: the true time of each config, and the noise. It
+// also returns the protocol of searches on these landscapes, and the title of the table.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")

@@ -144,8 +144,8 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 }
 
 // differsIn returns the fields in which a row differs from the question, with the row's values.
-// row is nil if a pair is answered by the rows of dispatch and combine; in that case differsIn
-// returns the fields without values.
+// If the rows of dispatch and combine answer for a pair, row is nil, and differsIn returns the
+// fields without values.
 func differsIn(differs []string, row *table.Row) string {
 	if row == nil {
 		return strings.Join(differs, " ")

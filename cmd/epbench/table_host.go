@@ -103,9 +103,8 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
 }
 
-// current returns a function that converts a config of an earlier build: it writes the config with the
-// parameters that the kernels have in this build. current returns nil if this program does not know the
-// kernels of the machine's backend.
+// current returns a function that writes a config of an earlier build with the parameters that the kernels
+// have in this build. It returns nil if this program does not know the kernels of the machine's backend.
 func current(m ep.Machine) func(ep.Config) ep.Config {
 	known := knownKernels(m.Backend)
 	if known == nil {

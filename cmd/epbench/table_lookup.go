@@ -131,8 +131,8 @@ func (q *query) qualify(a *table.Answer) {
 	}
 }
 
-// reasonText returns the reason of an answer as text, with the reason of its row: an exact row may be
-// a compromise, or keep the default because no gain was certain.
+// reasonText returns the reason of an answer as text, with the reason of its row. For example, an
+// exact row may be a compromise, or keep the default because no gain was certain.
 func reasonText(a *table.Answer) string {
 	out := string(a.Reason)
 	switch {

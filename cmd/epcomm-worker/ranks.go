@@ -118,8 +118,8 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered returns the request with the bytes of all ranks, for ranks that asked for them. If
-// some rank did not ask because its request has ended, it returns an empty request, and the
+// gathered returns the request with the bytes of all ranks, for ranks that asked for them. If a
+// rank's request ended without this question, gathered returns an empty request, so that the
 // library fails on the other ranks.
 func gathered(all []reply) (q request) {
 	for _, a := range all {

@@ -21,8 +21,8 @@ type request struct {
 	End    bool   // the rank process ends
 }
 
-// reply answers a request. If Asks is set, it is not an answer but a question: the rank asks for the
-// bytes of all ranks, and Gather holds its own bytes.
+// reply answers a request. If Asks is set, it is a question instead: the rank asks for the bytes of
+// all ranks, and Gather holds its own bytes.
 type reply struct {
 	Gather []byte
 	Asks   bool

@@ -202,7 +202,7 @@ func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.Ru
 	return t, nil
 }
 
-// stage returns the function of a stage that runs n pieces of the product on one worker.
+// stage returns the body of a stage that runs n pieces of the product on one worker.
 func (b *beside) stage(n int) func(*worker, launch, int) bool {
 	return func(w *worker, _ launch, _ int) bool {
 		p, start := b.products[w.r.id], time.Now()

@@ -37,9 +37,9 @@ type rank struct {
 	id      int
 	tokens  int
 	x       []uint16  // [tokens, hidden]
-	in      []uint16  // [rows, 2 hidden] of an activation: gates, then ups
+	in      []uint16  // [rows, 2 hidden] input of an activation
 	experts []int32   // [tokens, topK]
-	gates   []float32 // [tokens, topK]
+	gates   []float32 // [tokens, topK] router weights
 	shared  span      // tokens whose shared expert runs here
 
 	inbox   [sets]inbox

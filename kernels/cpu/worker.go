@@ -179,8 +179,8 @@ type barrier struct {
 	generation atomic.Int64
 }
 
-// meet waits at a barrier until all workers have reached it. The last worker calls the function last before
-// the others continue. meet returns false if the job has ended.
+// meet waits at a barrier until all workers have reached it. The last worker calls `last` before the others
+// continue. meet returns false if the job has ended.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
 	if b.waiting.Add(1) == b.n {

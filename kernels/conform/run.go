@@ -36,8 +36,8 @@ func precompile(b kernels.Backend, c Case) {
 	}
 }
 
-// RunCase runs every kernel of the case's op with its candidates. A candidate that is wrong or fails
-// becomes a Trial with a status. RunCase returns an error only if the context ends or the session is lost.
+// RunCase runs the candidates of every kernel of the case's op. Each becomes a Trial, also if it fails.
+// RunCase returns an error only if the context ends or the session is lost.
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Copy times a probe on all GPUs at once by the clock chain. For each round it returns the slowest rank's
-// seconds of one copy, a mean of copyFold copies.
+// Copy times a copy probe on all GPUs at once, with the clock chain. For each round it returns the slowest
+// rank's seconds of one copy, a mean of copyFold copies.
 func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if err := p.Check(b.node.gpus[0].sms); err != nil {

@@ -33,8 +33,8 @@ const scratchBytes = 256 << 20
 //     call alone. (A call beside the product runs longer, but mostly because its blocks wait for SMs.)
 //   - bandwidth, by a copy engine: the engine, which takes no SM, moves a call's bytes to the next
 //     rank.
-//   - both: the blocks of the second experiment also move a call's bytes. Their difference shows the
-//     effect of bandwidth.
+//   - both: blocks hold SMs and also move a call's bytes. The difference to the blocks that do
+//     nothing shows the effect of bandwidth.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)

@@ -115,7 +115,7 @@ type facts struct {
 	Network string
 }
 
-// Follow performs the tasks of rank 0 until rank 0 sends the task End. It calls doing with the name of
+// Follow performs the tasks of rank 0 until rank 0 sends the task End. It calls `doing` with the name of
 // each task, and with "" when it waits for the next.
 func (r *Rank) Follow(link io.ReadWriter, doing func(string)) error {
 	in, out := gob.NewDecoder(link), gob.NewEncoder(link)

@@ -133,7 +133,7 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	return out, nil
 }
 
-// readings runs rounds and then calls take with the readings of each rank in each round, in order.
+// readings runs rounds and then calls `take` with the readings of each rank in each round, in order.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.native.ranks[0].exec == 0 {
 		stop := spent(&p.took.Graphs)
@@ -166,8 +166,7 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is added to the sum of all deadlines. If a window of rounds takes longer than this sum, the
-// GPUs are considered stuck.
+// slack is the time after which a window of rounds counts as stuck, beyond the deadlines of all ranks.
 const slack = 5 * time.Second
 
 // run performs rounds and returns their raw readings, [rank][round][word].

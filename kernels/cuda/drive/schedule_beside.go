@@ -201,10 +201,10 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls adds calls in phases: launches of the product run between the sending and the receiving
-// half of a call. The alignments between calls are no part of the calls, so the same number of
-// alignments is timed afterwards. One more call follows, with stamps before and after each part. The
-// timed calls have no such stamps, because a stamp takes as long as some of the parts.
+// phasedCalls adds calls in phases: launches of the product run between the sending and the receiving half
+// of a call. The alignments between calls are no part of the calls, so the same number of alignments is
+// timed afterwards and subtracted. One more call follows, with stamps before and after each part. The timed
+// calls have no such stamps, because a stamp takes as long as some of the parts.
 func (s *schedule) phasedCalls() {
 	s.ready()
 	s.now.begin = s.began()

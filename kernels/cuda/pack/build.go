@@ -79,7 +79,7 @@ func (r Request) check() error {
 		return err
 	}
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
-		return fmt.Errorf("max-sms: %d; use at least 2, which a call takes, or 0 for no bound", r.MaxSMs)
+		return fmt.Errorf("max-sms: %d; use at least 2, the SMs that a call needs, or 0 for no bound", r.MaxSMs)
 	}
 	_, err := declare.ArchName(r.Machine)
 	return err
@@ -225,7 +225,7 @@ var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	if cast := p.Dispatch.Values["input"] == "fp8"; cast != v.raw() {
 		of := map[bool]string{true: "FP8", false: "BF16"}
-		return 0, fmt.Errorf("input: %s takes tokens in %s, but the callers of this pack have them in %s; see raw", p.Dispatch.Key(), of[cast], of[v.raw()])
+		return 0, fmt.Errorf("input: %s takes tokens in %s, but the callers of this pack have them in %s; see --raw", p.Dispatch.Key(), of[cast], of[v.raw()])
 	}
 	combine, err := v.describe(ep.Combine, p.Combine, tokens)
 	if err != nil {

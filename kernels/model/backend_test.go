@@ -69,7 +69,7 @@ func TestCheckKnowsWhatWasRecorded(t *testing.T) {
 		t.Error(err)
 	}
 	p.Dispatch = ep.NVFP4
-	if err := k.Check(b.Machine(), p, ep.Config{}); err == nil || !strings.Contains(err.Error(), "nothing recorded") {
+	if err := k.Check(b.Machine(), p, ep.Config{}); err == nil || !strings.Contains(err.Error(), "has no fit") {
 		t.Errorf("nvfp4: %v", err)
 	}
 }

@@ -248,5 +248,5 @@ func (f *File) Family(design string, p ep.Problem) (*Family, error) {
 			return g, nil
 		}
 	}
-	return nil, fmt.Errorf("nothing recorded to predict %s %s %s of %s precision from; fit a model to runs that have it", design, p.Op, p.Dispatch, p.Precision)
+	return nil, fmt.Errorf("the model has no fit for %s %s %s of %s precision; fit a model to runs of it", design, p.Op, p.Dispatch, p.Precision)
 }

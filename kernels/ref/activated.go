@@ -173,8 +173,8 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	return "", off
 }
 
-// vanishing is the BF16 code of 2^-110. Outputs below it are not compared: they come from gates for which
-// exp(-gate) overflows single precision on the device, so that the device returns zero.
+// vanishing is the BF16 code of 2^-110. Outputs below it are not compared: they come from gates whose
+// exp(-gate) overflows single precision on the device, which then returns zero.
 const vanishing = (127 - 110) << 7
 
 // nearScale reports whether a scale is close enough to the oracle's scale, see CheckActivation.

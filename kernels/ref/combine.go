@@ -38,9 +38,9 @@ func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
-// CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 there
-// are two sums. In the second sum, each element that is in the middle between two codes has the other
-// code. The second sum is computed only if the caller's loop goes on to it.
+// CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 there are
+// two sums. The second is for a cast that rounds each element in the middle between two codes the other
+// way.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {

@@ -20,12 +20,11 @@ const fp8Unit = 1. / 16
 // in float64 from the token as dispatch delivers it. Want is not set, because no order of
 // operations is prescribed.
 //
-// Libraries round gate, up, h, W2 h, a rank's partial sum and the result to BF16. The worst case of
-// all these roundings is as large as the result, because rows of W2 have thousands of elements. So
-// the bound is layerSpread times the root of the sum of the squares of all errors (Higham and Mary,
-// A New Approach to Probabilistic Rounding Error Analysis, 2019). If tokens are sent in FP8, the products
-// multiply FP8 numbers: the weights are such numbers, and h is rounded to E4M3 with a scale for 128
-// elements.
+// Libraries round gate, up, h, W2 h, a rank's partial sum and the result to BF16. The worst case of all
+// these roundings is as large as the result, because rows of W2 have thousands of elements. So the bound is
+// layerSpread times the root of the sum of the squares of all errors (Higham and Mary, A New Approach to
+// Probabilistic Rounding Error Analysis, 2019). If tokens are sent in FP8, the products multiply FP8
+// numbers, so h is rounded to E4M3 with a scale for 128 elements. The weights are FP8 numbers already.
 func (o *Oracle) LayerRow(rank, token int) Sum {
 	p := o.w.Problem
 	x := Dequantize(p.Dispatch, o.Token(o.w.BatchRank(rank), token), p.Hidden, o.global)

@@ -19,13 +19,12 @@
 //
 // A dispatched row must have the oracle's bytes.
 //
-// A combined value may differ from the float64 sum by at most a bound. The bound is the sum of the
-// errors of each rounding to BF16, each at most 2^-8 of its result, and of float32 arithmetic in
-// any order, fused or not: (K+1)*2^-24 of the sum of magnitudes. Three kinds of sums are rounded to
-// BF16: the sum over the routed experts, the sum with the shared expert, and with BF16Partial the
-// partial sum of each expert rank. CombineCasts also accepts the sum of a library whose FP8 cast
-// rounds x/s differently. With Compare.Bits there is no bound: a value must have the exact bits of
-// the sum in its order.
+// A combined value may differ from the float64 sum by at most a bound. The bound has two parts. Each
+// rounding to BF16 adds 2^-8 of its result. Float32 arithmetic in any order, fused or not, adds (K+1)*2^-24
+// of the sum of magnitudes. Three kinds of sums are rounded to BF16: the sum over the routed experts, the
+// sum with the shared expert, and with BF16Partial the partial sum of each expert rank. CombineCasts also
+// accepts the sum of a library whose FP8 cast rounds x/s differently. With Compare.Bits there is no bound:
+// a value must have the exact bits of the sum in its order.
 //
 // # Layouts
 //
@@ -197,8 +196,8 @@ func (o *Oracle) Token(source, token int) Row {
 	})
 }
 
-// Cast returns all tokens of a source rank in the dispatch dtype, for a dispatch that takes cast tokens:
-// the concatenated elements and the concatenated scales.
+// Cast returns the elements and the scales of all tokens of a source rank, for a dispatch that takes tokens
+// in FP8.
 func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	for token := range o.w.Ranks[o.w.BatchRank(source)].Tokens {
 		row := o.Token(source, token)

@@ -247,9 +247,8 @@ func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]by
 	return r.read(rank, part, rowBytes, offsets...)
 }
 
-// Probe returns one output row that Judge compared, as [hidden] BF16 values. With k = -1 it is
-// the combined row of a token, otherwise the row that the expert at top-k position k of that
-// token received.
+// Probe returns one output row that Judge compared, as [hidden] BF16 values. With k = -1 it is a token's
+// combined row, otherwise the row that the token's k-th expert received.
 func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	w := r.oracle.w
 	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.BatchRank(rank)].Tokens || k >= w.Problem.TopK {

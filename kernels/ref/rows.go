@@ -26,9 +26,8 @@ type rowCheck struct {
 	picked     []pickedRow
 }
 
-// openItems marks the items of a segment that have not been seen yet. It uses an array over all possible
-// selections, because a map takes ten times as long: with an uneven routing one rank can have hundreds
-// of thousands of rows.
+// openItems marks the items of a segment that have not been seen yet. It has an array over all possible
+// selections, because a map takes ten times as long, and a rank can have hundreds of thousands of rows.
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1] whether an item is open

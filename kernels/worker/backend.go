@@ -67,9 +67,9 @@ func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	}
 }
 
-// Open starts the worker and exchanges hello and welcome with it. If known returns a kernel, a
-// config of that kernel is legal if both this program's code and the worker's rules allow it. For
-// other kernels only the worker's rules decide. known may be nil.
+// Open starts the worker and exchanges hello and welcome with it. A config of a kernel that `known` returns
+// is legal if both this program's code and the worker's rules allow it. If `known` is nil or returns no
+// kernels, only the worker's rules decide.
 func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")

@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// Anybody can connect to the address of a run. A rank therefore proves that it knows the run's token,
-// and the listener proves it too. The token itself is not sent: each side sends a random text (nonce),
-// and the other answers with an HMAC of it under the token. Four lines of JSON are exchanged:
+// Anybody can connect to the address of a run. A rank therefore proves that it knows the run's token, and
+// the listener proves it too. The token itself is not sent: each side sends a random text (nonce), and the
+// other answers with an HMAC of this nonce under the token. Four lines of JSON are exchanged:
 //
 //	rank      {"rank": 1, "ranks": 8, ..., "nonce": R}
 //	listener  {"nonce": L}
@@ -41,8 +41,8 @@ type Challenge struct {
 	Nonce string `json:"nonce"`
 }
 
-// Proof answers a Challenge: the hexadecimal HMAC-SHA256, under the token, of "rank", the rank,
-// the number of ranks, the listener's nonce and the rank's nonce, with line feeds between them.
+// Proof answers a Challenge. It is the HMAC-SHA256 under the token, in hexadecimal digits, of five words
+// joined by line feeds: "rank", the rank, the number of ranks, the listener's nonce, and the rank's nonce.
 type Proof struct {
 	Proof string `json:"proof"`
 }

@@ -153,9 +153,9 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail stores the first trouble that has a reason, and ends the group after the delay `after` unless
-// clearTrouble is called before. A group that lost a rank ends in any case. fail ignores a message
-// about a request that rank 0 has answered.
+// fail stores the first failure that a rank reports, and ends the group after the delay `after` unless
+// clearTrouble is called before. If a rank is gone already, the group ends in any case. fail ignores a
+// message about a request that rank 0 has answered.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

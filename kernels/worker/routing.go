@@ -8,10 +8,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the workload in the form of the request open. If a matrix product runs at the same
-// time, it adds the default config: the calls of that config decide how much of the product runs
-// beside each call. The worker cannot choose the default itself, because only the client
-// evaluates the rules for defaults.
+// openParams returns the workload in the form of the request open. If a matrix product runs beside the
+// calls, it adds the default config, whose calls decide how much of the product runs beside each call. The
+// worker cannot choose the default itself, because only the client evaluates the rules for defaults.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {

@@ -34,10 +34,10 @@ func ParseHooks(hooks string) map[string][]ep.Value {
 	return out
 }
 
-// WithHooks returns the kernels with the caller's values of parameters of class Hook. Each such
-// value becomes the default and the only legal value. If it leaves a part of the work to the caller
-// (Param.Outside), that part is removed from the kernel's Work. Kernels of the same op that lack
-// the parameter are left out. A parameter that is no hook, or has several values, changes nothing.
+// WithHooks returns the kernels with the caller's values of parameters of class Hook. Each such value
+// becomes the default and the only legal value. If the value leaves a part of the work to the caller
+// (Param.Outside), this part is removed from the kernel's Work. Kernels of the same op that lack the
+// parameter are left out. A parameter that is no hook, or has several values, changes nothing.
 func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {

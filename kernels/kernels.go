@@ -52,8 +52,8 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Before is the value that configs of earlier builds, which did not have this parameter, stand for. It
-	// is "" if every build had the parameter.
+	// Before is the value that a config of an earlier build gets if that build did not have this parameter.
+	// It is "" if every build had the parameter.
 	Before ep.Value `json:"before,omitempty"`
 
 	// Design is true if configs with different values must be searched like configs of different kernels.

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Default returns the default config of a problem on at most maxSMs SMs (0 is no bound): the
-// default of the first kernel that can run the problem.
+// Default returns the default config of the first kernel that can run a problem, on at most maxSMs SMs (0
+// is no bound).
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error
 	for _, k := range For(all, p) {

@@ -43,8 +43,8 @@ type BalanceWindow struct {
 }
 
 // JudgeBalance makes a placement for a trace and judges it. It calls open for each pass over the
-// trace. If out is not nil, JudgeBalance calls it to make a writer, and writes the tokens of the
-// second half to the writer, with slots in place of experts.
+// trace. If out is not nil, it makes a writer. JudgeBalance writes the tokens of the second half to
+// this writer, with slots in place of experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {

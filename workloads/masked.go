@@ -5,7 +5,7 @@ import "math"
 // maskedKind is both a distribution (uniform with masked entries) and a modifier.
 var maskedKind = kind{
 	name:   "masked",
-	doc:    "a fraction p of the selections of every rank, exactly, is dropped: expert -1, weight 0",
+	doc:    "exactly a fraction p of the selections of every rank is dropped: expert -1, weight 0",
 	params: []param{{name: "p", min: 0, max: 1, def: 0.1}},
 	build: func(a args, r *recipe) error {
 		p := a.v[0]

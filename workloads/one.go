@@ -4,7 +4,7 @@ import "fmt"
 
 var oneKind = kind{
 	name:   "one",
-	doc:    "a fraction f of the tokens select one expert; the other selections are even",
+	doc:    "a fraction f of the tokens select the same expert; the other selections are even",
 	params: []param{{name: "f", min: 0, max: 1, def: 0.9}},
 	build: func(a args, r *recipe) error {
 		f := a.v[0]

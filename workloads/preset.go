@@ -30,8 +30,8 @@ type Preset struct {
 	Note         string   `yaml:"note" json:"note,omitempty"`
 }
 
-// HiddenOf returns the hidden size of an op's problems: for an activation the intermediate
-// size of one expert, 0 if unknown; for other ops the elements of a token between ranks.
+// HiddenOf returns Problem.Hidden for an op: for an activation the intermediate size of one expert
+// (0 if unknown), for other ops the elements of a token that is sent.
 func (p Preset) HiddenOf(op ep.Op) int {
 	if op == ep.Activation {
 		return p.Intermediate

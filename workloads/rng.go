@@ -2,9 +2,9 @@ package workloads
 
 import "math/bits"
 
-// rng is the SplitMix64 generator. math/rand/v2 was not taken: the bytes of a workload must
-// not change with a Go release, and the generator's state must be computable from (seed,
-// rank, chunk) in one step.
+// rng is the SplitMix64 generator. math/rand/v2 was not taken, because the bytes of a workload must
+// not change with a Go release. The generator's state must also be computable from (seed, rank,
+// chunk) in one step.
 type rng uint64
 
 // The random streams of a workload, one for each purpose.

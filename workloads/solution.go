@@ -11,8 +11,8 @@ type Solution struct {
 	Expected  float64 // value of the statistic for the expected loads; Stats has the value for a drawn routing
 }
 
-// Solve returns the value that d's parameter has for a problem and a seed, if the spec of d
-// gives a target for a statistic. Otherwise ok is false.
+// Solve returns the value of d's parameter for a problem and a seed, if d's spec gives a target for
+// a statistic. Otherwise ok is false.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
 	f := d.loadLaw
 	if f == nil || f.statistic == "" {

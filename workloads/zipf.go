@@ -4,7 +4,7 @@ package workloads
 // noise.
 var zipfKind = kind{
 	name:       "zipf",
-	doc:        "top-k drawn one by one, the j-th most popular expert weighing 1/j^a",
+	doc:        "experts are drawn one by one; the j-th most popular has weight 1/j^a",
 	params:     []param{{name: "a", min: 0, max: 8, def: 1}},
 	statistics: []string{"gini", "maxmean", "effective"},
 	build: func(a args, r *recipe) error {

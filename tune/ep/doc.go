@@ -2,10 +2,9 @@
 // routing classes. It imports only the standard library, contains no kernel and does no input
 // or output, so a serving process can link it together with package table.
 //
-// A [Problem] describes a call: the operation ([Op]), the way in which rounds are issued ([Mode]),
-// the ranks, the model's hidden size, experts and top-k, the tokens of the fullest rank, the
-// [DType] in which a token is sent, and the [Precision] that the caller needs. A Problem can be a
-// map key.
+// A [Problem] describes a call: the operation ([Op]), how rounds are issued ([Mode]), the ranks,
+// the model's shape, the tokens of the fullest rank, the [DType] in which a token is sent, and the
+// [Precision] that the caller needs. A Problem can be a map key.
 //
 // A [Config] says how to launch the call: the name of a kernel and a [Value] for each of the
 // kernel's parameters. The zero Config stands for the default, which a caller without a table

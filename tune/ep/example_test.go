@@ -21,7 +21,7 @@ func ExampleProblem_Validate() {
 	// Output:
 	// <nil>
 	// hidden: 2880 is not a multiple of 128, which fp8 needs; pad it to 2944 or use bf16
-	// experts: 256 does not divide by 7 ranks; rank counts that do: 1, 2, 4, 8, 16, 32, 64
+	// experts: 256 does not divide by 7 ranks; it divides by 1, 2, 4, 8, 16, 32, 64
 }
 
 // The full spelling of a config reads back as the same config.

@@ -2,8 +2,8 @@ package ep
 
 import "fmt"
 
-// Precision says how exact a config's output is. In a Problem it is the precision that the
-// caller needs: if it is Full, a look-up never answers with a config that is Reduced.
+// Precision says how exact a config's output is. In a Problem it is the precision that the caller
+// needs: a look-up for Full never answers with a Reduced config.
 type Precision int
 
 // The zero value is Full, the safe choice for a Problem without a precision.

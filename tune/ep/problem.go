@@ -74,7 +74,7 @@ func (p Problem) Validate() error {
 		}
 	}
 	if p.Experts%p.Ranks != 0 {
-		return fmt.Errorf("experts: %d does not divide by %d ranks; rank counts that do: %s",
+		return fmt.Errorf("experts: %d does not divide by %d ranks; it divides by %s",
 			p.Experts, p.Ranks, divisors(p.Experts))
 	}
 	if p.Ranks%p.Nodes != 0 {

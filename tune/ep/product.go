@@ -101,10 +101,10 @@ func (p Product) String() string {
 }
 
 // WithProduct returns the problem with an objective and with a product that runs at the same time
-// as the calls. If the product has no sizes, it gets the model's own sizes, which are the sizes of
-// the gate and up projections of the local experts: [M, hidden] x [hidden, 2 x intermediate]. M is
-// the mean number of rows that an expert receives, at least 1. For FP8, M is rounded up to a
-// multiple of 16, because libraries pad it to such a multiple.
+// as the calls. A product without sizes gets the model's own sizes: the gate and up projections of
+// the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows that an
+// expert receives, at least 1. For FP8, M is rounded up to a multiple of 16, because libraries pad
+// it to such a multiple.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16

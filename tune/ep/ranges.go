@@ -11,10 +11,10 @@ import (
 // probably a typing error.
 const maxInts = 100_000
 
-// ParseInts reads a list of integers as flags and files spell it: terms separated by commas,
-// each a number, lo:hi (every integer from lo to hi), lo:hi:step, or lo:hi:xN (lo, lo*N,
-// lo*N*N and so on, up to hi). With a step or xN the list contains hi only if a step ends
-// exactly at hi. The result is sorted, without duplicates.
+// ParseInts reads a list of integers as flags and files spell it. Terms are separated by commas. A
+// term is a number, lo:hi (every integer from lo to hi), lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N
+// and so on, up to hi). With a step or xN, hi is in the list only if a step ends exactly at hi. The
+// result is sorted, without duplicates.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

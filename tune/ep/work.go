@@ -11,10 +11,13 @@ import (
 // caller has already weighted and summed the rows of the local experts.
 func Sums() []string { return []string{"gated", "plain"} }
 
-// Parts lists the work that the time of a call may include besides the transfer of rows: cast (BF16
-// tokens are converted to the dtype), counts (ranks exchange row counts), expansion (a rank's row
-// is copied to each of its experts), reduction (rows are summed over experts or ranks), copy (data
-// is copied into a workspace that the kernels can access) and host (the host waits).
+// Parts lists the work that the time of a call may include besides the transfer of rows:
+//   - cast: BF16 tokens are converted to the dtype
+//   - counts: ranks exchange row counts
+//   - expansion: a rank's row is copied to each of its experts
+//   - reduction: rows are summed over experts or ranks
+//   - copy: data is copied into a workspace that the kernels can access
+//   - host: the host waits
 func Parts() []string { return []string{"cast", "counts", "expansion", "reduction", "copy", "host"} }
 
 // Work says which library a kernel is from, what it outputs, and what its time includes.

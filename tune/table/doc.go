@@ -27,8 +27,8 @@
 // the dtypes never differ, nor the precision if the caller needs full precision. A row answers only
 // within its token interval.
 //
-// [Load] is strict. It refuses fields that are unknown, missing, doubled or out of bounds,
-// two rows over the same tokens of one key, and a file that was edited after it was
+// [Load] is strict. It refuses fields that are unknown, missing, doubled or out of bounds. It also
+// refuses two rows over the same tokens of one key, and a file that was edited after it was
 // written. Its error names the line. A table of another machine or other kernels loads, but
 // [Table.Refusal] refuses it on a host. The answers of a table that was measured under another
 // driver or CUDA version are marked as not verified.

@@ -166,8 +166,8 @@ func (h Host) illegal(p ep.Problem, c ep.Config) bool {
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
 
-// noRowReason returns the reason of an answer without a row: Refused if no table has a row
-// with the rank count and the dtypes, which must match, otherwise Uncovered.
+// noRowReason returns the reason of an answer without a row: Refused if no table has rows with the
+// rank count and the dtypes, otherwise Uncovered.
 func (s *Set) noRowReason(k Key) Reason {
 	for _, src := range s.Sources() {
 		if ranks, dtypes := src.Table.hasRows(k); ranks && dtypes {
@@ -182,10 +182,10 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 	return Overlay(Source{Table: t}).Lookup(k, tokens)
 }
 
-// LookupPair answers a pair from its own row. If no row covers the pair but rows cover its
-// dispatch and its combine, the answer joins their configs with the reason Halves: each config was
-// tuned alone, and the two were never timed together. If dispatch or combine keeps the
-// default, the pair keeps the default too.
+// LookupPair answers a pair from its own row. If no row covers the pair but rows cover its dispatch
+// and its combine, the answer joins their configs with the reason Halves. Each config was tuned
+// alone; the two were never timed together. If dispatch or combine keeps the default, the pair
+// keeps the default too.
 //
 // Only Host.Check knows whether a combine can follow a dispatch. Without a Check the pair
 // keeps the default. If the Check refuses the join, the pair keeps the default with the

@@ -140,8 +140,8 @@ func (h Host) AcceptsMachine(other ep.Machine) bool {
 }
 
 // Certifies reports whether a row was measured with the build of its kernels that is linked here.
-// It is true if the host's build is unknown. A row that keeps the default does not have to name a
-// kernel.
+// It is true if the host's build is unknown. Otherwise it is false if neither the row nor its table
+// names a build.
 func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }

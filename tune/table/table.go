@@ -114,8 +114,8 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint returns the last token count that a row covers, if the row was measured at `a`
-// tokens and the next row at `b` tokens: the geometric mean of a and b, rounded down.
+// Midpoint returns the last token count of a row that was measured at `a` tokens, if the next row
+// was measured at `b`: the geometric mean of a and b, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // Evidence holds the measurements from which a row was made. Times are seconds of one call:
@@ -123,7 +123,7 @@ func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(
 // several token counts or under several routings, times and gain are those of the case with
 // the least gain.
 type Evidence struct {
-	Clock    string    `json:"clock"`     // chain, span, event or wall
+	Clock    string    `json:"clock"`     // how it was timed: chain, span, event or wall
 	Median   float64   `json:"median"`    // median time of the row's config
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
@@ -132,7 +132,7 @@ type Evidence struct {
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
 	Tried    int       `json:"tried"`     // configs measured
-	Ties     int       `json:"ties"`      // finalists within the band of the fastest
+	Ties     int       `json:"ties"`      // configs of the search's last comparison that are within the band of the fastest
 	Regret   float64   `json:"regret"`    // only in a row for all routings: its largest loss against the best config of a routing, as a ratio minus one
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising

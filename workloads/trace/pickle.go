@@ -106,9 +106,9 @@ func (m *machine) hold(bytes int) {
 	}
 }
 
-// push subtracts the least memory of a value from the budget: its entry on the stack, which
-// doubles as it grows, and an interface value. Any other memory of the value is subtracted
-// where the value is made.
+// push subtracts the least memory of a value from the budget: an interface value and its entry on
+// the stack, whose memory doubles as the stack grows. Other memory of a value is subtracted where
+// the value is made.
 func (m *machine) push(v any) {
 	m.hold(bounded.ObjectBytes)
 	m.stack = append(m.stack, v)

@@ -99,9 +99,8 @@ func anyRouting(k table.Key) table.Key {
 
 // gain checks the gain of a row that does not keep the default. A row of several routings was
 // chosen by the smallest regret. Its gain is the gain under its worst routing, so it may be below
-// 1. A gain within the A/A spread, which is how much the default differs from itself, is only a
-// warning: the header has the largest spread of all searches, and the row's own search may have
-// been quieter.
+// 1. A gain within the A/A spread (how much the default differs from itself) is only a warning. The
+// header has the largest spread of all searches; the row's own search may have been quieter.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return

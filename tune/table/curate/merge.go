@@ -224,8 +224,8 @@ type Rule struct {
 
 // prefers reports whether the newcomer's row replaces the incumbent's at a token count.
 //
-// A row for all routings is replaced only by a row that was measured under all of its routings:
-// over fewer routings, the largest loss is smaller even if the config is no better. If the
+// A row for all routings is replaced only by a row that was measured under all of its routings,
+// because the largest loss over fewer routings is smaller even if the config is no better. If the
 // newcomer's run timed both configs, its times decide: the incumbent stays if its config is as fast
 // as the newcomer's under every routing. Without such times, prefers compares the gains of the two
 // runs. Gains are weaker evidence, because each is the least over a row's token counts and

@@ -27,8 +27,9 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere removes rows from a segment: a row that was not measured at the token count, and a
-// row that a search of the other table outranks there. If both rows are outranked, both stay.
+// measuredThere returns a segment with only the rows that count at a token count. It removes a row
+// that was not measured there, and a row that a search of the other table outranks. If both rows
+// are outranked, both stay.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -42,10 +43,10 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether a search of the other table takes precedence over a row at a token
-// count. It does if the row's own table did not search there, while the other table has a row there
-// and searched between the same two searched counts. Between two searches only the two chosen
-// configs are timed, while a search tries many. A row without any searched count is never
-// outranked.
+// count. It does if the count lies between two searched counts of the row's own table, and the
+// other table, which has a row there too, searched between these two. Between two searches only the
+// two chosen configs are timed, while a search tries many. A row without any searched count is
+// never outranked.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

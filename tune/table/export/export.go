@@ -22,7 +22,7 @@ type File struct {
 }
 
 // Exporter writes one language. Files takes a sealed table and the name of the output without
-// directory or extension; the first file that it returns is the main file.
+// directory or extension. It returns the main file first.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fileState identifies a version of a file. Its digest is computed once.
+// fileState identifies a version of a file. The digest of each version is computed once.
 type fileState struct {
 	path  string
 	size  int64

@@ -16,11 +16,11 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance maps the experts of a drawn batch to slots. A slot is an expert of the problem;
-// there are `spare` more slots than drawn experts. The placement is made for the loads of this
-// batch, which is the best case: a balancer in production knows only past loads. A selection
-// of a replicated expert goes to one of the expert's slots at random. Expert groups are
-// ignored, as EPLB does within one host.
+// rebalance maps the experts of a drawn batch to slots. A slot is an expert of the problem; there
+// are `spare` more slots than drawn experts. The placement is made for the loads of this batch,
+// which is the best case: a balancer in production knows only past loads. A selection of a
+// replicated expert goes to one of the expert's slots at random. rebalance ignores expert groups,
+// as EPLB does within one host.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {

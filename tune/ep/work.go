@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine may add up. "gated": it adds up the rows of a token's experts, each
-// multiplied by its gate weight. "plain": it adds up one row from each rank, in which the
-// caller has already weighted and summed the rows of the local experts.
+// Sums lists what a combine may add up. "gated" means the rows of a token's experts, each
+// multiplied by its gate weight. "plain" means one row from each rank: the caller has already
+// weighted and summed the rows of the rank's experts.
 func Sums() []string { return []string{"gated", "plain"} }
 
 // Parts lists the work that the time of a call may include besides the transfer of rows:

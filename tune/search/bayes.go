@@ -111,8 +111,8 @@ func newBayesSearch(s *State) *bayesSearch {
 	return b
 }
 
-// coordinates returns a point's coordinates. Value i of an axis with n values lies at
-// i/sqrt(n-1): the two values of a switch are 1 apart.
+// coordinates returns a point's coordinates. Value i of an axis with n values lies at i/sqrt(n-1):
+// the values of an axis with two values are 1 apart.
 func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	if x, ok := k.coords[point]; ok {
 		return x

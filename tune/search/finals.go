@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalStep is the number of rounds after which the finals drop slow finalists again.
+// finalStep is the number of rounds between two removals of slow finalists.
 const finalStep = 10
 
 // A Finalist is a point that was measured in the finals or later, with the samples of these
@@ -39,8 +39,8 @@ type roundSet struct {
 // Finals measures the best points and the required points on fresh samples, and returns the points
 // that did not fail, fastest first. Points that are clearly slower than the best drop out early;
 // the default stays. The finals take at most finalSampleShare times the samples of the search
-// before them. The first rounds of required points do not count, because most of these points then
-// drop out.
+// before them. The first rounds of required points do not count, because most of these points drop
+// out after them.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
@@ -101,8 +101,8 @@ func (s *State) finalPoints(p Protocol) []int {
 }
 
 // A StopRule ends a comparison after MinRounds if the gain is then clear (see stat.Clear), and otherwise
-// after MaxRounds. If neighbouring rounds look too similar, the comparison may take correlatedRounds times
-// MinRounds, even if this is more than MaxRounds.
+// after MaxRounds. If consecutive rounds are too similar (see stat.Estimate.Unknowable), it may take
+// correlatedRounds times MinRounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
@@ -126,9 +126,9 @@ func pick(all []Finalist, point int) (out Finalist) {
 	return out
 }
 
-// confirm measures points against the default in fresh rounds. A point that was chosen for its
-// times looks faster than it is in the rounds of the choice, so confirm uses new rounds. The
-// neighbours run in half of the rounds, because other points in a round change times by about 1 %.
+// confirm measures points against the default in fresh rounds. Luck makes a point look faster in
+// the rounds by which it was chosen, so confirm uses new rounds. The neighbours run in half of the
+// rounds, because other points in a round change times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
@@ -159,9 +159,9 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds is the factor on MinRounds for a confirmation whose neighbouring rounds look too
-// similar. Of confirmations with 25 independent rounds, 2 to 3 % look so by chance. More rounds
-// show whether it was chance.
+// correlatedRounds is the factor on MinRounds for a confirmation whose consecutive rounds are too
+// similar. Of confirmations with 25 independent rounds, 2 to 3 % look similar by chance, and more
+// rounds show this.
 const correlatedRounds = 4
 
 // MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours

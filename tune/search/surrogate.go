@@ -15,7 +15,7 @@ import (
 // Williams 2006, section 4.2). The time of a kernel may change abruptly with a launch parameter;
 // smoother correlations overshoot there.
 //
-// A search of 25 points has measured two or three points of each kernel. Maximum likelihood
+// A search of 25 points measures only two or three points of each kernel. Maximum likelihood
 // overfits so few points. So mean, variance, roughness and nugget have priors: mean and variance
 // from the scores of all kernels, roughness and nugget from recorded spaces. On spaces of 2 H200,
 // priors lowered the loss of searches of 50 points from 0.34 % to 0.23 %.

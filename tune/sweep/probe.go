@@ -204,7 +204,7 @@ func (p *Plan) shortest(c probedCost) float64 {
 // leastConfigs is the least number of configs in the finals: the default and one other config.
 const leastConfigs = 2
 
-// Least returns the shortest time that a plan takes. A sweep cannot keep a budget that is smaller.
+// Least returns the shortest time that a plan takes. A sweep cannot keep a smaller budget.
 func (p *Plan) Least() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {
@@ -213,15 +213,15 @@ func (p *Plan) Least() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// whole returns the seconds that search i takes, without further sessions, if it measures every
-// config that its budget of configs allows.
+// whole returns the seconds that search i takes, without further sessions, if it measures as many
+// configs as its budget allows.
 func (p *Plan) whole(i int) float64 {
 	c, s := p.Probed.costs[i], p.Searches[i]
 	return p.shortest(c) + float64(s.Measured)*c.cold + float64(s.Samples)*c.sample
 }
 
-// Estimate returns the time that a plan takes if every search measures every config that its budget of
-// configs allows.
+// Estimate returns the time that a plan takes if every search measures as many configs as its budget
+// allows.
 func (p *Plan) Estimate() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {

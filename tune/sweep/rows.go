@@ -14,10 +14,10 @@ import (
 // A rowMaker makes the rows of a table from finished searches. It measures nothing.
 type rowMaker struct {
 	groups      [][]group                // one list for each table key, in order of token count
-	refinements map[string]*activeSearch // see refinementKey
+	refinements map[string]*activeSearch // searches at token counts between the requested ones, see refinementKey
 	interrupted bool
 	maxSMs      int
-	protocol    int // the run's, see record.Protocol
+	protocol    int // protocol of the run, see record.Protocol
 
 	build     func(ep.Config) ep.ABI // returns the build of a config's kernels
 	cost      func(ep.Op, ep.Config) ep.Cost
@@ -74,9 +74,9 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one key and class. The gaps between ranges are not filled yet.
-// A range for all routings needs a usable search for every routing, and at least fewestForAll
-// routings.
+// ranges returns the token ranges of one table key and class. The gaps between ranges are not
+// filled yet. A range for all routings needs a usable search for every routing, and at least
+// fewestForAll routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false

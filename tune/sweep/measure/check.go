@@ -9,10 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// admit prepares candidates, compares their answers with the oracle and then warms them up,
-// once in each session. The warm-up uses the fold of the samples if it is already chosen,
-// because a backend makes a graph for every fold. A failure of a candidate goes to its
-// line.
+// admit prepares candidates, compares their answers with the oracle and then warms them up, once in
+// each session. The warm-up uses the fold of the samples if it is already chosen, because a backend
+// makes a graph for every fold. A failure of a candidate goes to its line of the log.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })

@@ -80,9 +80,8 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists points do. 24
-// finalists would leave a search of 25 points no time; 4 finalists of 400 points would miss the best too
-// often.
+// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists points do. More
+// finalists would leave small searches no time; fewer would miss the best too often in large ones.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8

@@ -159,8 +159,8 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default and its declared starts. At reduced precision it also returns
-// copies of these configs, one for each other value of each precision parameter, so that a short
-// search cannot miss a whole algorithm.
+// copies of these configs, one for each other value of each precision parameter. So a short search
+// cannot miss a whole algorithm.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {

@@ -160,9 +160,9 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns a config that no search chose, and whose worst loss, in the rounds of the
-// searches, is below that of every winner by more than the band. It suits callers who do not know
-// the routing.
+// compromise returns the config with the smallest worst loss in the rounds of the searches. ok is
+// false unless this loss is below the worst loss of every winner by more than the band. It suits
+// callers who do not know the routing.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {

@@ -106,9 +106,9 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's protocol and the receipt's build of the row's kernels, if
-// a check of the row holds and is newer than the row's measurement. This build may name a kernel
-// that has replaced the config's kernel, so certify adds it to the header's ABI.
+// certify stamps a row with the protocol and the kernels' build of the receipt, if the row's check
+// holds and is newer than the row's measurement. This build may name a kernel that has replaced the
+// config's kernel, so certify adds it to the header's ABI.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return

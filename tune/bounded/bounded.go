@@ -111,8 +111,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// firstRead is the number of bytes that ReadAll allocates at first, when it does not know how long
-// its input is.
+// firstRead is the size, in bytes, of ReadAll's first buffer.
 const firstRead = 64 << 10
 
 // ReadAll reads all of r and refuses more than `most` bytes. It charges the memory of its buffer,

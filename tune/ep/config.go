@@ -240,9 +240,8 @@ var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 // few configs that a shared id is rare; LongID tells such configs apart.
 const idLength = 4
 
-// ID returns a short name of a config: the first characters of a hash of its Key. The id of a
-// pair is the ids of its dispatch and its combine with "+" between them. The id of the zero
-// Config is "default".
+// ID returns a short name of a config: the first characters of a hash of its Key. The id of a pair
+// joins the ids of its dispatch and its combine with "+". The id of the zero Config is "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()

@@ -155,9 +155,8 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// Builds counts two kinds of rows. The host accepts the rows counted in `earlier`, although they were
-// measured with another build of their kernels. It refuses the rows counted in `refused` because of
-// their kernels.
+// Builds returns how many rows the host accepts although they were measured with another build of
+// their kernels (earlier), and how many rows it refuses because of their kernels (refused).
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	for _, r := range t.Rows {
 		switch {

@@ -40,9 +40,9 @@ const farEnd = 4
 // fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare is the share of the legal configs that a search should try. On synthetic landscapes,
-// searches that try a tenth find configs within 0.3 % of the best, on average
-// (search.md in testdata/archive/records-diaries.tar.xz).
+// leastShare is the share of the legal configs that a search should try. On synthetic search
+// spaces, searches that try a tenth find configs within 0.3 % of the best, on average (search.md in
+// testdata/archive/records-diaries.tar.xz).
 const leastShare = 0.1
 
 // linter collects findings.

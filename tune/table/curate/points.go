@@ -105,7 +105,7 @@ func ends(points []point) []int {
 
 // winner returns the row that answers in a segment, which is cut at the ends of points, and the
 // point that has this row. It is the nearest point, or the point on the other side if only that
-// point's row is in the segment. The point is nil if the builds of the two rows decide, and if no
+// point's row is in the segment. The point is nil if the builds of the two rows decide, or if no
 // count was measured.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {

@@ -48,11 +48,11 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 	return loadLaw{load: load, param: a.first, x: a.v[0], statistic: a.statistic}
 }
 
-// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... An
-// argument that is left out has its default. The first argument may be statistic=value
-// instead of a number. The parameter is then solved for: it gets the number with which the
-// expected loads have that value of the statistic. An error names the argument and its
-// bounds, or for an unknown name the nearest known one.
+// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... An argument
+// that is left out has its default. The first argument may be statistic=value instead of a number.
+// The parameter then gets the number with which the expected loads have this value of the
+// statistic. An error names the argument and its bounds, or for an unknown name the nearest known
+// one.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)

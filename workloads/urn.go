@@ -114,10 +114,10 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates for each expert the probability to be among k drawn experts. It draws tokens
-// and adds up the chance of each expert to be next at each step. This has less noise than counting
-// how often the expert was drawn (Rao-Blackwell), unless the expert is in more than half of the
-// tokens: for such an expert shares counts.
+// shares estimates for each expert the probability to be among k drawn experts. It draws tokens and
+// adds up the chance of each expert to be next at each step. This sum has less noise than the count
+// of draws (Rao-Blackwell). For an expert in more than half of the tokens the count has less noise,
+// and shares returns the count.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

@@ -10,7 +10,7 @@ import (
 type Axis string
 
 const (
-	Steps   Axis = "steps"   // passes, or ranks that counted their own tokens; they are added up
+	Steps   Axis = "steps"   // forward passes, or ranks that each counted their own tokens; all are added up
 	Layers  Axis = "layers"  // layers; one of them is read, see Options.Layer
 	Ranks   Axis = "ranks"   // ranks that hold the experts in blocks; the axis of experts then counts the experts of one rank
 	Experts Axis = "experts" // counts or logits of experts

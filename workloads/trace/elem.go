@@ -49,7 +49,7 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
-	case d.kind == 'u' && d.size == 8: // otherwise a value above int64 would become negative, and the largest value would become a masked id (-1)
+	case d.kind == 'u' && d.size == 8: // a value above int64 must not become negative: the largest would read as a masked id (-1)
 		for i := range dst {
 			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
 		}

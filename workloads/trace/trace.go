@@ -141,7 +141,7 @@ type Summary struct {
 	Kind    Kind
 	Rows    int64 // tokens; 0 for counts
 	TopK    int   // 0 for counts
-	Masked  int64 // masked selections, -1
+	Masked  int64 // masked selections (id -1)
 	Weights bool
 	Counts  []int64 // [highest id + 1] selections of each expert
 }

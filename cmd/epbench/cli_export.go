@@ -12,8 +12,8 @@ import (
 // exportFormats lists the formats of --export by the ending of the file.
 var exportFormats = map[string]reports.Renderer{".md": reports.WriteMarkdown, ".csv": reports.WriteCSV, ".json": reports.WriteJSON}
 
-// checkExports refuses a file of --export whose ending names no format, or that cannot be written.
-// Commands call it before they measure.
+// checkExports returns an error if a file of --export cannot be written, or if its ending names no format.
+// Commands call checkExports before they measure.
 func (f *tableFlags) checkExports() error {
 	for _, file := range f.export {
 		if exportFormats[filepath.Ext(file)] == nil {

@@ -115,8 +115,8 @@ func wrappedTo(text string, width int) string {
 	return strings.Join(append(out, strings.TrimRight(line, " ")), "\n")
 }
 
-// rarelyUsedFlags lists flags that the help leaves out if a command has more than manyFlags flags. Such a
-// help fits one or two screens. epbench help --all COMMAND and the man pages list all flags.
+// rarelyUsedFlags lists flags that the help leaves out if a command has more than manyFlags flags, so
+// that the help fits one or two screens. epbench help --all COMMAND and the man pages list all flags.
 var rarelyUsedFlags = []string{"intermediate", "nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
 	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
 

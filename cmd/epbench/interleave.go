@@ -159,8 +159,8 @@ type openRun struct {
 	dir  *record.Dir
 }
 
-// runCase holds the winner and the default of one run's case (its Side), and the fields by
-// which cases are grouped.
+// runCase is one case of a run. It holds the case's winner and default (Side), and the fields by which cases
+// are grouped.
 type runCase struct {
 	problem ep.Problem // without the fields that each library sets for itself
 	work    string     // the work that the winner's time includes: ep.Work.Key

@@ -60,8 +60,8 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose returns the presets with the given names, or all presets if no names are given, without the
-// presets that do not pass --match and --ranks.
+// choose returns the presets with the given names, or all presets if there are no names. It leaves
+// out presets that do not pass --match and --ranks.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)

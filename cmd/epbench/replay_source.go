@@ -64,8 +64,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path has the name of a space that another tuner measured. It returns true also for a
-// missing file, which then gives an error when it is read.
+// isSpace reports whether a path has the name of a space that another tuner measured. It also returns true for a
+// missing file; the caller gets the error when it reads the file.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())

@@ -56,7 +56,8 @@ func (s *surroundings) openGPUs(ctx context.Context) {
 
 // askModules is a Python program. It prints the path of the interpreter, the package and version of each
 // module that it finds, and the path of DeepEP V2's module. It does not import the modules. It looks up
-// the package of a module, because their names may differ: the package sgl-deep-ep contains deep_ep.
+// the package of each module, because a package may have another name than its module: sgl-deep-ep
+// contains deep_ep.
 const askModules = `
 import importlib.metadata, importlib.util, json, os, sys
 found, elastic, of = {}, "", importlib.metadata.packages_distributions()

@@ -160,8 +160,8 @@ func differsIn(differs []string, row *table.Row) string {
 // answers is the word in column result for the row with which a look-up answers.
 const answers = "answers"
 
-// illegal returns why the config of the row that answers cannot run on the host, "" if it can
-// or if r does not answer.
+// illegal returns the reason why the config of r cannot run on the host. It returns "" if the
+// config can run, or if r is not the row that answers.
 func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""

@@ -123,8 +123,8 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels is like legality, but its function accepts every config of a kernel that this
-// program does not have, because a table may name such kernels.
+// ofKnownKernels is like legality, but its function accepts every config of a kernel that this program does
+// not have. (A table may name such kernels.)
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {

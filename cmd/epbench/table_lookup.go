@@ -45,8 +45,8 @@ table has a fallback, the nearest row.`,
 	return cmd
 }
 
-// lead returns the warning that the answers are for a machine without GPUs and say nothing
-// about GPUs; "" if the machine has GPUs.
+// lead returns a warning if the host's machine has no GPUs: the answers then say nothing about
+// GPUs. It returns "" for a machine with GPUs.
 func (q *query) lead() string {
 	ranks := 0
 	for _, k := range q.keys {

@@ -29,8 +29,8 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows returns the table without rows whose kernels this host does not have. It keeps rows of earlier builds,
-// because a receipt can certify such a row.
+// ownRows returns the table with only the rows whose kernels this host has. It keeps rows of earlier builds,
+// because the receipt (the file with the new measurements) can certify such a row.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Accepts(t.Header, r) })

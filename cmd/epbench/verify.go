@@ -156,7 +156,8 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 }
 
 // verifyCases runs the cases. It prints failures as they occur, and every ten seconds how many
-// cases are done. With an error it also returns the results of the cases before it.
+// cases are done. If it returns an error, it also returns the results of the cases before the
+// error.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)

@@ -105,9 +105,9 @@ func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 	return err
 }
 
-// fittingPage returns the state of a run with as many searches as fit into height lines. It leaves one line
-// for the cursor. If height is 0, all searches are in the page. A longer page would scroll, and drawing over
-// it would leave old lines above it.
+// fittingPage returns the state of a run with as many searches as fit into height lines, one of which stays
+// free for the cursor. A longer page would scroll, and the next drawing would leave old lines above it. If
+// height is 0, the page has all searches.
 func fittingPage(f *live.Follower, width, height int) (string, error) {
 	now := time.Now()
 	most := len(f.Searches)

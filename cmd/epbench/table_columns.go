@@ -126,7 +126,7 @@ func timedCell(r *table.Row, asked int) reports.Cell {
 }
 
 // timedNote adds a note that explains the column "timed at", if some row has a value in it. which names the figures
-// that were measured at that count, with a verb: "the gain was".
+// that were measured at that count, such as "the gain was".
 func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
 	if !slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" && r[at].Text != reports.None().Text }) {

@@ -9,7 +9,7 @@ import (
 )
 
 // arena allocates memory outside the Go heap. A page takes no memory until it is written, so receive
-// buffers can have the size of the worst case. Closing a session frees the memory at once.
+// buffers can have the size of the worst case.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {

@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beside holds the matrix product that runs at the same time as a session's calls. Each
-// rank's product has its own goroutine, which shares the processors with the rank's
-// workers. As on a GPU, no processor is reserved for the product or for the workers.
+// beside holds the matrix product that runs at the same time as a session's calls. Each rank's product has
+// its own goroutine, which shares the processors with the rank's workers.
 type beside struct {
 	products []*product // by rank
 	share    int        // pieces of the product for one call

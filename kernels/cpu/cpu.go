@@ -31,8 +31,7 @@ type Backend struct {
 	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
 }
 
-// longestWait is how long a rank waits for another rank before the candidate counts as hanging. Calls that
-// fit in memory are much shorter.
+// longestWait is how long a rank waits for another rank before the candidate counts as hanging.
 const longestWait = 20 * time.Second
 
 // Open returns the backend. It never fails.

@@ -20,8 +20,7 @@ func (w *worker) dispatchAsync(l launch, set int) bool {
 	return true
 }
 
-// sendToken composes a token's message and copies it to every target slot. It copies a chunk to all slots
-// before it copies the next chunk.
+// sendToken composes a token's message and copies it to every target slot.
 func (w *worker) sendToken(l launch, set, token int) {
 	payload, tail := w.compose(token)
 	if l.dedup {

@@ -18,7 +18,7 @@ type product struct {
 	x       []float32 // [M, K]
 	w       []float32 // [groups, N, K]
 	out     []float32 // [M, N]
-	from    []byte    // for a copy: the source, whose bytes are copied to the field to
+	from    []byte    // for a copy: the source; `to` is the target
 	to      []byte
 	next    int           // number of the next piece
 	elapsed time.Duration // time of the pieces that ran as a stage

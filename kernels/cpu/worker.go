@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// worker is one block of one rank: a goroutine that exists as long as its session and runs the jobs that
-// it receives.
+// worker is one block of one rank: a goroutine that runs the jobs of its session.
 type worker struct {
 	s    *Session
 	r    *rank

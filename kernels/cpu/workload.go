@@ -28,7 +28,7 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 		}
 	}
 	if need := residentBytes(w); m.Memory > 0 && need > m.Memory*3/4 {
-		return fmt.Errorf("tokens: this workload uses about %d GiB, more than three quarters of this host's memory, %d GiB; lower --tokens, --hidden or --ranks",
+		return fmt.Errorf("tokens: this workload uses about %d GiB, more than %d GiB, three quarters of this host's memory; lower --tokens, --hidden or --ranks",
 			need>>30, m.Memory*3/4>>30)
 	}
 	return nil

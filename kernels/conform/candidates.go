@@ -11,8 +11,8 @@ import (
 )
 
 // candidates returns the configs of a kernel that a case runs: the default, each value of each numeric
-// parameter, and at most c.Words combinations of the values of word parameters (see isWord). If c.Configs
-// is not 0, at most c.Configs configs remain: the default, and others drawn by the case's name.
+// parameter, and combinations of the values of word parameters (see isWord), drawn by the case's name.
+// c.Words bounds the number of these combinations. c.Configs, if not 0, bounds the number of all configs.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {

@@ -13,9 +13,8 @@ import (
 // Level selects how much of the matrix runs.
 type Level string
 
-// Quick runs every value of every axis at least once, Default every pair of values of two
-// axes, Stress every triple of values of three axes. Quick and Default try each value of each parameter in
-// every case. Stress has many more cases, with a few chosen configs in each.
+// Quick runs every value of every axis at least once, Default every pair of values of two axes, Stress
+// every triple of values of three axes. Stress tries only a few configs in each case.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
@@ -23,10 +22,10 @@ const (
 )
 
 type effort struct {
-	strength   int // 1: every value of an axis occurs; 2: every pair of values of two axes; 3: every triple
+	strength   int // number of axes of which every combination of values occurs
 	iterations int // number of calls between two verifications
 	endurance  int // number of calls between two verifications in the endurance cases
-	words      int // largest number of combinations of parameters whose values are words
+	words      int // largest number of combinations of word parameters
 	configs    int // largest number of configs of a kernel in a case, 0 for no limit
 }
 
@@ -48,7 +47,7 @@ type Case struct {
 	Routing    string
 	Seed       uint64
 	Iterations int // number of calls between the two verifications
-	Words      int // largest number of combinations of parameters whose values are words
+	Words      int // largest number of combinations of word parameters, see isWord
 	Configs    int // largest number of configs of a kernel, 0 for no limit
 }
 

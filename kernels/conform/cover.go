@@ -6,9 +6,9 @@ import "math/rand/v2"
 type tuple struct{ axes, values [3]int }
 
 // covering chooses points of a space. For every set of `strength` axes (1 to 3), every combination of their
-// values occurs in some point, if the function ok allows such a point. The construction is greedy, like
-// AETG (Cohen, Dalal, Fredman, Patton 1997). For a missing combination it draws several points that contain
-// the combination, and takes the point with the most missing combinations.
+// values occurs in some point, if `ok` allows such a point. The construction is greedy, like AETG (Cohen,
+// Dalal, Fredman, Patton 1997). For a missing combination it draws several points that contain the
+// combination, and takes the point with the most missing combinations.
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
 	sets := axisSets(len(sizes), strength)

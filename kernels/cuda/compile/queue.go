@@ -14,8 +14,8 @@ import (
 // With fewer, units that may never be needed would delay the units that are needed now.
 const manyCores = 8
 
-// Queue compiles units into the cache in the background, about in the order in which they
-// were added.
+// Queue compiles units (device sources with macros) into the cache in the background, about in the order in
+// which they were added.
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool

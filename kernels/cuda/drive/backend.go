@@ -138,8 +138,8 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// Empty runs emptyFold calls in each of emptyRounds rounds. With these numbers Empty takes a few
-// milliseconds, and its reading has little noise.
+// emptyFold is the number of calls in a round of Empty, and emptyRounds the number of rounds. Empty then
+// takes a few milliseconds, and its reading has little noise.
 const (
 	emptyFold   = 20
 	emptyRounds = 20

@@ -129,9 +129,8 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 const sizingRounds = 5
 
 // sizeProduct decides, once in each session, how many launches of the product belong to one call. Together
-// they take at least twice as long as a call of the problem's default config (see outlasts). A pair gets at
-// least two launches. With the first candidate in place of the default, costs would depend on which config
-// a session runs first.
+// they take at least twice as long as a call of the problem's default config (see outlasts). The default is
+// used, because costs must not depend on which config a session runs first.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls is the number of calls that one round of an experiment stands for.
+// explainCalls is the number of calls that the loads of one round replace.
 const explainCalls = 8
 
 // scratchBytes is the largest number of bytes that the loads of one round move.
@@ -144,7 +144,7 @@ func (x *experiments) shared() int {
 
 func (x *experiments) close() {
 	for i, at := range x.scratch {
-		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) }) // the session is closed next, which reports errors
+		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) }) // nothing can be done about an error
 	}
 }
 

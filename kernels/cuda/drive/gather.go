@@ -39,8 +39,7 @@ func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]b
 	return out, nil
 }
 
-// mostStaging is the largest pinned memory of a part, in bytes. Larger downloads go through the
-// driver's own memory, which is slower.
+// mostStaging is the largest pinned memory of a part, in bytes. Larger downloads are slower.
 const mostStaging = 256 << 20
 
 // stage returns `need` bytes of host memory for the pieces of a part. Up to mostStaging the memory is

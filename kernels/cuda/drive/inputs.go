@@ -100,7 +100,7 @@ func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 func (s *session) freeCopies() {
 	for rank, at := range s.copies {
 		if at != 0 {
-			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) }) // the session is closed next, which reports errors
+			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) }) // nothing can be done about an error
 		}
 	}
 }

@@ -66,8 +66,8 @@ type extras struct {
 	silu    func(rank, call int) C.EpSiluArgs // arguments of activations, which have no EpArgs
 }
 
-// newProgram writes the steps of every rank. The function args returns the fields of EpArgs that all
-// kernels of a rank have in common.
+// newProgram writes the steps of every rank. `args` returns the fields of EpArgs that all kernels of a rank
+// have in common.
 func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, ranks: r}
 	count := p.count(calls)
@@ -308,8 +308,8 @@ func setOwn(args *C.EpArgs, own any) {
 	}
 }
 
-// finish adds the last steps of a round. They add the round's calls to the call numbers, and go on to the
-// next row of stamps.
+// finish adds the last steps of a round: kernels that add the round's calls to the call numbers, and a
+// kernel that goes on to the next row of stamps.
 func (w *writer) finish(s *schedule) {
 	for lane, calls := range []map[ep.Op]int{s.calls, s.secondCalls} {
 		for _, op := range ops {

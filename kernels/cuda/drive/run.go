@@ -19,7 +19,7 @@ const warmups = 2
 // longCall is the time of a call, in seconds, above which cold caches have no visible effect.
 const longCall = 500e-6
 
-// Run implements kernels.Session. It first runs one or two rounds that it does not report.
+// Run implements kernels.Session.
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	k, err := s.prepared(c)
 	if err != nil {
@@ -117,8 +117,7 @@ func (s *session) makeRoom() {
 	}
 }
 
-// measure runs rounds and returns the seconds of one call, [round][rank]. In graph mode the first
-// call captures the graph.
+// measure runs rounds and returns the seconds of one call, [round][rank].
 func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
 	out := make([][]float64, rounds)
 	err := p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {

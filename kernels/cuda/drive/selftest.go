@@ -16,8 +16,7 @@ import (
 )
 
 // SelfTest runs the litmus tests: each tests one device primitive, such as passing a message between ranks.
-// It writes one line for each test. Its error says how many failed. Messages and signals are passed
-// `rounds` times.
+// It writes one line for each test. Messages and signals are passed `rounds` times.
 func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	ranks := max(2, min(len(b.node.gpus), declare.MaxRanks))
 	if err := b.checkPeers(ranks); err != nil {

@@ -38,8 +38,8 @@ func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	return batch, max(least, (want+batch-1)/batch)
 }
 
-// rounded rounds n up to a multiple of a quarter of the power of two below n. Runs whose calls differ
-// by a few per cent then have launches of the same size. Without rounding, the cost of one pair was
+// rounded rounds n up to a number with three significant bits, such as 48, 56, 64 or 80. Runs whose calls
+// differ by a few per cent then have launches of the same size. Without rounding, the cost of one pair was
 // 66 us beside launches of 51 experts and 49 us beside launches of 52.
 func rounded(n int) int {
 	step := 1 << max(bits.Len(uint(n-1))-3, 0)
@@ -67,11 +67,11 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns the number of SMs for which the product is planned while calls run. `left` SMs are
-// left by the calls, and the plan for `own` SMs is the fastest alone; 0 means all SMs. If the own plan fits
-// into the SMs that are left, it is used, as serving engines do. A plan for all SMs that are left may be
-// slower (for 80 experts of DeepSeek-V3, a plan for 100 SMs was slower than one for 84), and calls would
-// seem more expensive than they are.
+// planBeside returns the number of SMs for which the product is planned while calls run; 0 means all SMs.
+// It is `own`, of the plan that is fastest alone, if the calls leave so many SMs, and otherwise `left`, the
+// SMs that the calls leave. Serving engines do the same. More SMs may be slower: for 80 experts of
+// DeepSeek-V3, a plan for 100 SMs was slower than one for 84. With the slower plan, calls would seem more
+// expensive than they are.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

@@ -200,7 +200,7 @@ func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	})
 	end := C.ep_run(batch)
 	if !forget() {
-		<-told // the function above must not write to batch after it is freed
+		<-told // batch is freed next: the function above must have written to it before
 	}
 	if end == C.EP_END_OK {
 		out := make([]uint64, n)

@@ -106,7 +106,7 @@ func (r *rankSet) joinWorld() error {
 			return err
 		}
 		if table[q] == 0 {
-			return fmt.Errorf("nodes: rank %d cannot address the memory of rank %d, which --nodes %d puts on its host; use more nodes", w.rank, q, w.nodes)
+			return fmt.Errorf("nodes: rank %d cannot address the memory of rank %d, although --nodes %d puts both on one host; use more nodes", w.rank, q, w.nodes)
 		}
 	}
 	return upload(r, 0, declare.PartWorld, table)

@@ -133,9 +133,10 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns a default or start of a dispatch kernel whose output rows are written only by their
-// own rank. Such configs may use several kinds of memory (states). The kernels of Modular's MAX, which come
-// first, need by far more. So the first config with another state is preferred, if there is one.
+// localDefault returns the default or one of the Starts of a dispatch kernel. Its output rows are written
+// only by their own rank. Such configs may use several kinds of memory (states). The kernels of Modular's
+// MAX, which come first, need by far more. So the first config with another state is preferred, if there is
+// one.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

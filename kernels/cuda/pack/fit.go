@@ -13,7 +13,7 @@ type Fitter struct {
 	known   map[int]sizing
 }
 
-// sizing holds the memory of a rank for one token count, or the reason why there is no such pack.
+// sizing holds the memory of a rank for one token count, or why there is no pack for this count.
 type sizing struct {
 	around, slot int64 // bytes that do not depend on the calls in flight, and bytes of each call in flight
 	err          error
@@ -21,8 +21,8 @@ type sizing struct {
 
 func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.slot }
 
-// Tokens returns the largest token count of a rank for which the memory of a rank is at most `bytes`,
-// and that memory. The count is one of fitCounts. It is 0 if even one token does not fit.
+// Tokens returns the largest token count with which a rank's memory is at most `bytes`, and this memory.
+// The count is one of fitCounts, or 0 if even one token does not fit.
 //
 // More tokens never need less memory. A count that the kernels do not support counts as one that does not
 // fit.

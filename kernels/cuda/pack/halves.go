@@ -13,8 +13,8 @@ const Halves ep.Op = "halves"
 
 // purposes lists the purposes for which a pack of the layout has answers. Halves is in the list if
 // split-phase kernels use the same memory as the layout's first kernels: they then cost only a few device
-// binaries. Otherwise they would need a second set of buffers, and a pack has them only if table rows name
-// them: rows that were measured with a matrix product beside the calls.
+// binaries. Otherwise they would need a second set of buffers. Then only rows that were measured with a
+// matrix product beside the calls bring them into a pack.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// run adds a run of token counts. If more tokens need more shared memory, the run is split into parts.
-// epbench measures each token count with the shared memory that it needs. With the shared memory of the
-// run's largest count, a call might leave no room on an SM for the kernel that begins while the call ends.
+// run adds a run, a range of token counts. If more tokens need more shared memory, the run is split into
+// parts. epbench measures each token count with the shared memory that it needs. With the shared memory of
+// the run's largest count, a call might leave no room on an SM for the kernel that begins while the call
+// ends.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)

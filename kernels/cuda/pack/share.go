@@ -16,8 +16,8 @@ func (b *builder) group(kind, key string) uint16 {
 }
 
 // area returns the number of the area (memory that several regions share) in which a region lies, 0 if the
-// region has memory of its own. The middle of a region with halves must be on a boundary on which regions
-// begin.
+// region has memory of its own. A region with halves lies in an area only if its middle is a multiple of
+// heapAlign.
 func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	switch {
 	case r.Halves && r.Bytes/2%heapAlign != 0, !s.AnyDType && r.Area == "":

@@ -15,7 +15,7 @@ import (
 const Env = "EPBENCH_NVSHMEM"
 
 // errMissing says how to get NVSHMEM.
-var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or lay that folder beside this program as nvshmem")
+var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or copy that folder to nvshmem beside this program")
 
 // Folder returns the folder of NVSHMEM's files: $EPBENCH_NVSHMEM, or nvshmem beside this
 // program.

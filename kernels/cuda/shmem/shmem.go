@@ -58,7 +58,7 @@ func Open() (*Library, error) {
 	var major, minor, patch C.int
 	C.version(&l.c, &major, &minor, &patch)
 	if got := fmt.Sprintf("%d.%d.%d", major, minor, patch); got != want {
-		return nil, fmt.Errorf("NVSHMEM: %s is %s and the device library %s; kernels need both of one version: run make cuda-deps NVSHMEM=1 again",
+		return nil, fmt.Errorf("NVSHMEM: %s has version %s, but the device library has %s; run make cuda-deps NVSHMEM=1 again",
 			hostLibrary, got, want)
 	}
 	return l, nil
@@ -96,7 +96,7 @@ func transportHint() string {
 func (l *Library) Alloc(bytes int64) (uint64, error) {
 	p := C.alloc(&l.c, C.size_t(bytes))
 	if p == 0 {
-		return 0, fmt.Errorf("NVSHMEM: no %d bytes of symmetric memory; NVSHMEM_SYMMETRIC_SIZE sets how much there is", bytes)
+		return 0, fmt.Errorf("NVSHMEM: cannot allocate %d bytes of symmetric memory; raise NVSHMEM_SYMMETRIC_SIZE", bytes)
 	}
 	return uint64(p), nil
 }

@@ -27,7 +27,7 @@ type Transport string
 const (
 	Select  Transport = "select" // a message to each selected expert
 	PerRank Transport = "rank"   // a message to each distinct rank
-	PerHost Transport = "host"   // a message to each distinct host: the rank with the sender's index there forwards it inside the host
+	PerHost Transport = "host"   // a message to each distinct host, where the rank with the sender's local index forwards it
 )
 
 // Transports lists every transport.
@@ -144,7 +144,7 @@ func countDrawn(s Shape, w *workloads.Workload) []Traffic {
 	return out
 }
 
-// eachToken calls visit for every token. If the workload has fewer ranks than the shape, each of them
+// eachToken calls `visit` for every token. If the workload has fewer ranks than the shape, each of them
 // stands for several ranks.
 func eachToken(s Shape, w *workloads.Workload, visit func(source, token int, experts []int32)) {
 	each, k := s.Ranks/w.Problem.Ranks, w.Problem.TopK

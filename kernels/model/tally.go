@@ -48,7 +48,7 @@ func (t *tally) token(source int, to []int) {
 	}
 }
 
-// first reports whether the current token goes to this place for the first time.
+// first reports whether the current token goes to this place (an index of seen) for the first time.
 func (t *tally) first(place int) bool {
 	again := t.seen[place] == t.tokens
 	t.seen[place] = t.tokens

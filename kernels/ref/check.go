@@ -12,7 +12,7 @@ type Compare struct {
 	// MaxRows is the number of rows that are compared element by element on each rank, spread evenly
 	// over the output; 0 means all rows. Offsets, ids and sources are checked for every row.
 	MaxRows int
-	// Ordered is true if the tokens of each segment must be in ascending order.
+	// Ordered is true if the tokens from each source rank must be in ascending order.
 	Ordered bool
 	// Partial is the way in which combine sums the rows of one expert rank.
 	Partial Partial
@@ -115,9 +115,8 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	return picked
 }
 
-// CheckCombine compares combined tokens of a rank with the oracle. The function got returns the [hidden]
-// BF16 bits of one token. It must be safe for several goroutines, and the bits must stay valid until
-// the check is over.
+// CheckCombine compares combined tokens of a rank with the oracle. `got` returns the [hidden] BF16 bits of
+// one token. It must be safe for several goroutines, and the bits must stay valid until the check is over.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))

@@ -3,8 +3,8 @@ package ref
 import "fmt"
 
 // Received returns the row that the expert at top-k position k of a token received: [hidden] values,
-// dequantized and rounded to BF16. The token is number `token` of rank `source`. The function delivered
-// returns the output of dispatch on a rank. The error says why there is no such row.
+// dequantized and rounded to BF16. The token is number `token` of rank `source`. `delivered` returns the
+// output of dispatch on a rank. The error says why there is no such row.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])

@@ -73,8 +73,8 @@ type Remote struct {
 	fetched  []*fetched      // outputs that Judge compared, by rank; nil after Forget
 }
 
-// NewRemote returns a Remote that reads memory with the function read. maxRows is the number of rows for
-// which the scale output has room.
+// NewRemote returns a Remote that reads memory with `read`. maxRows is the number of rows for which the
+// scale output has room.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
 	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {

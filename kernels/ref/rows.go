@@ -26,8 +26,9 @@ type rowCheck struct {
 	picked     []pickedRow
 }
 
-// openItems marks the items of a segment that have not been seen yet. It has an array over all possible
-// selections, because a map takes ten times as long, and a rank can have hundreds of thousands of rows.
+// openItems marks the expected rows (items) of one source rank that have not been seen yet. It has an array
+// over all possible selections, because a map takes ten times as long, and a rank can have hundreds of
+// thousands of rows.
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1] whether an item is open

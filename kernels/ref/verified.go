@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// verifiedBits remembers the combined tokens of a rank that were correct, by their hash. Most candidates
-// sum in the same order and return the same bits. For such bits the oracle need not compute its sums
-// in float64 again, which took a third of a sweep. Each rank has its own verifiedBits, because ranks
+// verifiedBits remembers, by their hash, the combined tokens of a rank that the oracle found correct. Most
+// candidates sum in the same order and return the same bits. For such bits the oracle need not compute its
+// sums in float64 again, which took a third of a sweep. Each rank has its own verifiedBits, because ranks
 // are checked in parallel.
 type verifiedBits struct {
 	seed  maphash.Seed

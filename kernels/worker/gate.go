@@ -68,8 +68,8 @@ const (
 	mostPause  = time.Second
 )
 
-// accept calls greet for every connection, each on its own goroutine, until the listener is closed or
-// its deadline passes. It returns the error of the listener.
+// accept calls `greet` for every connection, each on its own goroutine, until the listener is closed or its
+// deadline passes. It returns the error of the listener.
 func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	pause := leastPause
 	for {

@@ -207,7 +207,8 @@ func (g *group) note(m *member, t Trouble) {
 	g.trouble = &t
 }
 
-// stopTimer cancels the pending end and reports whether there was one. The caller holds mu.
+// stopTimer cancels the end of the group that `fail` has planned, and reports whether there was one. The
+// caller holds mu.
 func (g *group) stopTimer() bool {
 	stopped := g.timer != nil && g.timer.Stop()
 	g.timer = nil

@@ -76,9 +76,9 @@ type Line struct {
 	beat Beat
 }
 
-// Join connects to the epbench that launched this process, using EPBENCH_ADDRESS and
-// EPBENCH_TOKEN. On rank 0 it calls meet with this host's address on the connection; meet returns the
-// address at which the other ranks reach rank 0. On other ranks it waits until rank 0 has joined.
+// Join connects to the epbench that launched this process, using EPBENCH_ADDRESS and EPBENCH_TOKEN. On rank
+// 0 it calls `meet` with this host's address on the connection, and `meet` returns the address at which the
+// other ranks reach rank 0. On other ranks it waits until rank 0 has joined.
 func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
@@ -95,7 +95,7 @@ func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	return l, nil
 }
 
-// greeting returns a function that makes the rank's Greeting for a connection. It calls meet once.
+// greeting returns a function that makes the rank's Greeting for a connection. It calls `meet` once.
 func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (Greeting, error) {
 	at := ""
 	return func(c net.Conn) (Greeting, error) {

@@ -53,7 +53,7 @@ func listen(at string) (net.Listener, string, error) {
 	}
 	a := l.Addr().(*net.TCPAddr)
 	host := a.IP.String()
-	if a.IP.IsUnspecified() { // all interfaces: other hosts know this one by name
+	if a.IP.IsUnspecified() { // all interfaces: other hosts reach this one by its name
 		if host, err = os.Hostname(); err != nil {
 			l.Close()
 			return nil, "", err
@@ -164,9 +164,9 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, string, error) {
 	return m, proof, g.add(m)
 }
 
-// killMarked kills every process of this host whose environment has the mark. A signal to the command's
-// process group would not reach all ranks, because launchers such as torchrun and mpirun put ranks
-// into process groups of their own. Without /proc it does nothing, and ranks exit when their
+// killMarked kills every process of this host whose environment has the mark (see group). A signal to the
+// command's process group would not reach all ranks, because launchers such as torchrun and mpirun put
+// ranks into process groups of their own. Without /proc it does nothing, and ranks exit when their
 // connection ends.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {

@@ -16,9 +16,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is the number of output rows that the client compares itself in each verification. A
-// few are enough, because the worker cannot foresee which rows are chosen. Each row costs the time of
-// an oracle row, and bytes on the pipe.
+// probesPerVerify is the number of output rows that the client compares itself in each verification. A few
+// are enough, because the worker cannot foresee which rows are chosen.
 const probesPerVerify = 4
 
 // chooseProbes picks rows at random. The operating system seeds the generator, so that a worker cannot

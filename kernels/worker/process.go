@@ -27,8 +27,8 @@ const stderrTail = 2048
 const maxLine = 256 << 20
 
 // leaveLimit is the longest time from the end of the connection to the end of the process. shutLimit is the
-// longest time of the requests close and shutdown. After either, the process may be killed, because its end
-// frees everything.
+// longest time of the requests close and shutdown. After either, the process may be killed: the system
+// frees what it holds.
 const (
 	leaveLimit = 2 * time.Second
 	shutLimit  = 5 * time.Second

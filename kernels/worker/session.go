@@ -147,8 +147,8 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return rest(), nil
 }
 
-// StartVerify implements kernels.AsyncVerifier. The worker compares all rows. The function rest compares
-// a few of these rows again, in this process.
+// StartVerify implements kernels.AsyncVerifier. The worker compares all rows. `rest` compares a few of
+// these rows again, in this process.
 func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err

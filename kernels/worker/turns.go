@@ -10,8 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostTurns is the largest number of turns in one request. turnLimit is the time that each turn adds to
-// the deadline of the request. Both bound the wait for a worker that hangs.
+// mostTurns is the largest number of turns (a turn is a round of one candidate) in one request. turnLimit
+// is the time that each turn adds to the deadline of the request. Both bound the wait for a worker that
+// hangs.
 const (
 	mostTurns = 32
 	turnLimit = 2 * time.Second

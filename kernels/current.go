@@ -11,7 +11,7 @@ import (
 // Former is a kernel that has become a config of another kernel.
 type Former struct {
 	Revision int                 // the last revision of the former kernel
-	Values   map[string]ep.Value // values of the parameters that only the other kernel has
+	Values   map[string]ep.Value // values of the parameters that the former kernel did not have
 	Params   map[string]Respelled
 }
 
@@ -41,8 +41,8 @@ func Current(all []Kernel, c ep.Config) ep.Config {
 	})
 }
 
-// Rename replaces a former kernel by the kernel that it has become, and adds the values that the
-// former kernel stands for. It adds no other parameters. In a pair, both halves are renamed.
+// Rename replaces a former kernel by the kernel that it has become, and adds the values that the former
+// kernel stands for. It adds no other parameters. In a pair, dispatch and combine are renamed.
 func Rename(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
 }
@@ -66,7 +66,7 @@ func rename(all []Kernel, c ep.Config) ep.Config {
 	return c
 }
 
-// ofHalves applies a function to both halves of a pair, or to a config that is no pair.
+// ofHalves applies a function to the dispatch and the combine of a pair, or to a config that is no pair.
 func ofHalves(c ep.Config, f func(ep.Config) ep.Config) ep.Config {
 	if dispatch, combine, err := ep.Split(c); err == nil {
 		return ep.Join(f(dispatch), f(combine))

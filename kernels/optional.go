@@ -47,7 +47,7 @@ type ProductRunner interface {
 // call the kernel's Check evaluate it. docs/worker-protocol.md has the rules.
 type Condition struct{ Expr, Reason string }
 
-// Conditioned is implemented by backends that can spell their kernels' legality.
+// Conditioned is implemented by backends that can state which configs of their kernels are legal.
 type Conditioned interface {
 	// Conditions returns the conditions of the kernel with that name.
 	Conditions(kernel string) []Condition

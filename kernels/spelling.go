@@ -103,8 +103,8 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 	return out, nil
 }
 
-// refuse returns why a value is wrong on every machine and for every problem: it is an unknown
-// word, or a word for a parameter of numbers. It returns "" otherwise; only Check knows bounds.
+// refuse returns why a value is wrong whatever the machine and the problem: an unknown word, or a word for
+// a parameter of numbers. It returns "" otherwise; only Check knows bounds.
 func (q Param) refuse(v ep.Value) string {
 	numbers := 0
 	for _, known := range q.Values {
@@ -154,9 +154,9 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// Each calls visit with every combination of the declared values of params. All other parameters of
-// the visited config have their values in c. Each changes that config after visit returns, so
-// visit must clone the values to keep them.
+// Each calls `visit` with every combination of the declared values of params. All other parameters have
+// their values in c. Each changes the visited config afterwards, so `visit` must clone the values to keep
+// them.
 func Each(c ep.Config, params []Param, visit func(ep.Config)) {
 	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
 }

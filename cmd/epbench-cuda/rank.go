@@ -38,7 +38,7 @@ epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 			return serveRank(cmd.Context(), f.options, split)
 		},
 	}
-	cmd.Flags().BoolVar(&split, "split", false, "treat the ranks of one host as several hosts, to try the kernels that cross hosts; rows measured so have their own machine key")
+	cmd.Flags().BoolVar(&split, "split", false, "treat the ranks of one host as several hosts, to try the kernels that cross hosts; their rows have a machine key of their own")
 	return cmd
 }
 

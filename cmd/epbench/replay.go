@@ -54,7 +54,7 @@ another tuner measured: a T4 file (NAME_T4.json.gz) or a cache file of Kernel Tu
 		s.StringVar(&f.landscape, "landscape", "kernels", "`LANDSCAPE` what --synthetic draws: "+strings.Join(replay.LandscapeNames(), ", "))
 		s.StringVar(&f.starts, "starts", string(replay.AsRecorded), "`STARTS` configs with which a search begins, in addition to the default: "+strings.Join(names(replay.AllStarts()), ", "))
 		s.StringVar(&f.strategies, "strategy", search.DefaultStrategy, strategyListHelp())
-		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` limits of a search: numbers of distinct configs (25,50), a share of its space (10%), times at the recorded pace (10s), or all")
+		s.StringVar(&f.budgets, "budget", allConfigs, "`BUDGETS` limits of a search: numbers of distinct configs (25,50), a share of its space (10%), times (10s, by the recorded times of a config and a sample), or all")
 		s.IntVar(&f.replays, "replays", 150, "`N` number of landscapes, each tuned twice")
 		f.noise = 0.02
 		s.Var(&percentValue{share: &f.noise, most: maxShare, zero: true}, "noise", "`PERCENT` noise of a sample of --synthetic, relative to its time")
@@ -109,7 +109,7 @@ func replayTable(title string) reports.Table {
 		Notes: []string{
 			"regret: by how much the true time of the winner exceeds the true time of the best config; flips: share of second tunings, which begin with the first winner, that choose another config",
 			"bias: by how much the reported time of the winner exceeds its true time; false: share of searches that claim a gain over the default although there is none; most: samples of the longest search",
-			"missed: by how much the true time of the best config that was tried exceeds the true time of the best config of the space; wall: time of a search at the recorded pace, 0 if no pace was recorded",
+			"missed: by how much the true time of the best config that was tried exceeds the true time of the best config of the space; wall: time of a search by the recorded times of a config and a sample, 0 if they were not recorded",
 		},
 	}
 }
@@ -122,7 +122,7 @@ func eachTable(title string) reports.Table {
 		Columns: []reports.Column{reports.Words("strategy"), n("budget", "").Leading(), reports.Words("space"), n("search", "").Leading(), n("regret", "%"), n("missed", "%"),
 			n("tried", ""), n("samples", ""), n("wall", "s"), reports.Words("config")},
 		Notes: []string{
-			"regret: by how much the true time of the winner exceeds the true time of the best config; missed: the same for the best config that was tried; wall: time of a search at the recorded pace",
+			"regret: by how much the true time of the winner exceeds the true time of the best config; missed: the same for the best config that was tried; wall: time of a search by the recorded times of a config and a sample",
 		},
 	}
 }

@@ -87,7 +87,7 @@ func scoreTable() reports.Table {
 			n("score", ""), n("regret", "%")},
 		Notes: []string{
 			"score: (time of random search - time of the strategy) / (time of random search - best time), for the best times found so far, mean over all moments; 1 is best, below 0 is worse than random search",
-			"cutoff: number of configs with which random search has come 95 % of the way from the median time to the best time; searches end at this moment",
+			"cutoff: number of configs with which random search has come 95 % of the way from the median time to the best time; searches end after the time that these configs take",
 			"wall: modelled time of a search, including compilation; regret: by how much the true time of its winner exceeds the true time of the best config",
 		},
 	}

@@ -44,7 +44,7 @@ func stabilityTable(paths []string) (reports.Table, error) {
 			n("alone", "%"), n("claims", ""), n("beyond", "%"), n("of time", "%")},
 		Notes: []string{
 			"times, gains: standard deviation of the times or gains of a config between sessions",
-			"alone: share of pairs of consecutive sessions whose gains differ by more than 1.96 standard errors, computed from the rounds; beyond: the same share for claims, which are gains from three sessions",
+			"alone: share of pairs of consecutive sessions whose gains differ by more than 1.96 joint standard errors of their rounds; beyond: the same share for claims, which are gains from three sessions",
 			"of time: share of the run's wall time that the further sessions took",
 		},
 	}

@@ -45,9 +45,10 @@ func newTableVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Measure rows against the default here, and write a receipt",
-		Long: `Measure rows of a table again, each with the default in the same rounds, and write a
-receipt. Exit code 3: a row is slower than the default, or wrong. Exit code 4: a row is
-undecided. Exit code 5: the table is for another machine or other kernels.`,
+		Long: `Measure rows of a table again, each with the default in the same rounds, and write the
+results to a file, the receipt. Exit code 3: a row is slower than the default, or wrong.
+Exit code 4: a row is undecided. Exit code 5: the table is for another machine or other
+kernels.`,
 		Example: `  epbench table verify --table run --rows 3
   epbench table verify --table table.json --rows 0 -o receipt.json
   epbench table verify --backend cuda`,

@@ -33,11 +33,11 @@ func newWorkloadBalance() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "balance TRACE... --redundant N",
 		Short: "Show how EPLB's placement and replicas would change the load",
-		Long: `Place the experts of a recorded routing by EPLB (deepseek-ai/EPLB, eplb.py) with N
-redundant slots. EPLB uses its global policy, or its hierarchical policy if --nodes and
---groups are given. For a recording of ids the plan is made from the first half of the
-tokens and judged with the second half. Counts have no order, so the plan is judged with
-the counts from which it was made.
+		Long: `Place the experts of a recorded routing on ranks by EPLB (deepseek-ai/EPLB, eplb.py),
+with N slots for replicas. EPLB uses its global policy, or its hierarchical policy if
+--nodes and --groups are given. For a recording of ids the plan is made from the first
+half of the tokens and judged with the second half. A recording of counts has no order,
+so the plan is judged with the same counts.
 Print the imbalance by expert, rank and pair of ranks before and after, the memory of
 the replicas, and after how many tokens the plan has saved more bytes than its copies cost.`,
 		Example: `  epbench workload balance layer12.npz --redundant 32 --ranks 32

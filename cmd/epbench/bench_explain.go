@@ -36,6 +36,6 @@ func explainedTable(all []sweep.Explanation) reports.Table {
 			t.Note(spelled)
 		}
 	}
-	t.Note("alone: time of a call's share of the product when it runs alone, median of the slowest rank; slow-down: time beside / time alone in the same round, median of rounds with its 95 % interval")
+	t.Note("alone: time of the part of the product that belongs to one call, run alone, median of the slowest rank; slow-down: time beside / time alone in the same round, median of rounds with its 95 % interval")
 	return t
 }

@@ -32,7 +32,7 @@ type session struct {
 	tokens     [][]uint16     // tokens by rank; for an activation, its input rows
 	copies     []cu.DevicePtr // address by rank of a copy of the tokens on the GPU, 0 if there is none
 	oracle     *ref.Oracle
-	cast       []castTokens // tokens in FP8 by rank; nil until a candidate takes tokens that the caller cast
+	cast       []castTokens // tokens in FP8 by rank; nil until a candidate takes such tokens
 	outputs    *ref.Remote
 	states     []declare.State // the states (memory of calls) that are allocated; calls with the same state share it
 	candidates map[string]*candidate

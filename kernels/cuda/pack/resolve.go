@@ -24,7 +24,7 @@ type Request struct {
 	Machine   ep.Machine // the GPUs that the binaries are for
 	Tables    *table.Set // tables to read; nil packs only defaults
 	ABI       ep.ABI     // build of the kernels that are packed
-	// Certified is true if only rows may be used that were measured with this build of the kernels.
+	// Certified is true if only rows of this build of the kernels may be used.
 	Certified bool
 	// OtherMachines is true if rows of other GPUs with the same architecture and link may be used.
 	OtherMachines bool

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ActivationParams returns the parameters that every activation kernel has. They change the
-// result, so the caller sets them and no search varies them.
+// ActivationParams returns the parameters that every activation kernel has.
 func ActivationParams() []Param {
 	return []Param{
 		{Name: "columns", Doc: "split: the input has all gates, then all ups; interleaved: gate and up in turn", Values: []ep.Value{"split", "interleaved"},

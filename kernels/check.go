@@ -10,10 +10,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// The functions of this file are parts of the kernels' Check. Their errors name the parameter, its value
-// and the bound.
+// Their errors name the parameter, its value and the bound.
 
-// CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
 	for _, q := range params {
 		if _, ok := c.Values[q.Name]; !ok {
@@ -28,7 +26,6 @@ func CheckNames(c ep.Config, params []Param) error {
 	return nil
 }
 
-// CheckRange checks that a parameter is a number from lo to hi.
 func CheckRange(c ep.Config, name string, lo, hi int) error {
 	if n, ok := c.Values[name].Int(); !ok || n < lo || n > hi {
 		return fmt.Errorf("%s: %s is outside %d to %d", name, c.Values[name], lo, hi)
@@ -36,8 +33,7 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// CheckMultiple checks that a parameter is a multiple of unit from lo to hi. `what` names the unit in the
-// error.
+// `what` names the unit in the error.
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -48,7 +44,6 @@ func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) erro
 	return nil
 }
 
-// CheckWord checks that a parameter has one of the known values.
 func CheckWord(c ep.Config, name string, known ...string) error {
 	if !slices.Contains(known, c.Str(name)) {
 		return fmt.Errorf("%s: %q, use %s", name, c.Str(name), strings.Join(known, " or "))
@@ -69,8 +64,7 @@ func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// CheckRouting checks that a rank's routing fits the problem. Its error names the token and
-// the bound.
+// CheckRouting checks that a rank's routing fits the problem.
 func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	n := r.Tokens * p.TopK
 	switch {
@@ -93,17 +87,13 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. The clock "chain" times calls between
-// alignments of the ranks, and subtracts the time of the alignments alone. For a short call a disturbed
-// alignment can make the difference negative. Such a round gets LeastReading, because ratios of rounds need
-// positive times.
+// LeastReading is the least time that a clock reports, in seconds. A clock can read a negative time after a
+// disturbed alignment. Ratios of rounds need positive times.
 const LeastReading = 1e-9
 
-// fewRounds is the number of rounds below which Disturbed returns false.
 const fewRounds = 3
 
-// Disturbed reports whether at least half of the rounds have the time LeastReading. Then their
-// median says nothing about the calls.
+// Disturbed reports whether at least half of the rounds have the time LeastReading.
 func Disturbed(rounds []float64) bool {
 	n := 0
 	for _, t := range rounds {
@@ -114,15 +104,13 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
-// Bounds of the stages and notes that come with the times of a call; a run records them all.
 const (
 	maxStages = 64
 	maxNotes  = 100
 	maxNote   = 4096 // bytes
 )
 
-// Implausible returns why r cannot be the result of measuring spec on `ranks` ranks, or "". If `idle` is
-// true, the workload has no token, and times of 0 and below are accepted.
+// Implausible returns why r cannot be the result of spec, or "". Times of 0 and below are legal if `idle`.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d rounds of fold %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
@@ -166,7 +154,6 @@ func (r Rounds) MedianOfSlowest() float64 {
 	return slowest[len(slowest)/2]
 }
 
-// slowest returns the slowest rank's seconds in each round.
 func (r Rounds) slowest() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, times := range r.Seconds {

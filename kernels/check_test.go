@@ -8,8 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestImplausible: impossible times make rounds implausible, while one disturbed round of three
-// does not.
 func TestImplausible(t *testing.T) {
 	const good = 2e-6
 	one := func(rounds ...float64) Rounds {

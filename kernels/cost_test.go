@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCostOf: dispatch and combine of a pair run one after the other, so each field of the
-// pair's cost is the larger of the two costs. Values that are words, and parameters without a cost, count as 0.
+// TestCostOf: the cost of a pair is the larger cost of its two kernels, in each field.
 func TestCostOf(t *testing.T) {
 	half := func(name string) kernels.Kernel {
 		return kernels.Kernel{Name: name, Params: []kernels.Param{

@@ -10,21 +10,19 @@ import (
 
 // Former is a kernel that has become a config of another kernel.
 type Former struct {
-	Revision int                 // the last revision of the former kernel
+	Revision int
 	Values   map[string]ep.Value // values of the parameters that the former kernel did not have
 	Params   map[string]Respelled
 }
 
-// Respelled is a parameter of a former kernel that has another name now. Values maps former values to values of today.
+// Respelled is a renamed parameter of a former kernel. Values maps former values to values of today.
 type Respelled struct {
 	Name   string
 	Values map[ep.Value]ep.Value
 }
 
-// Current rewrites a config of an earlier build for this build. A config of a former kernel becomes
-// a config of the kernel that replaced it. A parameter that the earlier build did not have gets the
-// value of its Param.Before. In a pair, dispatch and combine are rewritten. A config of an unknown
-// kernel is returned unchanged.
+// Current rewrites a config of an earlier build for this build. A config of an unknown kernel is returned
+// unchanged.
 func Current(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config {
 		c = rename(all, c)
@@ -41,8 +39,8 @@ func Current(all []Kernel, c ep.Config) ep.Config {
 	})
 }
 
-// Rename replaces a former kernel by the kernel that it has become, and adds the values that the former
-// kernel stands for. It adds no other parameters. In a pair, dispatch and combine are renamed.
+// Rename replaces a former kernel by the kernel that it has become, and adds the values that the former kernel
+// stands for. It adds no other parameters.
 func Rename(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
 }
@@ -66,7 +64,6 @@ func rename(all []Kernel, c ep.Config) ep.Config {
 	return c
 }
 
-// ofHalves applies a function to the dispatch and the combine of a pair, or to a config that is no pair.
 func ofHalves(c ep.Config, f func(ep.Config) ep.Config) ep.Config {
 	if dispatch, combine, err := ep.Split(c); err == nil {
 		return ep.Join(f(dispatch), f(combine))

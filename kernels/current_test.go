@@ -6,8 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCurrent: a config of a former kernel and a config without a newer parameter are rewritten
-// for this build. The given config is not changed.
 func TestCurrent(t *testing.T) {
 	all := []Kernel{
 		{Name: "combine_polled", Op: ep.Combine, Params: []Param{{Name: "sms"}, {Name: "sum"}, {Name: "pause", Before: "0"}},
@@ -34,8 +32,7 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestFormerNamesAreSpelled: a config may be spelled with the name of a former kernel and a few of its
-// parameters. The others have their defaults.
+// TestFormerNamesAreSpelled: a config may be spelled with the name of a former kernel and a few of its parameters.
 func TestFormerNamesAreSpelled(t *testing.T) {
 	k := Kernel{Name: "d", Op: ep.Dispatch, Params: []Param{
 		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "16"},

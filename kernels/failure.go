@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure is the error of a candidate whose status is not ok. The machine and the session
-// are still usable; the sweep continues without the candidate.
+// Failure is the error of a candidate whose status is not ok.
 type Failure struct {
 	Status ep.Status
 	Reason string
@@ -15,7 +14,6 @@ type Failure struct {
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }
 
-// Failf returns a Failure with a formatted reason.
 func Failf(s ep.Status, format string, args ...any) *Failure {
 	return &Failure{Status: s, Reason: fmt.Sprintf(format, args...)}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SpellHooks spells hooks (parameters that the caller sets and no search varies) as tables keep them:
-// name=value,name=value, sorted, without defaults. It returns "" if no hook is set.
+// SpellHooks spells the hooks that a caller set as tables keep them: name=value,name=value, sorted, without
+// defaults.
 func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	var out []string
 	for _, k := range all {
@@ -34,10 +34,8 @@ func ParseHooks(hooks string) map[string][]ep.Value {
 	return out
 }
 
-// WithHooks returns the kernels with the caller's values of parameters of class Hook. Each such value
-// becomes the default and the only legal value. If the value leaves a part of the work to the caller
-// (Param.Outside), this part is removed from the kernel's Work. Kernels of the same op that lack the
-// parameter are left out. A parameter that is no hook, or has several values, changes nothing.
+// WithHooks returns the kernels with the caller's values of hooks as the only legal values. It drops kernels
+// without the hook from an op in which another kernel has it.
 func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {
@@ -71,7 +69,6 @@ func (k Kernel) declares(values map[string]ep.Value) bool {
 	return true
 }
 
-// hooked returns the kernel with the caller's values of its hooks.
 func (k Kernel) hooked(values map[string]ep.Value) Kernel {
 	if len(values) == 0 {
 		return k

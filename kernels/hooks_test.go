@@ -8,9 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestWithHooks: the caller's value of a hook becomes the default and the only legal value. With
-// input=fp8 the caller casts, so the kernel's Work.Inside no longer lists "cast". Kernels of the
-// same op without the hook are left out. An op whose kernels all lack the hook keeps its kernels.
+// TestWithHooks: with input=fp8 the caller casts, so the kernel's Work.Inside no longer lists "cast".
 func TestWithHooks(t *testing.T) {
 	input := Param{Name: "input", Values: []ep.Value{"bf16", "fp8"}, Default: "bf16", Class: Hook, Outside: map[ep.Value]string{"fp8": "cast"}}
 	sms := Param{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8", Class: Speed}
@@ -48,8 +46,6 @@ func TestWithHooks(t *testing.T) {
 	}
 }
 
-// TestSpellHooks: hooks other than the defaults have one spelling, and ParseHooks reads it
-// back.
 func TestSpellHooks(t *testing.T) {
 	hook := func(name string, values ...ep.Value) Param {
 		return Param{Name: name, Values: values, Default: values[0], Class: Hook}

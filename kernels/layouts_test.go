@@ -8,9 +8,8 @@ import (
 
 func legal(ep.Machine, ep.Problem, ep.Config) error { return nil }
 
-// TestServedLayouts: a kernel that declares no layout supports layout expert. A pair
-// supports the layouts that its dispatch and its combine both support. The default config is
-// the default of the first kernel that supports the layout.
+// TestServedLayouts: a kernel without declared layouts serves layout expert. A pair serves what both its kernels
+// serve.
 func TestServedLayouts(t *testing.T) {
 	all := []Kernel{
 		{Name: "old", Op: ep.Dispatch, Check: legal},

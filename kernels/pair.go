@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// PairOf returns a kernel for op pair, made of a dispatch and a combine kernel. Its
-// parameters have the prefixes of ep.Join.
+// PairOf joins a dispatch and a combine kernel. Its parameters have the prefixes of ep.Join.
 func PairOf(d, c Kernel) Kernel {
 	k := Kernel{
 		Name: d.Name + "+" + c.Name,
@@ -75,13 +74,11 @@ func Of(all []Kernel, op ep.Op) []Kernel {
 	return out
 }
 
-// For returns the kernels of a problem's op that serve its layout.
 func For(all []Kernel, p ep.Problem) []Kernel {
 	return slices.DeleteFunc(Of(all, p.Op), func(k Kernel) bool { return !k.Serves(p.Layout) })
 }
 
-// Find returns the kernel of an op that has this name. If the op is pair, it joins only the pair
-// with this name.
+// Find returns the kernel of an op that has this name.
 func Find(all []Kernel, op ep.Op, name string) (Kernel, error) {
 	if op == ep.Pair {
 		return findPair(all, name)

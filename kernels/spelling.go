@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Default returns the default config of the first kernel that can run a problem, on at most maxSMs SMs (0
-// is no bound).
+// Default returns the default of the first kernel for a problem, on at most maxSMs SMs; 0 is no bound.
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error
 	for _, k := range For(all, p) {
@@ -30,7 +29,6 @@ func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, e
 	return ep.Config{}, first
 }
 
-// NoKernel returns the error about a problem whose op or layout no kernel serves.
 func NoKernel(all []Kernel, p ep.Problem) error {
 	of := Of(all, p.Op)
 	if len(of) == 0 {
@@ -42,11 +40,8 @@ func NoKernel(all []Kernel, p ep.Problem) error {
 	return fmt.Errorf("--layout: no %s kernel of this backend serves %s; use one of %s", p.Op, p.Layout, join(served, ep.Layout.String))
 }
 
-// ParseConfig reads a config of a problem's op as people spell it: "default", its id, the
-// parameters that differ from the default (algo=dedup sms=64), or these parameters after a
-// kernel's name (dispatch:algo=dedup sms=64). Spaces or commas separate parameters. A
-// parameter that is left out has its default. The name of a former kernel stands for the kernel
-// that it has become.
+// ParseConfig reads a config: "default", an id, or parameters (dispatch:algo=dedup sms=64). Spaces or commas
+// separate parameters. A parameter that is left out has its default.
 func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config, error) {
 	kernel, values, full := strings.Cut(s, ":")
 	switch {
@@ -74,8 +69,7 @@ func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config,
 	return k.complete(m, p, c)
 }
 
-// complete returns c with the default of each parameter that it leaves out. One error names
-// all parameters and values that the kernel does not have.
+// complete adds the defaults to c. One error names all unknown parameters and values.
 func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, error) {
 	var unknown, wrong []string
 	for _, name := range c.Names() {
@@ -103,8 +97,7 @@ func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, er
 	return out, nil
 }
 
-// refuse returns why a value is wrong whatever the machine and the problem: an unknown word, or a word for
-// a parameter of numbers. It returns "" otherwise; only Check knows bounds.
+// refuse returns why a value is wrong on every machine, or "".
 func (q Param) refuse(v ep.Value) string {
 	numbers := 0
 	for _, known := range q.Values {
@@ -130,7 +123,7 @@ func join[T any](of []T, spell func(T) string) string {
 	return strings.Join(out, ", ")
 }
 
-// byID searches the declared values of an op's kernels for the config with this id.
+// byID searches an op's declared configs for an id.
 func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error) {
 	if p.Op == ep.Pair {
 		return pairByID(all, m, p, id)
@@ -154,9 +147,8 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// Each calls `visit` with every combination of the declared values of params. All other parameters have
-// their values in c. Each changes the visited config afterwards, so `visit` must clone the values to keep
-// them.
+// Each calls `visit` with every combination of the declared values of params. Each changes the visited config
+// afterwards, so `visit` must clone the values to keep them.
 func Each(c ep.Config, params []Param, visit func(ep.Config)) {
 	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
 }

@@ -15,7 +15,6 @@ var (
 		Tokens: 16, MaxTokens: 16, Dispatch: ep.BF16, Combine: ep.BF16}
 )
 
-// TestSpellingsOfOneConfig: every spelling that epbench prints reads back as the same config.
 func TestSpellingsOfOneConfig(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		p := spellProblem
@@ -44,7 +43,6 @@ func TestSpellingsOfOneConfig(t *testing.T) {
 	}
 }
 
-// TestBadSpellings: one error names all faults.
 func TestBadSpellings(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
 		{"sideways", `"sideways" is no config: write an id (d7f2), the parameters that differ`},
@@ -61,7 +59,6 @@ func TestBadSpellings(t *testing.T) {
 	}
 }
 
-// TestAmbiguousID: if configs share an id, longer ids tell them apart.
 func TestAmbiguousID(t *testing.T) {
 	param := kernels.Param{Name: "n", Default: "0"}
 	for i := range 3000 {

@@ -10,23 +10,21 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Axes holds the values whose combinations the conformance matrix covers.
 type Axes struct {
 	Ops      []ep.Op
 	DTypes   []ep.DType
 	Ranks    []int
-	Nodes    int   // hosts that the ranks are spread over, 0 for one
-	Local    []int // numbers of experts of a rank
+	Nodes    int   // hosts of the ranks, 0 for one
+	Local    []int // experts of a rank
 	TopK     []int
 	Hidden   []int
-	Tokens   []int    // numbers of tokens on the fullest rank, at least 1; specialCases adds 0
-	Routings []string // routing specs, as workloads.Parse reads them
+	Tokens   []int    // on the fullest rank; specialCases adds 0
+	Routings []string // for workloads.Parse
 	Layouts  []ep.Layout
-	Capacity int // number of tokens that buffers hold
+	Capacity int // tokens that buffers hold
 }
 
-// AxesFor returns the axes for a machine and its kernels. On GPUs there are at most as many ranks as GPUs,
-// on a CPU at most 16. Layouts that no dispatch serves are left out.
+// AxesFor returns the axes for a machine and its kernels.
 func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	a := Axes{
 		Ops:    ep.RowOps(),
@@ -55,7 +53,7 @@ func AxesFor(m ep.Machine, all []kernels.Kernel) Axes {
 	return a
 }
 
-// Tags returns axis=value for every value of every axis, and then the tags of the special cases.
+// Tags returns axis=value for every value, and then the tags of the special cases.
 func (a Axes) Tags() []string {
 	var out []string
 	for _, x := range a.list() {
@@ -72,7 +70,6 @@ type axis struct {
 	set    func(c *Case, i int)
 }
 
-// list returns the axes of the matrix with their values.
 func (a Axes) list() []axis {
 	return []axis{
 		axisOf("op", a.Ops, func(c *Case, v ep.Op) { c.Problem.Op = v }),
@@ -97,7 +94,6 @@ func axisOf[T any](name string, values []T, set func(*Case, T)) axis {
 	return a
 }
 
-// build returns the case at a point of the axes.
 func build(axes []axis, point []int, base ep.Problem) Case {
 	c := Case{Problem: base, Seed: 1}
 	for i, a := range axes {
@@ -108,7 +104,6 @@ func build(axes []axis, point []int, base ep.Problem) Case {
 	return c
 }
 
-// feasible reports whether a case can run: its problem is valid and its routing can be drawn.
 func feasible(c Case) bool {
 	if c.Problem.Validate() != nil {
 		return false
@@ -117,7 +112,6 @@ func feasible(c Case) bool {
 	return err == nil
 }
 
-// Workload draws the case's workload.
 func (c Case) Workload() (*workloads.Workload, error) {
 	return workloads.Draw(c.Routing, c.Problem, c.Seed)
 }

@@ -10,13 +10,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// candidates returns the configs of a kernel that a case runs: the default, each value of each numeric
-// parameter, and combinations of the values of word parameters (see isWord), drawn by the case's name.
-// c.Words bounds the number of these combinations. c.Configs, if not 0, bounds the number of all configs.
+// candidates returns the configs that a case runs: the default, each numeric value, and combinations of words.
 func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 	base := k.DefaultConfig(m, c.Problem)
 	if k.Check(m, c.Problem, base) != nil {
-		return nil // this kernel is for other problems
+		return nil
 	}
 	out := []ep.Config{base}
 	seen := map[string]bool{base.Key(): true}
@@ -34,7 +32,6 @@ func candidates(k kernels.Kernel, m ep.Machine, c Case) []ep.Config {
 			continue
 		}
 		for j, v := range q.Values {
-			// Change the parameter in different configs, not always in the default.
 			add(out[(i+j)%len(out)].With(q.Name, v))
 		}
 	}
@@ -50,7 +47,6 @@ func isWord(q kernels.Param) bool {
 	return !number
 }
 
-// wordCombinations returns base with every combination of the values of word parameters.
 func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	words := slices.DeleteFunc(slices.Clone(k.Params), func(q kernels.Param) bool { return !isWord(q) })
 	var out []ep.Config
@@ -60,8 +56,7 @@ func wordCombinations(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// drawn returns at most n configs. It chooses them by a hash of salt and config, so that cases with
-// different names get different configs.
+// drawn returns at most n configs, chosen by a hash of salt and config.
 func drawn(all []ep.Config, salt string, n int) []ep.Config {
 	order := make(map[string]uint64, len(all))
 	for _, c := range all {

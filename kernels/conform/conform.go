@@ -1,6 +1,4 @@
 // Package conform compares a backend with the oracle over a matrix of problems and routings.
-// It uses only the interfaces of package kernels. The verify command and the tests of every
-// backend run it.
 package conform
 
 import (
@@ -10,11 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Level selects how much of the matrix runs.
 type Level string
 
-// Quick runs every value of every axis at least once, Default every pair of values of two axes, Stress
-// every triple of values of three axes. Stress tries only a few configs in each case.
+// Quick covers every value, Default every pair of values, Stress every triple with few configs in each case.
 const (
 	Quick   Level = "quick"
 	Default Level = "default"
@@ -22,11 +18,11 @@ const (
 )
 
 type effort struct {
-	strength   int // number of axes of which every combination of values occurs
-	iterations int // number of calls between two verifications
-	endurance  int // number of calls between two verifications in the endurance cases
-	words      int // largest number of combinations of word parameters
-	configs    int // largest number of configs of a kernel in a case, 0 for no limit
+	strength   int // axes of which every combination of values occurs
+	iterations int // calls between two verifications
+	endurance  int // the same in endurance cases
+	words      int // most combinations of word parameters
+	configs    int // most configs of a kernel, 0 for no limit
 }
 
 func (l Level) effort() effort {
@@ -42,32 +38,29 @@ func (l Level) effort() effort {
 // Case is one problem and routing, run with several configs.
 type Case struct {
 	Name       string
-	Tags       []string // axis=value, to group results by
+	Tags       []string // axis=value
 	Problem    ep.Problem
 	Routing    string
 	Seed       uint64
-	Iterations int // number of calls between the two verifications
-	Words      int // largest number of combinations of word parameters, see isWord
-	Configs    int // largest number of configs of a kernel, 0 for no limit
+	Iterations int // calls between two verifications
+	Words      int // most combinations of word parameters
+	Configs    int // most configs of a kernel, 0 for no limit
 }
 
-// Trial is the result of one config of a case.
 type Trial struct {
 	Config   ep.Config
 	Status   ep.Status
 	Compared kernels.Comparison
-	Reason   string // why the status is not OK
+	Reason   string
 }
 
-// Result holds the trials of a case. If the problem is illegal for the backend, there are no trials
-// and Skipped gives the reason.
+// Result holds the trials of a case, or why it was Skipped.
 type Result struct {
 	Case    Case
 	Skipped string
 	Trials  []Trial
 }
 
-// Failed returns the trials whose status is not OK.
 func (r Result) Failed() []Trial {
 	var out []Trial
 	for _, o := range r.Trials {
@@ -97,7 +90,6 @@ func Matrix(l Level, a Axes, mode ep.Mode) []Case {
 	return append(out, specialCases(e, a, base)...)
 }
 
-// Tags of the special cases.
 const (
 	tagEmpty     = "special=no-tokens"
 	tagEndurance = "special=back-to-back"
@@ -110,16 +102,15 @@ func mediumProblem(op ep.Op, a Axes, base ep.Problem) ep.Problem {
 	return p
 }
 
-// specialCases returns two cases for each op and layout. In the first case there is no token, and every
-// rank must still signal and end. The second case makes many calls without resetting memory between them:
-// each must leave the memory as the next needs it.
+// specialCases returns two cases for each op and layout: one without a token, and one of many calls in unreset
+// memory.
 func specialCases(e effort, a Axes, base ep.Problem) []Case {
 	var empty, endurance []Case
 	for _, op := range a.Ops {
 		for _, layout := range a.Layouts {
 			c := Case{Problem: mediumProblem(op, a, base), Routing: "uniform", Seed: 1}
 			if c.Problem.Layout = layout; c.Problem.Validate() != nil {
-				continue // the op has no such layout
+				continue
 			}
 			of := []string{"op=" + string(op), "layout=" + layout.String()}
 			c.Name, c.Tags = fmt.Sprintf("%s, layout %s, %d calls back to back", op, layout, e.endurance), append([]string{tagEndurance}, of...)

@@ -10,7 +10,6 @@ import (
 
 func TestCoveringIsComplete(t *testing.T) {
 	sizes := []int{4, 3, 3, 2, 5}
-	// No point has value 0 on both axis 0 and axis 1.
 	ok := func(p []int) bool { return p[0] != 0 || p[1] != 0 }
 	for strength := 1; strength <= 3; strength++ {
 		points := covering(sizes, strength, ok)
@@ -50,7 +49,6 @@ func TestMatrixIsStable(t *testing.T) {
 	}
 }
 
-// TestMatrixReachesEveryValue: level quick has each value of each axis in some feasible case.
 func TestMatrixReachesEveryValue(t *testing.T) {
 	a := AxesFor(ep.Machine{}, cpu.Kernels())
 	seen := map[string]bool{}

@@ -5,10 +5,8 @@ import "math/rand/v2"
 // tuple holds values of up to three axes; unused entries are -1.
 type tuple struct{ axes, values [3]int }
 
-// covering chooses points of a space. For every set of `strength` axes (1 to 3), every combination of their
-// values occurs in some point, if `ok` allows such a point. The construction is greedy, like AETG (Cohen,
-// Dalal, Fredman, Patton 1997). For a missing combination it draws several points that contain the
-// combination, and takes the point with the most missing combinations.
+// covering chooses points so that for every `strength` axes (1 to 3) every combination that `ok` allows occurs.
+// The construction is greedy, like AETG (Cohen, Dalal, Fredman, Patton 1997).
 func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	rng := rand.New(rand.NewPCG(1, uint64(strength)))
 	sets := axisSets(len(sizes), strength)
@@ -30,7 +28,7 @@ func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 			}
 		}
 		if best == nil {
-			continue // ok allows no point with this combination
+			continue
 		}
 		out = append(out, best)
 		for _, set := range sets {
@@ -40,7 +38,7 @@ func covering(sizes []int, strength int, ok func(point []int) bool) [][]int {
 	return out
 }
 
-// axisSets lists all sets of k axes out of n, each in ascending order.
+// axisSets lists all sets of k of n axes.
 func axisSets(n, k int) [][]int {
 	if k == 0 {
 		return [][]int{nil}
@@ -54,7 +52,6 @@ func axisSets(n, k int) [][]int {
 	return out
 }
 
-// tuples lists every combination of values of each set of axes.
 func tuples(sizes []int, sets [][]int) []tuple {
 	var out []tuple
 	for _, set := range sets {
@@ -81,7 +78,7 @@ func tupleOf(point, set []int) tuple {
 	return t
 }
 
-// complete returns a point with the values of t and random values for the other axes.
+// complete returns a point with the values of t and random others.
 func complete(rng *rand.Rand, sizes []int, t tuple) []int {
 	p := make([]int, len(sizes))
 	for axis, n := range sizes {
@@ -95,7 +92,6 @@ func complete(rng *rand.Rand, sizes []int, t tuple) []int {
 	return p
 }
 
-// gain counts the missing tuples that a point contains.
 func gain(point []int, sets [][]int, missing map[tuple]bool) int {
 	n := 0
 	for _, set := range sets {

@@ -2,8 +2,7 @@ package conform
 
 import "fmt"
 
-// Part reads "I/N" and returns part I of N: every N-th case, beginning with the I-th. So each part has
-// cases of every op.
+// Part reads "I/N" and returns part I of N: every N-th case, beginning with the I-th.
 func Part[T any](cases []T, part string) ([]T, error) {
 	var i, n int
 	_, err := fmt.Sscanf(part, "%d/%d", &i, &n)

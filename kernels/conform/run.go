@@ -9,11 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// casesAhead is the number of cases that Run announces in advance to a backend that compiles.
+// casesAhead is the number of cases that are compiled ahead.
 const casesAhead = 12
 
-// Run runs the cases in order and passes every result to the function `each`. It returns the first
-// error of RunCase.
+// Run runs the cases in order and passes every result to `each`.
 func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)) error {
 	told := 0
 	for i, c := range cases {
@@ -29,15 +28,13 @@ func Run(ctx context.Context, b kernels.Backend, cases []Case, each func(Result)
 	return nil
 }
 
-// precompile announces a case's configs to a backend that compiles.
 func precompile(b kernels.Backend, c Case) {
 	if f, ok := b.(kernels.Precompiler); ok {
 		f.Precompile(c.Problem, configs(b, c))
 	}
 }
 
-// RunCase runs the candidates of every kernel of the case's op. Each becomes a Trial, also if it fails.
-// RunCase returns an error only if the context ends or the session is lost.
+// RunCase runs the candidates of a case. It returns an error only if the context ends or the session is lost.
 func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	res := Result{Case: c}
 	m := b.Machine()
@@ -68,8 +65,6 @@ func RunCase(ctx context.Context, b kernels.Backend, c Case) (Result, error) {
 	return res, s.Close()
 }
 
-// configs returns the configs of every kernel of the case's op, in the order in which they
-// run.
 func configs(b kernels.Backend, c Case) []ep.Config {
 	var out []ep.Config
 	for _, k := range kernels.For(b.Kernels(), c.Problem) {
@@ -78,7 +73,7 @@ func configs(b kernels.Backend, c Case) []ep.Config {
 	return out
 }
 
-// runConfig verifies a config, runs it many times without resetting memory, and verifies it again.
+// runConfig verifies a config, runs it many times without a reset, and verifies it again.
 func runConfig(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) (Trial, error) {
 	o := Trial{Config: cfg, Status: ep.OK}
 	for _, step := range []func() error{
@@ -116,8 +111,6 @@ func (o *Trial) verify(ctx context.Context, s kernels.Session) error {
 	return nil
 }
 
-// iterate runs the case's calls in a few folded rounds and checks that their times are
-// plausible.
 func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	const rounds = 5
 	spec := kernels.RunSpec{Rounds: rounds, Fold: max(c.Iterations/rounds, 1)}
@@ -131,7 +124,7 @@ func iterate(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) erro
 	return nil
 }
 
-// repeats checks that two combines give the same bits, if the session is a Digester.
+// repeats checks that two combines give the same bits.
 func repeats(ctx context.Context, s kernels.Session, c Case, cfg ep.Config) error {
 	d, ok := s.(kernels.Digester)
 	if !ok || c.Problem.Op == ep.Dispatch {

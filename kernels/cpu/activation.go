@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// activationKernel returns the kernel for SwiGLU of the rows that dispatch delivered. The workers of a
-// rank share the rows; ranks do not communicate.
+// activationKernel returns the kernel for SwiGLU of delivered rows.
 func activationKernel() kernels.Kernel {
 	return kernels.Kernel{
 		Name:   "activation",
@@ -49,8 +48,7 @@ func checkActivation(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckActivation(p, c))
 }
 
-// makeGates fills a rank's input: synthetic rows in place of the experts' first matrix product, and the
-// offsets of a dispatch.
+// makeGates fills a rank's input: synthetic rows, and the offsets of a dispatch.
 func (s *Session) makeGates(r *rank) error {
 	d := s.oracle.Dispatch(r.id)
 	b, err := s.arena.bytes(d.End * 4 * s.Hidden)
@@ -73,7 +71,6 @@ func activationStages(c ep.Config) []stage {
 	}}}
 }
 
-// activate computes rows until all rows of the rank are claimed.
 func (w *worker) activate(l launch, how ref.Activation) {
 	s, r := &w.s.shape, w.r
 	z, scales := make([]float32, s.Hidden), make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)
@@ -98,7 +95,7 @@ func (w *worker) activate(l launch, how ref.Activation) {
 	}
 }
 
-// swiglu computes the row z from the BF16 gates and ups of `in`, two values for each value of z.
+// swiglu computes z from the BF16 gates and ups of `in`.
 func swiglu(how ref.Activation, in []uint16, z []float32) {
 	for i := range z {
 		gate, up := widen(in[i]), float32(0)
@@ -115,7 +112,7 @@ func swiglu(how ref.Activation, in []uint16, z []float32) {
 	}
 }
 
-// quantizeFloats converts float32 values as quantize converts BF16 values. global is NVFP4's global scale.
+// quantizeFloats converts float32 values. global is NVFP4's global scale.
 func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, global float32) {
 	for g := range l.Scales {
 		group, factor, m := z[g*l.Group:(g+1)*l.Group], float32(0), float32(0)
@@ -145,8 +142,8 @@ func quantizeFloats(l dtype.Encoding, z []float32, payload, scales []byte, globa
 	}
 }
 
-// clearPadding zeroes the NVFP4 scales after each group's last row. Other workers may still write scales
-// in the same block, but they write other bytes.
+// clearPadding zeroes the NVFP4 scales after each group's last row. Other workers write other bytes of the same
+// block.
 func (r *rank) clearPadding(s *shape) {
 	for g := range s.groups {
 		start, rows := int(r.offsets[g]), int(r.offsets[g+1]-r.offsets[g])
@@ -163,7 +160,7 @@ func (s *Session) runPoisonedActivation(ctx context.Context, c ep.Config) error 
 	return err
 }
 
-// beyondRows is the number of unused rows after the last row that are checked.
+// beyondRows is the number of checked rows after the last row.
 const beyondRows = 2
 
 func (s *Session) checkActivation(r *rank, c ep.Config) kernels.Comparison {

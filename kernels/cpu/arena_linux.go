@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena allocates memory outside the Go heap. A page takes no memory until it is written, so receive
-// buffers can have the size of the worst case.
+// arena allocates memory outside the Go heap. Unwritten pages take none, so buffers have the size of the worst
+// case.
 type arena struct{ mapped [][]byte }
 
 func (a *arena) bytes(n int) ([]byte, error) {
@@ -21,7 +21,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d MiB: %w", n>>20, err)
 	}
-	// Huge pages would take memory for parts of the receive buffers that are never written.
+	// Huge pages would take memory for unwritten parts.
 	if err := unix.Madvise(b, unix.MADV_NOHUGEPAGE); err != nil && err != unix.EINVAL {
 		return nil, fmt.Errorf("madvise: %w", err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// delivered is the number of bytes that dispatch delivers in one call of the problem large: 4 ranks x
-// 1024 tokens x 8 experts x 7168 values x 2 bytes. Combine sends back as many bytes.
+// delivered is the bytes of one call of the problem large: 4 ranks x 1024 tokens x 8 experts x 7168 values x 2
+// bytes.
 const delivered = 4 * 1024 * 8 * 7168 * 2
 
 func large(op ep.Op) ep.Problem {
@@ -21,11 +21,10 @@ func large(op ep.Op) ep.Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// BenchmarkAgainstCopy prints the bytes per second of a plain copy, of dispatch and of combine on the
-// same cores. The three are measured in turns; dispatch and combine run their default configs.
+// BenchmarkAgainstCopy prints the bytes per second of a copy, of dispatch and of combine, measured in turns.
 func BenchmarkAgainstCopy(b *testing.B) {
 	source, target := make([]byte, delivered), make([]byte, delivered)
-	fill(source) // otherwise the system maps all pages of source to one page of zeros
+	fill(source) // else all pages of source are one page of zeros
 	dispatch, combine := prepared(b, ep.Dispatch), prepared(b, ep.Combine)
 	plain := func() float64 { return copyOnce(source, target) }
 	plain()
@@ -45,14 +44,11 @@ func BenchmarkAgainstCopy(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// middle returns the median.
 func middle(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]
 }
 
-// prepared opens the large problem for an op, checks its default config and
-// returns a function that times one call.
 func prepared(b *testing.B, op ep.Op) func() float64 {
 	p := large(op)
 	backend, err := Open()
@@ -77,7 +73,6 @@ func prepared(b *testing.B, op ep.Op) func() float64 {
 	}
 }
 
-// copyOnce times a copy that is shared among the cores in pieces as large as possible.
 func copyOnce(source, target []byte) float64 {
 	n := runtime.GOMAXPROCS(0)
 	start := time.Now()

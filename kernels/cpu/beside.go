@@ -11,14 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beside holds the matrix product that runs at the same time as a session's calls. Each rank's product has
-// its own goroutine, which shares the processors with the rank's workers.
+// beside holds the matrix products that run at the same time as calls. Each rank's product has its own goroutine.
 type beside struct {
-	products []*product // by rank
-	share    int        // pieces of the product for one call
+	products []*product
+	share    int // pieces for one call
 }
 
-// outlasts is the time of the product beside a call, in multiples of the call's time.
+// outlasts is the product's time beside a call, in times of the call.
 const outlasts = 2
 
 func newBeside(p ep.Problem) *beside {
@@ -33,7 +32,6 @@ func newBeside(p ep.Problem) *beside {
 	return b
 }
 
-// background runs the products until stop is called.
 func (b *beside) background() (stop func()) {
 	if b == nil {
 		return func() {}
@@ -56,7 +54,7 @@ func (b *beside) background() (stop func()) {
 	}
 }
 
-// alone runs n pieces on every rank while no call runs, and returns the seconds of each rank.
+// alone runs n pieces on every rank, and returns the seconds of each rank.
 func (b *beside) alone(n int) []float64 {
 	start := make(chan struct{})
 	wait := startProducts(b.products, start, n, make([]atomic.Int64, len(b.products)))
@@ -69,11 +67,10 @@ func (b *beside) alone(n int) []float64 {
 	return out
 }
 
-// trialPieces is the number of pieces from which the time of one piece is computed.
+// trialPieces is the number of pieces that size times.
 const trialPieces = 32
 
-// size computes, once in each session, how many pieces of the product run beside one call. They take
-// `outlasts` times as long as a call of the default config.
+// size computes, once in a session, how many pieces run beside one call.
 func (s *Session) size(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -96,8 +93,7 @@ func (s *Session) size(ctx context.Context) error {
 	return nil
 }
 
-// runBeside times rounds with the product. In each round it times the calls alone, the product alone, and
-// calls and product at the same time.
+// runBeside times, in each round, the calls alone, the product alone, and both.
 func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.size(ctx); err != nil {
 		return kernels.Rounds{}, err
@@ -126,7 +122,7 @@ func (s *Session) runBeside(ctx context.Context, c ep.Config, spec kernels.RunSp
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: t.Seconds(s.Objective), Beside: t}, nil
 }
 
-// perCall divides times by the number of calls in a round, in place.
+// perCall divides times by fold, in place.
 func perCall(seconds []float64, fold int) []float64 {
 	for i := range seconds {
 		seconds[i] /= float64(fold)
@@ -134,8 +130,7 @@ func perCall(seconds []float64, fold int) []float64 {
 	return seconds
 }
 
-// together times call and product together. If the config has split phases, the product runs
-// between sending and receiving; otherwise both run at the same time.
+// together times calls and product. With split phases the product runs between sending and receiving.
 func (s *Session) together(ctx context.Context, c ep.Config, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
 	if s.splitPhases(c) {
 		return s.inPhases(ctx, program, spec, f)
@@ -143,7 +138,7 @@ func (s *Session) together(ctx context.Context, c ep.Config, program []stage, sp
 	return s.concurrent(ctx, program, spec, f)
 }
 
-// splitPhases reports whether a config's dispatch and combine each send and receive in separate kernels.
+// splitPhases reports whether all kernels of a config send and receive separately.
 func (s *Session) splitPhases(c ep.Config) bool {
 	d, k, err := s.halves(c)
 	return err == nil && (d == nil || d.split) && (k == nil || k.split)
@@ -176,7 +171,7 @@ func (s *Session) concurrent(ctx context.Context, program []stage, spec kernels.
 
 // inPhases times calls with the product between sending and receiving.
 func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*ep.BesideRounds, error) {
-	pairs := len(program) / 2 // a sending and a receiving stage each
+	pairs := len(program) / 2
 	var with []stage
 	for i, st := range program {
 		with = append(with, st)
@@ -201,7 +196,7 @@ func (s *Session) inPhases(ctx context.Context, program []stage, spec kernels.Ru
 	return t, nil
 }
 
-// stage returns the body of a stage that runs n pieces of the product on one worker.
+// stage returns the body of a stage of n pieces on one worker.
 func (b *beside) stage(n int) func(*worker, launch, int) bool {
 	return func(w *worker, _ launch, _ int) bool {
 		p, start := b.products[w.r.id], time.Now()

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestProductMultiplies compares every value of a product with the sum by definition.
 func TestProductMultiplies(t *testing.T) {
 	of := ep.Product{Kind: ep.Gemm, M: 3, N: 40, K: 24, DType: ep.BF16, Groups: 2}
 	p := newProduct(of)
@@ -29,7 +28,6 @@ func TestProductMultiplies(t *testing.T) {
 	}
 }
 
-// TestProductCopies: one pass copies the whole buffer.
 func TestProductCopies(t *testing.T) {
 	p := newProduct(ep.Product{Kind: ep.Copy})
 	p.from[0], p.from[productBytes-1] = 1, 2
@@ -39,9 +37,7 @@ func TestProductCopies(t *testing.T) {
 	}
 }
 
-// TestRunBeside: every op, fused and split, gives consistent times of the call alone, the product
-// alone, and call and product at the same time. Outputs stay correct while the product runs. The
-// objective selects the time that is reported.
+// TestRunBeside: every op gives consistent times and correct outputs beside the product.
 func TestRunBeside(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		for work, objective := range map[string]ep.Objective{"gemm:4,64,64,bf16,2": ep.BesideProduct, "copy": ep.Alone} {
@@ -64,7 +60,6 @@ func withMode(c ep.Config, mode ep.Value) ep.Config {
 	return c
 }
 
-// checkBeside verifies a config, runs it with the product, and checks that the times are consistent.
 func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	t.Helper()
 	v, err := s.Verify(t.Context(), c)
@@ -98,8 +93,7 @@ func checkBeside(t *testing.T, s *Session, c ep.Config) {
 	}
 }
 
-// TestBesideFaults: a faulty candidate ends in the same way as without a product, also in timed
-// rounds. The session stays usable.
+// TestBesideFaults: a faulty candidate ends as without a product, also in timed rounds.
 func TestBesideFaults(t *testing.T) {
 	for _, f := range []fault{noSignal, panicking} {
 		p := problem(ep.Dispatch)
@@ -122,7 +116,6 @@ func TestBesideFaults(t *testing.T) {
 	}
 }
 
-// TestStepIsRefused: the CPU backend runs no product of kind step.
 func TestStepIsRefused(t *testing.T) {
 	p := problem(ep.Pair)
 	p.Beside = "step:4,64,64,bf16,2"

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// ensureInbox allocates the receive buffers of a dispatch algorithm.
+// ensureInbox allocates the receive buffers of a dispatch.
 func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.inbox {
@@ -27,7 +27,7 @@ func (r *rank) ensureInbox(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// ensureReturns allocates the receive buffers of a combine algorithm.
+// ensureReturns allocates the receive buffers of a combine.
 func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	alloc := allocator{a: a}
 	for i := range r.returns {
@@ -42,7 +42,7 @@ func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// allocator keeps the first error of several allocations.
+// allocator keeps the first error.
 type allocator struct {
 	a   *arena
 	err error
@@ -62,7 +62,7 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets count words to the sentinel, "no count yet". It returns how many had another value.
+// rearm sets count words to the sentinel, and returns how many had another value.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -73,8 +73,7 @@ func rearm(words []atomic.Uint64) int {
 	return left
 }
 
-// rearm prepares a rank for the next job, also after a failure. It returns how many count words had a
-// value other than the sentinel.
+// rearm prepares a rank for the next job, and returns how many count words were not reset.
 func (r *rank) rearm() int {
 	left := 0
 	for i := range sets {
@@ -85,12 +84,12 @@ func (r *rank) rearm() int {
 	return left
 }
 
-// halves returns memory of an arena as 16-bit values, without a copy.
+// halves views an arena's memory as 16-bit values.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }
 
-// octets returns 16-bit values as bytes, without a copy.
+// octets views 16-bit values as bytes.
 func octets(h []uint16) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(h))), 2*len(h))
 }

@@ -2,13 +2,11 @@ package cpu
 
 import "github.com/epbench/epbench/kernels/cpu/vec"
 
-// combineWait waits until all rows have returned, and sums them.
 func (w *worker) combineWait(l launch, set int) bool {
 	return w.wait(l, set, "combine_wait", (*worker).pollCombine, (*worker).reduce)
 }
 
-// pollCombine polls this worker's share of the counts. The last worker to finish announces that all
-// rows have arrived.
+// pollCombine polls this worker's share of the counts. The last worker announces that all arrived.
 func (w *worker) pollCombine(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	words := r.returns[set].counts
@@ -62,7 +60,7 @@ func (w *worker) reduceToken(l launch, set, token int, columns span) {
 	}
 }
 
-// gatherRows collects a token's returned rows in top-k order.
+// gatherRows collects a token's rows in top-k order.
 func (w *worker) gatherRows(set, token int, columns span) {
 	s, r := &w.s.shape, w.r
 	rows := halves(r.returns[set].rows)
@@ -73,7 +71,7 @@ func (w *worker) gatherRows(set, token int, columns span) {
 	}
 }
 
-// gatherPartials collects a token's partial sums in the order of ranks.
+// gatherPartials collects a token's partial sums in rank order.
 func (w *worker) gatherPartials(set, token int, columns span) {
 	s, r := &w.s.shape, w.r
 	var used [MaxRanks]bool
@@ -96,7 +94,7 @@ func (w *worker) addRow(row []uint16, columns span, weight float32) {
 	w.weights = append(w.weights, weight)
 }
 
-// sum adds up the gathered rows and stores the result in columns of dst.
+// sum adds the gathered rows into columns of dst.
 func (w *worker) sum(dst []uint16, columns span) {
 	vec.Sum(dst[columns.start:columns.start+columns.count], w.rows, w.weights)
 }

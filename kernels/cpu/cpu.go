@@ -1,10 +1,7 @@
-// Package cpu is the backend that runs on the host's processors. A rank is a group of
-// goroutines with its own memory. As on GPUs, dispatch and combine write messages into other
-// ranks' receive slots, signal counts through atomic words, and poll for these counts. Nothing is
-// simulated: its times are times of memory traffic and synchronization on this host.
-//
-// It differs from a GPU in two ways. There are more workers than cores, so a worker yields after every
-// unsuccessful poll. Unused memory takes no space, so receive buffers have the size of the worst case.
+// Package cpu is the backend that runs on the host's processors. A rank is a group of goroutines with its own
+// memory. As on GPUs, dispatch and combine write messages into other ranks' receive slots, signal counts through
+// atomic words, and poll for these counts. Nothing is simulated: its times are times of memory traffic and
+// synchronization on this host.
 package cpu
 
 import (
@@ -28,27 +25,23 @@ import (
 type Backend struct {
 	machine  ep.Machine
 	deadline time.Duration
-	faulty   func(ep.Config) fault // returns a candidate's injected fault; only tests set it
+	faulty   func(ep.Config) fault // a candidate's injected fault; only tests set it
 }
 
-// longestWait is how long a rank waits for another rank before the candidate counts as hanging.
+// longestWait is how long a rank waits for another before the candidate hangs.
 const longestWait = 20 * time.Second
 
-// Open returns the backend. It never fails.
+// Open returns the backend and no error.
 func Open() (kernels.Backend, error) {
 	return &Backend{machine: machine(), deadline: longestWait, faulty: func(ep.Config) fault { return noFault }}, nil
 }
 
-// Machine identifies this host.
 func (b *Backend) Machine() ep.Machine { return b.machine }
 
-// Kernels lists the kernels of this backend.
 func (b *Backend) Kernels() []kernels.Kernel { return Kernels() }
 
-// MultiSession implements kernels.MultiSession.
 func (b *Backend) MultiSession() bool { return true }
 
-// Close does nothing.
 func (b *Backend) Close() error { return nil }
 
 // Open allocates buffers for one workload. Its error names the field that does not fit.
@@ -85,8 +78,7 @@ func (b *Backend) ABI() ep.ABI {
 	return ep.ABI(hex.EncodeToString(h.Sum(nil)[:8]))
 }
 
-// Empty times rounds of a kernel that does nothing on two ranks: the time of aligning the ranks, and of
-// starting and ending a kernel.
+// Empty times a kernel that does nothing on two ranks.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return emptyRounds(ctx, b)
 }

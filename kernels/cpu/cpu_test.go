@@ -28,7 +28,6 @@ func draw(t testing.TB, p ep.Problem, routing string) *workloads.Workload {
 	return w
 }
 
-// session opens a session with uniform routing and prepares the op's default config.
 func session(t *testing.T, p ep.Problem) (*Session, ep.Config) {
 	t.Helper()
 	b := opened(t)
@@ -48,7 +47,6 @@ func session(t *testing.T, p ep.Problem) (*Session, ep.Config) {
 	return s.(*Session), c
 }
 
-// TestCheckNamesTheBound: the error of an illegal problem or config names the parameter and its bound.
 func TestCheckNamesTheBound(t *testing.T) {
 	m, p := machine(), problem(ep.Dispatch)
 	c := defaults("dispatch")(m, p)
@@ -84,7 +82,6 @@ func TestCheckNamesTheBound(t *testing.T) {
 	}
 }
 
-// TestPairsNeedMatchingDispatch: combine with algo=dedup needs a dispatch with algo=dedup.
 func TestPairsNeedMatchingDispatch(t *testing.T) {
 	p := problem(ep.Pair)
 	k := kernels.Of(Kernels(), ep.Pair)[0]
@@ -135,8 +132,6 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestClosingFreesWorkers: after sessions were opened and closed, there are no more goroutines than
-// before.
 func TestClosingFreesWorkers(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
@@ -159,8 +154,7 @@ func TestClosingFreesWorkers(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// TestCancelInMidRun cancels the context while ranks run. Run must end soon, with the context's error,
-// and the session must stay usable.
+// TestCancelInMidRun: Run ends soon, and the session stays usable.
 func TestCancelInMidRun(t *testing.T) {
 	s, c := session(t, problem(ep.Pair))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -178,8 +172,7 @@ func TestCancelInMidRun(t *testing.T) {
 	}
 }
 
-// TestThousandIterations runs many pairs one after another, without resetting memory between them, in
-// every algorithm and mode. Then it verifies one more pair.
+// TestThousandIterations runs many pairs without a reset of memory, and verifies one more.
 func TestThousandIterations(t *testing.T) {
 	n := 1000
 	if testing.Short() {
@@ -206,7 +199,6 @@ func TestThousandIterations(t *testing.T) {
 	}
 }
 
-// TestSignalsAreReset: after a call every count word is reset and every counter is zero.
 func TestSignalsAreReset(t *testing.T) {
 	s, c := session(t, problem(ep.Pair))
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 2, Fold: 7}); err != nil {
@@ -219,8 +211,7 @@ func TestSignalsAreReset(t *testing.T) {
 	}
 }
 
-// TestLeftoverSignalIsFound: a call fails if it leaves a signal that nobody has read. Such a signal
-// would make the next call wrong.
+// TestLeftoverSignalIsFound: a call fails if it leaves an unread signal, which would make the next call wrong.
 func TestLeftoverSignalIsFound(t *testing.T) {
 	s, _ := session(t, problem(ep.Dispatch))
 	stray := stage{launch{blocks: 1}, func(w *worker, _ launch, set int) bool {
@@ -234,7 +225,6 @@ func TestLeftoverSignalIsFound(t *testing.T) {
 	}
 }
 
-// TestEmptyKernelIsShort: the clock reads a positive time for an empty kernel, at most 0.1 s.
 func TestEmptyKernelIsShort(t *testing.T) {
 	b := opened(t)
 	read, err := b.(kernels.Clocker).Empty(t.Context())
@@ -254,7 +244,6 @@ func TestABIIsAHash(t *testing.T) {
 	}
 }
 
-// opened calls Open. It fails the test if Open does.
 func opened(t testing.TB) kernels.Backend {
 	t.Helper()
 	b, err := Open()

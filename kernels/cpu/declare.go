@@ -29,7 +29,6 @@ const (
 	storesStream = "stream"
 )
 
-// Kernels returns the kernels of this backend.
 func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",
@@ -53,8 +52,8 @@ func Kernels() []kernels.Kernel {
 	return []kernels.Kernel{dispatch, combine, activationKernel()}
 }
 
-// params returns the parameters of dispatch or combine. Only the class of algo differs: algo=dedup delivers
-// the same rows as algo=direct, but in a combine it rounds partial sums.
+// params returns the parameters of dispatch or combine. In a combine algo=dedup rounds partial sums, so its class
+// differs.
 func params(algoClass kernels.Class) []kernels.Param {
 	launch := func(name, doc, unit string, cost kernels.Cost, values ...ep.Value) kernels.Param {
 		return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: values, Default: values[0],
@@ -87,7 +86,7 @@ func check(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		kernels.CheckWord(c, "stores", storesCached, storesStream))
 }
 
-// checkAlgo checks parameter algo: the layouts by rank need one message for each rank.
+// checkAlgo: the layouts by rank need one message for each rank.
 func checkAlgo(p ep.Problem, c ep.Config) error {
 	if p.Layout.ByRank() && c.Str("algo") != algoDedup {
 		return fmt.Errorf("algo: %s, but in layout %s a rank receives each token once; use %s", c.Str("algo"), p.Layout, algoDedup)
@@ -111,8 +110,7 @@ func checkProblem(p ep.Problem) error {
 	return nil
 }
 
-// checkPair checks that a combine can follow a dispatch. A combine with algo=dedup needs the router weights
-// on the rank of the experts. Only a dispatch with algo=dedup sends them.
+// checkPair: a combine with algo=dedup needs the router weights that only such a dispatch sends.
 func checkPair(dispatch, combine ep.Config) error {
 	if combine.Str("algo") == algoDedup && dispatch.Str("algo") != algoDedup {
 		return fmt.Errorf("combine.algo: dedup needs dispatch.algo=dedup, which sends the router weights")
@@ -120,12 +118,10 @@ func checkPair(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// streamFrom is the number of bytes, received by all ranks together, above which rows leave the caches
-// before they are read.
+// streamFrom is the bytes received by all ranks above which rows leave the caches before they are read.
 const streamFrom = 8 << 20
 
-// defaults returns a function for Kernel.Default. It gives each rank one worker, or two if there are more
-// hardware threads than ranks. It streams rows that the caches cannot hold.
+// defaults returns a function for Kernel.Default.
 func defaults(name string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config {
 		c := kernels.Kernel{Name: name, Params: params(kernels.Speed)}.DefaultConfig(m, p)
@@ -163,7 +159,6 @@ func decode(c ep.Config) launch {
 	}
 }
 
-// pollers returns the number of workers that poll for arrivals.
 func (l launch) pollers() int {
 	if l.waitBlocks == 0 {
 		return l.blocks

@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// expand copies each de-duplicated message to the rows of all its experts on this rank, and
-// records these rows for combine.
+// expand copies each message to the rows of its experts on this rank, and records these rows for combine.
 func (w *worker) expand(l launch, set int) {
 	for messages := range l.claim(&w.r.move, w.r.messages[w.s.sources], 1, 1) {
 		for source, i := range segments(w.r.messages, messages) {
@@ -49,8 +48,8 @@ func (w *worker) expandMessage(l launch, set, source, i int) {
 	}
 }
 
-// returnPartials computes, for each received message, the weighted sum of the rows of its experts on this
-// rank, in top-k order. It writes the sum to the token's slot on the token's rank.
+// returnPartials writes, for each received message, the weighted sum of its local experts' rows to the token's
+// rank.
 func (w *worker) returnPartials(l launch, set int) {
 	for messages, columns := range l.claim(&w.r.send, w.r.messages[w.s.sources], w.s.Hidden, l.chunk/2) {
 		for source, i := range segments(w.r.messages, messages) {

@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/kernels/cpu/vec"
 )
 
-// dispatchAsync writes this rank's tokens into the slots of all ranks. The last worker to finish signals
-// the counts. set is the index of the receive buffers that the call uses.
+// dispatchAsync writes this rank's tokens into the slots of all ranks. The last worker signals the counts. set is
+// the index of the call's receive buffers.
 func (w *worker) dispatchAsync(l launch, set int) bool {
 	w.sentBefore = tokenCounter{}
 	for t := range l.claimRows(&w.r.send, w.r.tokens) {
@@ -20,7 +20,6 @@ func (w *worker) dispatchAsync(l launch, set int) bool {
 	return true
 }
 
-// sendToken composes a token's message and copies it to every target slot.
 func (w *worker) sendToken(l launch, set, token int) {
 	payload, tail := w.compose(token)
 	if l.dedup {
@@ -46,8 +45,7 @@ func (w *worker) sendToken(l launch, set, token int) {
 	}
 }
 
-// compose returns a token's elements and scales, and the header and router weights that follow
-// them. It does not copy BF16 elements.
+// compose returns a token's elements, and its scales with header and router weights. BF16 elements are not copied.
 func (w *worker) compose(token int) (payload, tail []byte) {
 	s, r := &w.s.shape, w.r
 	from := token
@@ -72,7 +70,6 @@ func (w *worker) compose(token int) (payload, tail []byte) {
 	return payload, tail
 }
 
-// addressExperts reserves a slot for each selected expert.
 func (w *worker) addressExperts(set, token int) {
 	s, r := &w.s.shape, w.r
 	w.targets = w.targets[:0]
@@ -87,7 +84,6 @@ func (w *worker) addressExperts(set, token int) {
 	}
 }
 
-// addressRanks reserves a slot on each distinct destination rank.
 func (w *worker) addressRanks(set, token int) {
 	s, r := &w.s.shape, w.r
 	w.targets = w.targets[:0]
@@ -114,9 +110,8 @@ func (w *worker) addressRanks(set, token int) {
 	}
 }
 
-// route returns the rank of an expert, and w's index among the sources of that rank. ok is false
-// for a masked selection. With skip_a2a a rank sends only to itself, and ok is false for the
-// experts of other ranks.
+// route returns an expert's rank, and w's index among its sources. ok is false for a masked selection, and with
+// skip_a2a for experts of other ranks.
 func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	if expert < 0 {
 		return nil, 0, false
@@ -128,8 +123,8 @@ func (w *worker) route(expert int) (peer *rank, source int, ok bool) {
 	return w.s.ranks[owner], w.r.id, true
 }
 
-// signalDispatch stores the counts of all messages on their destination ranks, also zeros. A rank begins
-// with the rank after it, so that ranks do not all write to one rank at a time.
+// signalDispatch stores all counts, also zeros. Each rank begins with the next, so that they do not all write to
+// one.
 func (w *worker) signalDispatch(l launch, set int) {
 	s, r := &w.s.shape, w.r
 	for i := range s.sources {
@@ -151,7 +146,7 @@ func (w *worker) signalDispatch(l launch, set int) {
 	w.job.notifier.notify()
 }
 
-// write copies bytes of a row, through the caches or past them.
+// write copies bytes, through the caches or past them.
 func (l launch) write(dst, src []byte) {
 	if l.stream {
 		vec.Stream(dst, src)

@@ -6,7 +6,6 @@ import (
 	"github.com/epbench/epbench/kernels/dtype"
 )
 
-// dispatchWait waits for the counts of all sources, and copies the rows to the output.
 func (w *worker) dispatchWait(l launch, set int) bool {
 	copyRows := (*worker).place
 	if l.dedup {
@@ -15,13 +14,12 @@ func (w *worker) dispatchWait(l launch, set int) bool {
 	return w.wait(l, set, "dispatch_wait", (*worker).pollDispatch, copyRows)
 }
 
-// pollDispatch polls this worker's share of the counts. The last worker to finish computes positions from
-// all counts.
+// pollDispatch polls this worker's share of the counts. The last worker computes positions.
 func (w *worker) pollDispatch(l launch, set int) bool {
 	s, r := &w.s.shape, w.r
 	in := &r.inbox[set]
 	for i := w.id; i < len(in.counts); i += l.pollers() {
-		if w.job.fault == earlyRead { // use the right count without waiting
+		if w.job.fault == earlyRead {
 			r.arrivals.counts[i] = int64(w.s.arrivalsOf(r)[i])
 			in.counts[i].Store(sentinel)
 			continue
@@ -50,8 +48,7 @@ func (w *worker) pollDispatch(l launch, set int) bool {
 	return true
 }
 
-// index computes, from the counts, the first row of each group (the rows of one expert) and of each
-// source's rows in a group.
+// index computes from the counts the first row of each group and of each source in it.
 func (r *rank) index(s *shape, dedup bool) {
 	row, block, pad := 0, 0, dtype.RowPad(s.Problem)
 	for g := range s.groups {
@@ -88,7 +85,6 @@ func (r *rank) index(s *shape, dedup bool) {
 	}
 }
 
-// place copies rows from the experts' slots to the output.
 func (w *worker) place(l launch, set int) {
 	for rows, bytes := range l.claim(&w.r.move, w.r.rowsTo[len(w.r.rowsTo)-1], w.s.encoding.Payload, l.chunk) {
 		for pair, i := range segments(w.r.rowsTo, rows) {
@@ -97,8 +93,7 @@ func (w *worker) place(l launch, set int) {
 	}
 }
 
-// placeRow copies some bytes of row i of an (expert, source) pair. With the first bytes it
-// also copies scales and src_info.
+// placeRow copies some bytes of row i of an (expert, source) pair. Scales and src_info go with the first bytes.
 func (w *worker) placeRow(l launch, set, pair, i int, bytes span) {
 	s, r := &w.s.shape, w.r
 	slot := r.inbox[set].slots[(pair*s.MaxTokens+i)*s.header.Bytes:][:s.header.Bytes]
@@ -113,7 +108,7 @@ func (w *worker) placeRow(l launch, set, pair, i int, bytes span) {
 	r.srcInfo[2*row+1] = int32(position(slot[s.header.IDs:], r.id*s.local+expert, s.TopK))
 }
 
-// position returns the index of an expert among the ids of a message, -1 if it is not there.
+// position returns an expert's index among a message's ids, or -1.
 func position(ids []byte, expert, topK int) int {
 	for k := range topK {
 		if int(binary.LittleEndian.Uint16(ids[2*k:])) == expert {

@@ -9,17 +9,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// effect is a case in which the value of one parameter changes the time of a call.
+// effect is a case in which a parameter's value changes the time of a call.
 type effect struct {
 	param   string
-	a, b    ep.Value // the two values that are compared
+	a, b    ep.Value // compared values
 	op      ep.Op
 	ranks   int
 	tokens  int
-	setting map[string]ep.Value // other parameters that differ from the default
+	setting map[string]ep.Value // parameters that differ from the default
 }
 
-// effects has at least one case for each parameter of the kernels.
+// effects has a case for each parameter.
 var effects = []effect{
 	{"blocks", "1", "2", ep.Dispatch, 1, 512, nil},
 	{"blocks", "1", "2", ep.Combine, 1, 512, nil},
@@ -39,8 +39,7 @@ var effects = []effect{
 	{"stores", storesCached, storesStream, ep.Dispatch, 2, 8, nil},
 }
 
-// BenchmarkParameters prints, for each parameter, how much longer a call takes with one value
-// than with another, in interleaved rounds.
+// BenchmarkParameters prints each parameter's effect, in interleaved rounds.
 func BenchmarkParameters(b *testing.B) {
 	for _, e := range effects {
 		name := fmt.Sprintf("%s/%s-%s/%s/ranks=%d/tokens=%d", e.param, e.a, e.b, e.op, e.ranks, e.tokens)
@@ -51,7 +50,7 @@ func BenchmarkParameters(b *testing.B) {
 	}
 }
 
-// ratio divides the time with value b by the time with value a, and returns the median over rounds.
+// ratio returns the median of time(b) / time(a).
 func (e effect) ratio(b *testing.B) float64 {
 	p := large(e.op)
 	p.Ranks, p.Tokens, p.MaxTokens = e.ranks, e.tokens, e.tokens
@@ -86,7 +85,6 @@ func (e effect) slowest(b *testing.B, s kernels.Session, c ep.Config, fold int) 
 	return slices.Max(r.Seconds[0])
 }
 
-// TestEveryParameterHasAnEffect: effects has a case for every parameter of class speed.
 func TestEveryParameterHasAnEffect(t *testing.T) {
 	for _, q := range params(kernels.Speed) {
 		if !slices.ContainsFunc(effects, func(e effect) bool { return e.param == q.Name }) {

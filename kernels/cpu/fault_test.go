@@ -19,10 +19,9 @@ func brokenCase(op ep.Op) conform.Case {
 	}}
 }
 
-// hangsEnd is the deadline of candidates that always hang. Other candidates have longestWait.
+// hangsEnd is the deadline of candidates that always hang.
 const hangsEnd = time.Second
 
-// breakCPU returns the backend with a fault in the candidates that pick chooses.
 func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	return &Backend{machine: machine(), deadline: longestWait, faulty: func(c ep.Config) fault {
 		if pick(c) {
@@ -32,7 +31,7 @@ func breakCPU(f fault, pick func(ep.Config) bool) *Backend {
 	}}
 }
 
-// endings holds the status with which a candidate with each fault must end.
+// endings holds the status that each fault must cause.
 var endings = map[fault]ep.Status{
 	dropToken: ep.Mismatch,
 	swapRows:  ep.Mismatch,
@@ -41,14 +40,14 @@ var endings = map[fault]ep.Status{
 	panicking: ep.Crash,
 }
 
-// TestFaultsAreCaught injects each fault into each op and algorithm. The candidate with the fault
-// must end as endings says. A candidate without a fault must then pass in the same session.
+// TestFaultsAreCaught injects each fault into each op and algorithm. A candidate without it must then pass in the
+// same session.
 func TestFaultsAreCaught(t *testing.T) {
 	for f, want := range endings {
 		for _, op := range ep.Exchanges() {
 			for _, algo := range []ep.Value{"direct", "dedup"} {
 				if raceEnabled && f == earlyRead {
-					continue // this fault is a data race, and the race detector reports it
+					continue // a data race, which the race detector reports
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", f, op, algo), func(t *testing.T) { catch(t, f, want, op, algo) })
 			}
@@ -56,8 +55,7 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// catch injects fault f into the candidate with mode=split and checks how this candidate ends. Then it
-// checks that the fused candidate passes.
+// catch injects fault f into mode=split and checks its end. The fused candidate must then pass.
 func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	broken := func(c ep.Config) bool { return strings.Contains(c.Key(), "mode=split") }
 	b := breakCPU(f, broken)
@@ -100,7 +98,6 @@ func catch(t *testing.T, f fault, want ep.Status, op ep.Op, algo ep.Value) {
 	}
 }
 
-// end returns how a candidate's verification ends.
 func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -121,7 +118,6 @@ func end(t *testing.T, s kernels.Session, c ep.Config) (ep.Status, string) {
 	return ep.OK, ""
 }
 
-// TestHangNamesTheRank: the reason of a hang names the rank whose signal is missing.
 func TestHangNamesTheRank(t *testing.T) {
 	for op, want := range map[ep.Op]string{
 		ep.Dispatch: "in dispatch_wait for expert 15 from rank 0",

@@ -7,15 +7,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tokenCounter counts, for each destination rank, how many tokens before the current token go to that rank.
-// The count is the token's place among the rows that this rank sends there. A worker's tokens are
-// ascending, so a counter visits each token once.
+// tokenCounter counts how many earlier tokens go to each rank: the token's place among the rows sent there. A
+// worker's tokens are ascending.
 type tokenCounter struct {
-	next   int // first token that is not counted
+	next   int // first uncounted token
 	before [MaxRanks]int
 }
 
-// advance counts the tokens before a token.
 func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	for ; w.next < token; w.next++ {
 		var seen [MaxRanks]bool
@@ -28,7 +26,7 @@ func (w *tokenCounter) advance(s *shape, r *rank, token int) {
 	}
 }
 
-// indexByRank computes the first row of each source from the sources' message counts.
+// indexByRank computes the first row of each source.
 func (r *rank) indexByRank(s *shape) {
 	all := 0
 	for source := range s.sources {
@@ -43,8 +41,7 @@ func (r *rank) indexByRank(s *shape) {
 	r.offsets[s.sources] = uint32(all)
 }
 
-// placeMessage copies a message to its row, and its local experts and weights to the arrays
-// of that row.
+// placeMessage copies a message to its row, and its experts and weights to the row's arrays.
 func (w *worker) placeMessage(l launch, set, source, i int) {
 	s, r := &w.s.shape, w.r
 	index, row := source*s.MaxTokens+i, r.fromRow[source]+i
@@ -66,11 +63,10 @@ func (w *worker) placeMessage(l launch, set, source, i int) {
 	}
 }
 
-// actByRank does the experts' work in layouts by rank: for each row it computes the outputs of the local
-// experts and their weighted sum.
+// actByRank computes, for each row, the weighted sum of the local experts' outputs.
 func (w *worker) actByRank(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
-	outputs := make([][]uint16, s.TopK) // of the experts
+	outputs := make([][]uint16, s.TopK)
 	for k := range outputs {
 		outputs[k] = make([]uint16, s.Hidden)
 	}
@@ -90,7 +86,6 @@ func (w *worker) actByRank(l launch, scales []byte) {
 	}
 }
 
-// actMasked does the experts' work in layout masked.
 func (w *worker) actMasked(l launch, scales []byte) {
 	s, r := &w.s.shape, w.r
 	for rows := range l.claim(&r.move, r.rowsTo[len(r.rowsTo)-1], 1, 1) {

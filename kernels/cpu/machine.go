@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// machine describes this host: its processor, the hardware threads that Go may use, and its memory.
 func machine() ep.Machine {
 	return ep.Machine{
 		Backend: "cpu",
@@ -22,7 +21,7 @@ func machine() ep.Machine {
 	}
 }
 
-// memory returns the host's memory in bytes, 0 if it is unknown.
+// memory returns the host's memory in bytes, 0 if unknown.
 func memory() int64 {
 	var kib int64
 	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal", "0 kB"), "%d kB", &kib); err != nil {
@@ -31,7 +30,7 @@ func memory() int64 {
 	return kib << 10
 }
 
-// field returns the value of a line "name: value" in a file of /proc, or `missing` if there is no such line.
+// field returns the value of a line "name: value", or `missing`.
 func field(path, name, missing string) string {
 	f, err := os.Open(path)
 	if err != nil {

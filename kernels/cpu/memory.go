@@ -8,28 +8,27 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// sentinel is the value of a count word before a count arrives.
+// sentinel is a count word before a count arrives.
 const sentinel = ^uint64(0)
 
-// sets is the number of sets of receive buffers. Calls use them in turn. Two are enough: each call waits
-// for counts of all ranks, so a rank is at most one call ahead of another.
+// sets is the number of sets of receive buffers, used in turn. Two suffice: a rank is at most one call ahead of
+// another.
 const sets = 2
 
-// inbox is the memory to which the dispatches of all ranks write. With algo=direct it has slots for each
-// expert and source, with algo=dedup for each source. The buffers are allocated when a config needs them.
+// inbox is the memory to which all ranks dispatch. Buffers are allocated when a config needs them.
 type inbox struct {
 	slots    []byte          // [local, sources, maxTokens, message]
-	counts   []atomic.Uint64 // [local, sources] number of rows for an expert from a source
+	counts   []atomic.Uint64 // [local, sources] rows
 	messages []byte          // [sources, maxTokens, dedup message]
-	arrived  []atomic.Uint64 // [sources] number of messages, with algo=dedup
+	arrived  []atomic.Uint64 // [sources] messages, algo=dedup
 }
 
-// returns is the memory to which the combines of all ranks write rows back.
+// returns is the memory to which all ranks combine.
 type returns struct {
-	rows     []byte          // [maxTokens, topK, hidden] BF16 rows, with algo=direct
-	counts   []atomic.Uint64 // [local experts of the sender, sources] number of rows
-	partials []byte          // [maxTokens, sources, hidden] BF16 partial sums, with algo=dedup
-	arrived  []atomic.Uint64 // [sources] number of partial sums
+	rows     []byte          // [maxTokens, topK, hidden] BF16, algo=direct
+	counts   []atomic.Uint64 // [sender's local experts, sources] rows
+	partials []byte          // [maxTokens, sources, hidden] BF16, algo=dedup
+	arrived  []atomic.Uint64 // [sources] partial sums
 }
 
 // rank is the memory of one rank. Other ranks write only to inbox and returns.
@@ -37,7 +36,7 @@ type rank struct {
 	id      int
 	tokens  int
 	x       []uint16  // [tokens, hidden]
-	in      []uint16  // [rows, 2 hidden] input of an activation
+	in      []uint16  // [rows, 2 hidden] of an activation
 	experts []int32   // [tokens, topK]
 	gates   []float32 // [tokens, topK] router weights
 	shared  span      // tokens whose shared expert runs here
@@ -49,42 +48,40 @@ type rank struct {
 	scales      []byte
 	offsets     []uint32  // [groups+1]
 	ids         []int32   // [groups]
-	ranges      []uint64  // [local, sources] only in layout masked
-	localExpert []int32   // [maxRows, topK] only in layouts by rank: local expert of each position, -1 if there is none
-	localWeight []float32 // [maxRows, topK] only in layouts by rank: weight of each local expert
+	ranges      []uint64  // [local, sources] layout masked
+	localExpert []int32   // [maxRows, topK] layouts by rank, -1 for none
+	localWeight []float32 // [maxRows, topK] layouts by rank
 	srcInfo     []int32   // [maxRows, 2]
 	blocks      []uint32  // [groups] NVFP4 scale offsets
-	y           []uint16  // [maxRows, hidden] results of the experts
+	y           []uint16  // [maxRows, hidden] experts' results
 	combined    []uint16  // [tokens, hidden]
 
 	arrivals
 	progress
 }
 
-// arrivals describes the rows that a dispatch received, for the combine that returns them. A pair here is a
-// local expert and a source rank.
+// arrivals describes the received rows, for the combine. A pair is a local expert and a source rank.
 type arrivals struct {
-	counts  []int64 // [local*sources] number of rows of each pair
-	rowsTo  []int   // [local*sources+1] number of rows before each pair, without padding
-	pairRow []int   // [local*sources] first output row of each pair
-	fromRow []int   // [sources] only in layouts by rank: first output row of each source
+	counts  []int64 // [pairs] rows
+	rowsTo  []int   // [pairs+1] rows before each pair, without padding
+	pairRow []int   // [pairs] first output row
+	fromRow []int   // [sources] first output row, layouts by rank
 
-	messages  []int     // [sources+1] only with algo=dedup: number of messages before each source
-	msgToken  []int32   // [sources, maxTokens] number of each message's token on its rank
-	msgRow    []int32   // [sources, maxTokens, topK] output row, -1 if the expert is on another rank
-	msgWeight []float32 // [sources, maxTokens, topK] router weight
+	messages  []int     // [sources+1] messages before each source, algo=dedup
+	msgToken  []int32   // [sources, maxTokens] token on its rank
+	msgRow    []int32   // [sources, maxTokens, topK] output row, or -1
+	msgWeight []float32 // [sources, maxTokens, topK]
 }
 
-// progress holds the counters that the workers of a rank share during one kernel. Between kernels all are
-// zero.
+// progress holds counters that a rank's workers share during a kernel; zero between kernels.
 type progress struct {
-	send, move atomic.Int64   // number of the next unit of work to claim, for sending and for copying
-	sent       atomic.Int64   // number of workers that have sent everything
-	polled     atomic.Int64   // number of workers that have seen all their counts
-	ready      atomic.Bool    // whether arrivals is complete
-	expertSlot []atomic.Int64 // [experts] next slot of each expert
-	rankSlot   []atomic.Int64 // [ranks] next slot on each rank, with algo=dedup
-	cursor     []atomic.Int64 // [local*sources] next row of each pair
+	send, move atomic.Int64   // next unit to claim
+	sent       atomic.Int64   // workers that have sent everything
+	polled     atomic.Int64   // workers that have all their counts
+	ready      atomic.Bool    // arrivals is complete
+	expertSlot []atomic.Int64 // [experts] next slot
+	rankSlot   []atomic.Int64 // [ranks] next slot, algo=dedup
+	cursor     []atomic.Int64 // [pairs] next row
 }
 
 func (p *progress) reset() {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// notifier lets workers that have polled for a long time sleep until any worker signals. No signal is
-// missed. A sleeper is counted before its last check of the condition. A worker that signals stores its
-// value first, and then reads the number of sleepers.
+// notifier lets workers sleep until any worker signals. No signal is missed: a sleeper is counted before its last
+// check, and a signal is stored before the sleepers are counted.
 type notifier struct {
 	mu       sync.Mutex
 	cond     *sync.Cond
@@ -21,7 +20,7 @@ func newNotifier() *notifier {
 	return n
 }
 
-// notify wakes all sleepers. It costs one load if there are none.
+// notify wakes all sleepers.
 func (n *notifier) notify() {
 	if n.sleepers.Load() > 0 {
 		n.mu.Lock()
@@ -30,7 +29,7 @@ func (n *notifier) notify() {
 	}
 }
 
-// sleep returns after the next notify, or at once if awake returns true.
+// sleep returns after the next notify, or at once if awake is true.
 func (n *notifier) sleep(awake func() bool) {
 	n.mu.Lock()
 	n.sleepers.Add(1)
@@ -41,8 +40,7 @@ func (n *notifier) sleep(awake func() bool) {
 	n.mu.Unlock()
 }
 
-// notifyEvery calls notify at intervals until stop is called, so that sleepers check their
-// deadlines.
+// notifyEvery calls notify until stop, so that sleepers check their deadlines.
 func (n *notifier) notifyEvery(d time.Duration) (stop func()) {
 	ticker, done := time.NewTicker(d), make(chan struct{})
 	go func() {

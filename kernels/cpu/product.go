@@ -10,28 +10,27 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// product is the work that one rank does beside its calls: matrix products in float32, or the copy of a
-// buffer. It consists of small pieces and repeats without end, so that any amount can run beside a call.
+// product is the work beside a rank's calls: matrix products in float32, or a copy. It repeats small pieces, so
+// that any amount can run.
 type product struct {
 	of      ep.Product
-	groups  int       // number of groups (experts) whose matrices are in memory
+	groups  int       // experts whose matrices are in memory
 	x       []float32 // [M, K]
 	w       []float32 // [groups, N, K]
 	out     []float32 // [M, N]
-	from    []byte    // for a copy: the source; `to` is the target
+	from    []byte    // source of a copy
 	to      []byte
-	next    int           // number of the next piece
-	elapsed time.Duration // time of the pieces that ran as a stage
+	next    int           // next piece
+	elapsed time.Duration // of the pieces in stages
 }
 
-// A piece computes pieceColumns columns of one row, or copies pieceBytes bytes.
+// A piece is pieceColumns columns of one row, or a copy of pieceBytes bytes.
 const (
 	pieceColumns = 16
 	pieceBytes   = 64 << 10
 )
 
-// productBytes is the largest size in bytes of a rank's matrices w, and the size of a copy's buffer. A
-// larger product repeats the groups that fit.
+// productBytes bounds a rank's matrices w, and a copy's buffer. Larger products repeat groups.
 const productBytes = 32 << 20
 
 func newProduct(of ep.Product) *product {
@@ -52,10 +51,10 @@ func newProduct(of ep.Product) *product {
 	return p
 }
 
-// factor returns element i of a factor: a small whole number, so that sums are exact.
+// factor returns a small whole number, so that sums are exact.
 func factor(i int) float32 { return float32(i%7 - 3) }
 
-// pieces returns the number of pieces of one pass over the product.
+// pieces returns the pieces of one pass.
 func (p *product) pieces() int {
 	if p.of.Kind == ep.Copy {
 		return productBytes / pieceBytes
@@ -63,8 +62,7 @@ func (p *product) pieces() int {
 	return p.groups * p.of.M * ((p.of.N + pieceColumns - 1) / pieceColumns)
 }
 
-// work does the next n pieces. It yields after each piece; otherwise a worker that polls would wait ten
-// milliseconds for every poll.
+// work does the next n pieces. Without the yield a worker that polls would wait ten milliseconds.
 func (p *product) work(n int) {
 	for range n {
 		p.piece(p.next)
@@ -92,14 +90,12 @@ func (p *product) piece(i int) {
 	}
 }
 
-// amount describes n pieces in words.
 func (p *product) amount(n int) string {
 	return fmt.Sprintf("%d of %d pieces of %s on the matrices of %d experts", n, p.pieces(), p.of, max(p.groups, 1))
 }
 
-// startProducts starts a goroutine for every rank. When `start` is closed, the goroutine does n pieces of
-// the rank's product, and counts them in `done`. The returned function waits for all ranks and returns
-// the time at which each ended.
+// startProducts starts a goroutine for every rank, which does n pieces after `start` closes and counts them in
+// `done`. The returned function waits, and returns each rank's end.
 func startProducts(products []*product, start <-chan struct{}, n int, done []atomic.Int64) func() []time.Time {
 	ends := make([]time.Time, len(products))
 	var all sync.WaitGroup

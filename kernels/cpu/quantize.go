@@ -8,10 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// inputScale is the global scale of NVFP4. Synthetic tokens need no scale other than 1.
+// inputScale is the global scale of NVFP4.
 const inputScale = 1
 
-// quantize converts one BF16 token into elements and scales.
 func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	for g := range l.Scales {
 		group := x[g*l.Group : (g+1)*l.Group]
@@ -34,8 +33,7 @@ func quantize(l dtype.Encoding, x []uint16, payload, scales []byte) {
 	}
 }
 
-// largest returns the largest magnitude of a group, as BF16 bits. Without the sign bit, BF16 numbers have
-// the same order as their bits.
+// largest returns a group's largest magnitude as BF16 bits, which are ordered like the numbers.
 func largest(group []uint16) uint16 {
 	var m uint16
 	for _, b := range group {
@@ -44,14 +42,14 @@ func largest(group []uint16) uint16 {
 	return m
 }
 
-// evenScale returns the e8m0 scale of a group with maximum m. It rounds m to one bit of mantissa, as in
-// e2m1, and subtracts 2, the largest exponent of e2m1, from the exponent.
+// evenScale returns the e8m0 scale of a group with maximum m: the exponent of m, rounded to one bit of mantissa,
+// minus 2.
 func evenScale(m float32) byte {
 	e := int((math.Float32bits(m)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))
 }
 
-// exponent returns 2^(e-127), a subnormal number for e = 0.
+// exponent returns 2^(e-127).
 func exponent(e int) float32 {
 	if e <= 0 {
 		return math.Float32frombits(1 << 22)
@@ -59,8 +57,7 @@ func exponent(e int) float32 {
 	return math.Float32frombits(uint32(e) << 23)
 }
 
-// reciprocal returns the number by which NVFP4's values are multiplied before rounding, 0 for a group whose
-// scale is 0.
+// reciprocal returns the factor of NVFP4's values, 0 for scale 0.
 func reciprocal(scale byte) float32 {
 	if scale == 0 {
 		return 0
@@ -68,15 +65,14 @@ func reciprocal(scale byte) float32 {
 	return 1 / (fromE4M3(scale) * (1 / float32(inputScale)))
 }
 
-// pack multiplies a group by factor and rounds it to e2m1, two values in each byte.
+// pack multiplies a group and rounds it to e2m1, two values a byte.
 func pack(out []byte, group []uint16, factor float32) {
 	for i := 0; i < len(group); i += 2 {
 		out[i/2] = e2m1(widen(group[i])*factor) | e2m1(widen(group[i+1])*factor)<<4
 	}
 }
 
-// e4m3 rounds x to e4m3. It adds half of the last kept bit to the bits of x. Below 2^-6, the smallest
-// normal number, it uses a float addition, which rounds to multiples of 2^-9.
+// e4m3 rounds x to e4m3. Below 2^-6, the smallest normal number, a float addition rounds to multiples of 2^-9.
 func e4m3(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 24 & 0x80)
@@ -87,7 +83,7 @@ func e4m3(x float32) byte {
 	case a >= 0x43e00000: // 448
 		return sign | 0x7e
 	case a < 0x3c800000: // 2^-6
-		const magic = 1 << 14 // the last bit of a float32 here is 2^-9
+		const magic = 1 << 14 // its last bit is 2^-9
 		return sign | byte(math.Float32bits(math.Float32frombits(a)+magic))
 	}
 	a += 0x7ffff + a>>20&1
@@ -96,7 +92,7 @@ func e4m3(x float32) byte {
 
 func fromE4M3(b byte) float32 { return e4m3Values[b] }
 
-// e4m3Values and e2m1Values list the values of all codes.
+// Values of all codes.
 var (
 	e4m3Values = decodeE4M3()
 	e2m1Values = [16]float32{0, .5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -.5, -1, -1.5, -2, -3, -4, -6}
@@ -119,8 +115,7 @@ func decodeE4M3() (out [256]float32) {
 	return out
 }
 
-// e2m1 rounds x to e2m1 in the same way. The smallest normal number of e2m1 is 1; below 1 its values are
-// multiples of 0.5.
+// e2m1 rounds x to e2m1. Below 1, the smallest normal number, values are multiples of 0.5.
 func e2m1(x float32) byte {
 	b := math.Float32bits(x)
 	sign := byte(b >> 28 & 8)
@@ -129,7 +124,7 @@ func e2m1(x float32) byte {
 	case a >= 0x40c00000: // 6
 		return sign | 7
 	case a < 0x3f800000: // 1
-		const magic = 1 << 22 // the last bit of a float32 here is 0.5
+		const magic = 1 << 22 // its last bit is 0.5
 		return sign | byte(math.Float32bits(math.Float32frombits(a)+magic))
 	}
 	a += 0x1fffff + a>>22&1
@@ -143,7 +138,7 @@ func narrow(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// applyGain computes an expert's output row y: a delivered token times the expert's gain.
+// applyGain computes an expert's output row y.
 func applyGain(l dtype.Encoding, payload, scales []byte, gain float32, y []uint16) {
 	for c := range y {
 		var x float32

@@ -11,12 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCodecsEqualOracle compares the conversions with the oracle's. It takes every float32 whose lower
-// 12 bits are zero, and also the values with 1 and with 0xfff in these bits.
+// TestCodecsEqualOracle takes float32s whose lower 12 bits are 0, 1 and 0xfff.
 func TestCodecsEqualOracle(t *testing.T) {
 	step := 1
 	if testing.Short() {
-		step = 37 // a prime, so that every exponent and many mantissas are tested
+		step = 37 // a prime: tests every exponent
 	}
 	for high := uint32(0); high < 1<<20; high += uint32(step) {
 		for _, low := range []uint32{0, 1, 0xfff} {
@@ -60,8 +59,7 @@ func TestQuantizeEqualsOracle(t *testing.T) {
 	}
 }
 
-// fillFinite draws finite values. Their range of magnitudes grows with round; round 0 is all
-// zero.
+// fillFinite draws finite values whose range grows with round, from all zero.
 func fillFinite(rng *rand.Rand, x []uint16, round int) {
 	for i := range x {
 		e := 127 + rng.IntN(round+1) - round/2

@@ -5,8 +5,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// placeScales stores one row's scales in the dtype's layout: FP8 by dtype.FP8Scale, NVFP4 in
-// tiles of 128 rows by 4 scales.
+// placeScales stores one row's scales in the dtype's layout: FP8 by dtype.FP8Scale, NVFP4 in tiles of 128 rows by
+// 4 scales.
 func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	l := &s.encoding
 	switch l.DType {
@@ -24,8 +24,7 @@ func (r *rank) placeScales(s *shape, group, row int, scales []byte) {
 	}
 }
 
-// scaleRow returns the offset of the first four NVFP4 scales of a row. The next four are 512 bytes after
-// them, and so on.
+// scaleRow returns the offset of a row's first four NVFP4 scales; each next four are 512 bytes on.
 func (r *rank) scaleRow(s *shape, group, row int) int {
 	start := int(r.offsets[group])
 	block := start/dtype.ScaleBlockRows + int(r.blocks[group])
@@ -34,8 +33,7 @@ func (r *rank) scaleRow(s *shape, group, row int) int {
 	return (block+i/128)*columns*512 + i%32*16 + i%128/32*4
 }
 
-// clearScaleTail zeroes the NVFP4 scales after a group's last row, up to the end of its last block. If
-// `shared` is false, no scales are in the block yet, and all of it is cleared.
+// clearScaleTail zeroes the NVFP4 scales after a group's last row, or the whole block if not `shared`.
 func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	if s.encoding.DType != ep.NVFP4 || rows%dtype.ScaleBlockRows == 0 {
 		return
@@ -53,8 +51,7 @@ func (r *rank) clearScaleTail(s *shape, block, rows int, shared bool) {
 	}
 }
 
-// placeShared copies one of this rank's own tokens to the shared expert's group. The row is known before
-// any count arrives.
+// placeShared copies an own token to the shared expert's group, before any count arrives.
 func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	s, r := &w.s.shape, w.r
 	l.write(r.out[i*s.encoding.Payload:][:s.encoding.Payload], payload[:s.encoding.Payload])
@@ -64,7 +61,6 @@ func (w *worker) placeShared(l launch, i, token int, payload []byte) {
 	r.srcInfo[2*i], r.srcInfo[2*i+1] = int32(token), -1
 }
 
-// scalesOf copies one row's scales from the output to dst.
 func (r *rank) scalesOf(s *shape, group, row int, dst []byte) {
 	l := &s.encoding
 	for g := 0; g < l.Scales; g++ {

@@ -21,9 +21,9 @@ type Session struct {
 	arena    arena
 	ranks    []*rank
 	workers  [][]*worker     // [rank][id]
-	ready    map[string]bool // prepared configs, by key
-	returned bool            // whether setUp has written rows for combine
-	beside   *beside         // matrix product that runs at the same time as the calls, or nil
+	ready    map[string]bool // by key
+	returned bool            // setUp has run
+	beside   *beside         // runs beside the calls, or nil
 }
 
 func open(b *Backend, w *workloads.Workload) (*Session, error) {
@@ -45,7 +45,6 @@ func open(b *Backend, w *workloads.Workload) (*Session, error) {
 	return s, nil
 }
 
-// Close stops the workers and frees the session's memory.
 func (s *Session) Close() error {
 	for _, team := range s.workers {
 		for _, w := range team {
@@ -56,8 +55,8 @@ func (s *Session) Close() error {
 	return s.arena.free()
 }
 
-// Prepare allocates a candidate's buffers and starts its workers. It then runs the candidate twice, once
-// for each set of receive buffers, so that timed calls find all pages in memory.
+// Prepare allocates a candidate's buffers and starts its workers. It runs the candidate on both sets of buffers,
+// so that timed calls find all pages in memory.
 func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	if s.ready[c.Key()] {
 		return nil
@@ -76,8 +75,7 @@ func (s *Session) Prepare(ctx context.Context, c ep.Config) error {
 	return nil
 }
 
-// program returns the stages of a config. It allocates the buffers of the config's algorithms
-// and runs the dispatch that op combine needs.
+// program returns a config's stages, with buffers allocated and op combine's dispatch done.
 func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	if s.Op == ep.Activation {
 		return activationStages(c), nil
@@ -109,7 +107,7 @@ func (s *Session) program(ctx context.Context, c ep.Config) ([]stage, error) {
 	return out, nil
 }
 
-// halves decodes a config into its dispatch and its combine. If the op is not pair, one of them is nil.
+// halves decodes a config into dispatch and combine; one is nil unless the op is pair.
 func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	if s.Op != ep.Pair {
 		l := decode(c)
@@ -126,8 +124,7 @@ func (s *Session) halves(c ep.Config) (dispatch, combine *launch, err error) {
 	return &d, &k, nil
 }
 
-// setUp runs the dispatch and the experts before op combine. The dispatch uses algo=dedup, because every
-// algorithm of combine can follow it.
+// setUp runs the dispatch and the experts before op combine. Every combine can follow algo=dedup.
 func (s *Session) setUp(ctx context.Context) error {
 	if s.returned {
 		return nil
@@ -144,7 +141,7 @@ func (s *Session) setUp(ctx context.Context) error {
 	return err
 }
 
-// Run times rounds. All ranks start a round when the last rank is ready.
+// Run times rounds.
 func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if !s.ready[c.Key()] {
 		return kernels.Rounds{}, fmt.Errorf("cpu: config %s is not prepared", c.Key())
@@ -166,14 +163,12 @@ func (s *Session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: "wall", Fold: spec.Fold, Seconds: j.seconds()}, nil
 }
 
-// start runs a program on all ranks and waits for its end. Afterwards the session can run another program,
-// even after an error.
+// start runs a program on all ranks. The session stays usable after an error.
 func (s *Session) start(ctx context.Context, program []stage, spec kernels.RunSpec, f fault) (*job, error) {
 	return s.startWith(ctx, program, spec, f, func(*job) {}, func() {})
 }
 
-// startWith works like start. It calls `before` with the job before the job begins, and `after` as soon as
-// the job's workers have ended.
+// startWith works like start. It calls `before` with the job, and `after` as soon as the workers have ended.
 func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.RunSpec, f fault, before func(*job), after func()) (*job, error) {
 	j := newJob(program, s.Ranks, spec, s.backend.deadline)
 	j.fault = f
@@ -189,7 +184,7 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	}
 	j.done.Wait()
 	after()
-	j.begin() // if the job failed before its first round, goroutines may still wait for its beginning
+	j.begin() // wakes goroutines if the job failed before its first round
 	left := 0
 	for _, r := range s.ranks {
 		left += r.rearm()
@@ -208,7 +203,7 @@ func (s *Session) startWith(ctx context.Context, program []stage, spec kernels.R
 	return j, nil
 }
 
-// startWorkers starts workers until every rank has at least `blocks` workers.
+// startWorkers gives every rank at least `blocks` workers.
 func (s *Session) startWorkers(blocks int) {
 	for i, r := range s.ranks {
 		for len(s.workers[i]) < blocks {
@@ -219,7 +214,7 @@ func (s *Session) startWorkers(blocks int) {
 	}
 }
 
-// actAsExperts is the body of the stage that does the experts' work: it computes y from the delivered rows.
+// actAsExperts computes y from the delivered rows.
 func (w *worker) actAsExperts(l launch, _ int) bool {
 	s, r := &w.s.shape, w.r
 	scales := make([]byte, s.encoding.Scales*s.encoding.ScaleBytes)

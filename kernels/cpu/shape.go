@@ -10,13 +10,13 @@ type shape struct {
 	ep.Problem
 	encoding dtype.Encoding
 	header   dtype.Header
-	local    int  // number of experts of a rank
-	sources  int  // number of ranks that send to one rank
-	groups   int  // number of groups of rows in the output
-	maxRows  int  // number of rows for which the output has room
-	room     int  // number of rows reserved for each group, 0 if a group takes only the rows that it has
-	byRank   bool // whether the layout is by rank: a rank receives each token once
-	rowBytes int  // bytes of a combine message
+	local    int  // experts of a rank
+	sources  int  // ranks that send to one rank
+	groups   int  // groups of rows in the output
+	maxRows  int  // rows of room in the output
+	room     int  // rows reserved for each group, or 0
+	byRank   bool // a rank receives each token once
+	rowBytes int  // of a combine message
 }
 
 func (s shape) combines() bool { return s.Op == ep.Combine || s.Op == ep.Pair }

@@ -9,9 +9,8 @@ import (
 // span is a range of rows, columns or bytes.
 type span struct{ start, count int }
 
-// claim iterates over the units of work that a worker claims, until none is left. A unit is a tile of rows
-// and one chunk of their columns. `next` counts the units that the rank's workers have claimed. `width` is
-// the number of all columns and `step` the number of columns in a chunk.
+// claim iterates over claimed units of work: a tile of rows and `step` of their `width` columns. `next` is shared
+// by the rank's workers.
 func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span, span] {
 	chunks := max((width+step-1)/step, 1)
 	units := (rows + l.tile - 1) / l.tile * chunks
@@ -25,7 +24,7 @@ func (l launch) claim(next *atomic.Int64, rows, width, step int) iter.Seq2[span,
 	}
 }
 
-// claimRows iterates over claimed rows without dividing their columns.
+// claimRows claims rows with all columns.
 func (l launch) claimRows(next *atomic.Int64, rows int) iter.Seq[int] {
 	return func(yield func(row int) bool) {
 		for tile := range l.claim(next, rows, 1, 1) {
@@ -38,8 +37,8 @@ func (l launch) claimRows(next *atomic.Int64, rows int) iter.Seq[int] {
 	}
 }
 
-// segments iterates over rows. For each row it yields the segment and the row's place in the segment.
-// starts[i] is the first row of segment i; the last entry of starts is the number of all rows.
+// segments yields, for each row, its segment and its place there. starts[i] is the first row of segment i, and the
+// last entry the number of all rows.
 func segments(starts []int, rows span) iter.Seq2[int, int] {
 	return func(yield func(segment, place int) bool) {
 		segment, _ := slices.BinarySearch(starts, rows.start+1)

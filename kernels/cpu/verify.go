@@ -13,17 +13,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// poison is the byte that fills memory before a verified call. As BF16 it is a large negative
-// number, which changes every sum.
+// poison fills memory before a verified call. As BF16 it is large and negative, which changes every sum.
 const poison = 0xd5
 
-// verifyBytes is the number of output bytes that Verify compares with the oracle on each rank. Of a larger
-// output it compares a sample of the rows.
+// verifyBytes is the output that Verify compares on each rank, in bytes.
 const verifyBytes = 8 << 20
 
-// Verify runs a candidate once from poisoned buffers. Dispatch must deliver the oracle's bytes in every
-// dtype. A combine with algo=direct must return the bits of the sum in top-k order. The values of a
-// combine with algo=dedup must be within the oracle's error bound.
+// Verify runs a candidate once from poisoned buffers. Dispatch and algo=direct must match bit by bit; a combine
+// with algo=dedup must keep the oracle's bound.
 func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	stop := s.beside.background()
 	err := s.runPoisoned(ctx, c)
@@ -57,8 +54,7 @@ func (s *Session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return v, ctx.Err()
 }
 
-// runPoisoned runs a candidate once from poisoned buffers. For combine and pair it runs the experts between
-// dispatch and combine.
+// runPoisoned runs a candidate once from poisoned buffers, with the experts before a combine.
 func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	if err := s.Prepare(ctx, c); err != nil {
 		return err
@@ -94,8 +90,7 @@ func (s *Session) runPoisoned(ctx context.Context, c ep.Config) error {
 	return err
 }
 
-// arrivalsOf returns the number of rows for each expert and source of a rank. It counts them in the routing,
-// because a candidate's own counts may be wrong.
+// arrivalsOf counts the rows of each expert and source in the routing, because a candidate's counts may be wrong.
 func (s *Session) arrivalsOf(r *rank) []int {
 	counts := make([]int, s.local*s.sources)
 	for source := range s.sources {
@@ -109,8 +104,7 @@ func (s *Session) arrivalsOf(r *rank) []int {
 	return counts
 }
 
-// poison overwrites all memory that a call writes. Receive slots are included: rows of an earlier call that
-// are still in them would look correct.
+// poison overwrites all memory that a call writes. Receive slots too: their old rows would look correct.
 func (r *rank) poison(s shape, arrivals []int) {
 	for i := range sets {
 		in, back := &r.inbox[i], &r.returns[i]
@@ -140,7 +134,6 @@ func (r *rank) poison(s shape, arrivals []int) {
 	}
 }
 
-// written returns the rows that a call may write.
 func written(s shape, shared int, arrivals []int) []span {
 	if s.byRank {
 		return []span{{0, s.maxRows}}
@@ -186,8 +179,8 @@ func (s *Session) delivered(r *rank) ref.Output {
 	return out
 }
 
-// Probe implements worker.Prober: it returns one output row of the last Verify, as [hidden] BF16 values.
-// With k = -1 it is a token's combined row, otherwise the row that the token's k-th expert received.
+// Probe returns one row of [hidden] BF16 values of the last Verify: a token's combined row for k = -1, else what
+// its k-th expert received.
 func (s *Session) Probe(rank, token, k int) ([]uint16, error) {
 	if s.Op == ep.Activation {
 		return nil, fmt.Errorf("probe: op activation has no rows of tokens; probe dispatch, combine or pair")
@@ -207,10 +200,10 @@ func (s *Session) checkCombine(r *rank, dedup bool) kernels.Comparison {
 	return s.oracle.CheckCombine(r.id, token, c)
 }
 
-// sample returns how many rows make up verifyBytes, at least 16.
+// sample returns the number of rows in verifyBytes, at least 16.
 func sample(rowBytes int) int { return max(verifyBytes/rowBytes, 16) }
 
-// Digest runs a candidate from poisoned buffers and returns a hash of its output on all ranks.
+// Digest runs a candidate from poisoned buffers and hashes all outputs.
 func (s *Session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	if err := s.runPoisoned(ctx, c); err != nil {
 		return "", err

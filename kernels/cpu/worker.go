@@ -11,22 +11,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// worker is one block of one rank: a goroutine that runs the jobs of its session.
+// worker is one block of one rank: a goroutine that runs jobs.
 type worker struct {
 	s    *Session
 	r    *rank
-	id   int // number of the worker in its rank
+	id   int // in its rank
 	work chan *job
 	job  *job
 
-	message    []byte     // the message that is being composed
-	targets    [][]byte   // the receive slots for the message
-	rows       [][]uint16 // the rows that are being summed
-	weights    []float32  // the weights of these rows
+	message    []byte     // being composed
+	targets    [][]byte   // receive slots of the message
+	rows       [][]uint16 // being summed
+	weights    []float32  // of these rows
 	sentBefore tokenCounter
 }
 
-// job is a number of rounds of one program. Workers 0 to blocks-1 of every rank run it.
+// job is a number of rounds of one program, run by workers 0 to blocks-1 of every rank.
 type job struct {
 	program  []stage
 	blocks   int
@@ -37,25 +37,23 @@ type job struct {
 	notifier *notifier
 
 	done   sync.WaitGroup
-	align  *barrier         // barrier of all workers at the start of a round
-	edge   []*barrier       // [rank] barrier of a rank's workers between kernels
-	starts []time.Time      // [round] time at which the last rank was ready
-	ends   [][]atomic.Int64 // [round][rank] end of the rank's round, in nanoseconds after the start
+	align  *barrier         // all workers, at the start of a round
+	edge   []*barrier       // [rank] between kernels
+	starts []time.Time      // [round] when the last rank was ready
+	ends   [][]atomic.Int64 // [round][rank] nanoseconds after the start
 	stop   atomic.Bool
 	failed atomic.Pointer[kernels.Failure]
-	begun  chan struct{} // closed when the first round begins; may be nil
+	begun  chan struct{} // closed at the first round; may be nil
 	once   sync.Once
 }
 
-// stage is one kernel launch: its body runs on launch.blocks workers of a rank. All of them end before the
-// rank's next stage begins.
+// stage is one kernel launch. All workers of a rank end it before the rank's next stage.
 type stage struct {
 	launch launch
-	body   func(w *worker, l launch, set int) bool // returns false if the job has failed
+	body   func(w *worker, l launch, set int) bool // false if the job has failed
 }
 
-// stages returns the program of one op: one launch that sends and then waits, or, with mode=split, one
-// launch for each.
+// stages returns the program of one op: one launch, or two with mode=split.
 func stages(l launch, async, wait func(*worker, launch, int) bool) []stage {
 	if l.split {
 		return []stage{{l, async}, {l, wait}}
@@ -87,7 +85,6 @@ func newJob(program []stage, ranks int, spec kernels.RunSpec, deadline time.Dura
 	return j
 }
 
-// begin closes begun, for goroutines that wait for the first round.
 func (j *job) begin() {
 	j.once.Do(func() {
 		if j.begun != nil {
@@ -107,13 +104,12 @@ func (j *job) seconds() [][]float64 {
 	return out
 }
 
-// fail ends the job with a failure. An earlier failure stays.
+// fail ends the job with its first failure.
 func (j *job) fail(f *kernels.Failure) {
 	j.failed.CompareAndSwap(nil, f)
 	j.end()
 }
 
-// end makes every worker leave at its next wait.
 func (j *job) end() {
 	j.stop.Store(true)
 	j.notifier.notify()
@@ -126,7 +122,7 @@ func (w *worker) loop() {
 	}
 }
 
-// hasFault reports whether this worker has the injected fault f. Only rank 0 has faults.
+// hasFault reports whether this worker has fault f; only rank 0 has faults.
 func (w *worker) hasFault(f fault) bool { return w.job.fault == f && w.r.id == 0 }
 
 func (w *worker) run(j *job) {
@@ -149,7 +145,6 @@ func (w *worker) run(j *job) {
 	}
 }
 
-// call runs the program once.
 func (w *worker) call(set int) bool {
 	if w.hasFault(panicking) {
 		panic("injected fault")
@@ -165,7 +160,6 @@ func (w *worker) call(set int) bool {
 	return true
 }
 
-// raise sets word to v if v is larger.
 func raise(word *atomic.Int64, v int64) {
 	for old := word.Load(); v > old && !word.CompareAndSwap(old, v); old = word.Load() {
 	}
@@ -178,8 +172,8 @@ type barrier struct {
 	generation atomic.Int64
 }
 
-// meet waits at a barrier until all workers have reached it. The last worker calls `last` before the others
-// continue. meet returns false if the job has ended.
+// meet waits at a barrier. The last worker calls `last` before the others continue. It returns false if the job
+// has ended.
 func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	g := b.generation.Load()
 	if b.waiting.Add(1) == b.n {
@@ -194,14 +188,12 @@ func (w *worker) meet(b *barrier, phase string, last func()) bool {
 	}, 2)
 }
 
-// polls is the number of times that a worker checks a condition before it sleeps. They take about 50 us,
-// longer than a signal between two ranks that run.
+// polls is the number of checks before a worker sleeps: about 50 us, longer than a signal between running ranks.
 const polls = 256
 
-// await polls until ready returns true. There are more workers than cores, so it yields after every poll,
-// and after `polls` polls it sleeps until the next signal. After `patience` times the deadline it fails the
-// job with the failure that hang returns. Waits for other ranks have patience 1. Waits inside a rank have
-// 2, so that the first failure names the cause.
+// await polls until ready is true. It yields after every poll, because there are more workers than cores. After
+// `patience` deadlines the job fails with hang's failure. Waits inside a rank have patience 2, so that the first
+// failure names the cause.
 func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience int) bool {
 	for range polls {
 		if ready() {
@@ -223,14 +215,12 @@ func (w *worker) await(ready func() bool, hang func() *kernels.Failure, patience
 	return true
 }
 
-// announce wakes the workers of this rank that wait for all counts.
 func (w *worker) announce() {
 	w.r.ready.Store(true)
 	w.job.notifier.notify()
 }
 
-// awaitCount polls a count word that another rank signals. It returns the count and resets the word. The
-// count is for one expert, or for all experts if `expert` is -1.
+// awaitCount polls a count word, resets it and returns the count. `expert` is -1 for a count of all experts.
 func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source int) (int64, bool) {
 	var got uint64
 	ok := w.await(func() bool { got = word.Load(); return got != sentinel }, func() *kernels.Failure {
@@ -246,8 +236,7 @@ func (w *worker) awaitCount(word *atomic.Uint64, phase string, expert, source in
 	return int64(got), ok
 }
 
-// wait runs the receiving half of an op: some workers poll for counts. When all counts have arrived, the
-// workers from number l.waitBlocks on do the work.
+// wait runs the receiving half of an op: some workers poll for counts, and those from l.waitBlocks on do the work.
 func (w *worker) wait(l launch, set int, phase string, poll func(*worker, launch, int) bool, work func(*worker, launch, int)) bool {
 	if w.id < l.pollers() && !poll(w, l, set) {
 		return false

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// checkWorkload refuses a workload for which a kernel would write outside a buffer, or that does not fit
-// into memory.
+// checkWorkload refuses a workload that overflows a buffer or memory.
 func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	p := w.Problem
 	if err := p.Validate(); err != nil {
@@ -34,8 +33,7 @@ func checkWorkload(m ep.Machine, w *workloads.Workload) error {
 	return nil
 }
 
-// residentBytes estimates the memory that a session uses. Every row is in two sets of receive buffers, in the
-// output, in the experts' rows, and in two sets of buffers for returned rows.
+// residentBytes estimates a session's memory: every row is in six places.
 func residentBytes(w *workloads.Workload) int64 {
 	if w.Problem.Op == ep.Activation {
 		return int64(w.Problem.Ranks) * w.BytesActivation()
@@ -57,7 +55,6 @@ func residentBytes(w *workloads.Workload) int64 {
 	return rows*perRow + tokens*int64(3*s.rowBytes)
 }
 
-// emptyRounds times rounds of a program that does nothing.
 func emptyRounds(ctx context.Context, b *Backend) (map[string]float64, error) {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 8, Experts: 2, TopK: 1,
 		MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}

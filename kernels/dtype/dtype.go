@@ -1,6 +1,4 @@
-// Package dtype defines how a token of each dtype is stored in messages and in the outputs of
-// dispatch. The oracle, every backend and all code that plans memory use its sizes. It
-// converts no values.
+// Package dtype defines how a token of each dtype is stored in messages and in the outputs of dispatch.
 package dtype
 
 import (
@@ -9,23 +7,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Align is the alignment in bytes of every part of a message: one 128-bit vector.
+// Align is the alignment of every part of a message in bytes.
 const Align = 16
 
-// ScaleBlockRows is the number of rows of one tile of NVFP4 scales. Each group's scales begin with a tile.
+// ScaleBlockRows is the number of rows of a tile of NVFP4 scales. Each group's scales begin with a tile.
 const ScaleBlockRows = 128
 
 // Encoding says how one token of a dtype is stored.
 type Encoding struct {
 	DType      ep.DType
-	Hidden     int // number of elements
-	Group      int // number of elements that share a scale, 0 for BF16
+	Hidden     int
+	Group      int // elements that share a scale, 0 for BF16
 	Payload    int // bytes of the elements
 	ScaleBytes int // bytes of one scale, 0 for BF16
-	Scales     int // number of scales
+	Scales     int
 }
 
-// Of returns the encoding of a token with hidden elements.
 func Of(f ep.DType, hidden int) Encoding {
 	l := Encoding{DType: f, Hidden: hidden}
 	switch f {
@@ -43,15 +40,15 @@ func Of(f ep.DType, hidden int) Encoding {
 	return l
 }
 
-// ScaleOffset returns the offset of the scales in a message: they follow the elements.
+// ScaleOffset returns the offset of the scales in a message.
 func (l Encoding) ScaleOffset() int { return up(l.Payload, Align) }
 
-// TokenBytes returns the bytes of elements and scales in a message, each padded.
+// TokenBytes returns the padded bytes of elements and scales.
 func (l Encoding) TokenBytes() int {
 	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
 }
 
-// Code returns the element in column c as an unsigned integer of 16, 8 or 4 bits.
+// Code returns the bits of the element in column c.
 func (l Encoding) Code(payload []byte, c int) int {
 	switch l.DType {
 	case ep.BF16:
@@ -62,20 +59,19 @@ func (l Encoding) Code(payload []byte, c int) int {
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-// Header describes the end of a dispatch message: the token's int32 index on its rank, then topK uint16
-// global expert ids, each padded to Align. A masked position holds NoExpert. A message for all experts of a
-// rank also has topK float32 router weights. SrcInfo, IDs and Weights are offsets from the message's start.
+// Header describes the end of a dispatch message: the token's int32 index on its rank, then topK uint16 global
+// expert ids, each padded to Align. A message for all experts of a rank also has topK float32 router weights.
+// SrcInfo, IDs and Weights are offsets from the message's start.
 type Header struct {
 	SrcInfo, IDs int
 	Weights      int // only in a message for all experts of a rank
-	Bytes        int // bytes of a message for one expert
-	Dedup        int // bytes of a message for all experts of a rank
+	Bytes        int // of a message for one expert
+	Dedup        int // of a message for all experts of a rank
 }
 
 // NoExpert marks a masked top-k position in a message.
 const NoExpert = 0xffff
 
-// Message returns the layout of a dispatch message.
 func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
@@ -83,8 +79,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the padding of groups: the output rounds up the number of rows of each group to a multiple of
-// RowPad. With FP8 it is 4, so that the transposed scales begin at multiples of 16 bytes.
+// RowPad returns the multiple to which each group's rows are padded. FP8's 4 aligns its transposed scales to 16
+// bytes.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:
@@ -95,8 +91,8 @@ func RowPad(p ep.Problem) int {
 	return 1
 }
 
-// Groups returns the number of row groups that a rank receives. In the layouts by rank there is one for
-// each source rank, otherwise one for each local expert, and one before them for a fused shared expert.
+// Groups returns a rank's number of row groups: one for each source rank or local expert, and one for a fused
+// shared expert.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks
@@ -107,8 +103,8 @@ func Groups(p ep.Problem) int {
 	return p.LocalExperts()
 }
 
-// Sources returns the number of ranks whose tokens a rank receives. With SkipA2A all ranks
-// have all tokens, so a rank serves only itself.
+// Sources returns the number of ranks whose tokens a rank receives. With SkipA2A every rank already has all
+// tokens.
 func Sources(p ep.Problem) int {
 	if p.SkipA2A {
 		return 1
@@ -116,8 +112,7 @@ func Sources(p ep.Problem) int {
 	return p.Ranks
 }
 
-// Capacity returns the fixed number of rows of each group, 0 if groups follow each other
-// without gaps.
+// Capacity returns the fixed rows of each group, 0 if groups have no gaps.
 func Capacity(p ep.Problem) int {
 	switch p.Layout {
 	case ep.LayoutMasked:
@@ -128,7 +123,7 @@ func Capacity(p ep.Problem) int {
 	return 0
 }
 
-// MaxRows returns an upper bound of the rows of one rank's dispatch output, padding included.
+// MaxRows returns an upper bound of a rank's dispatch output in rows, with padding.
 func MaxRows(p ep.Problem) int {
 	switch p.Layout.Kind() {
 	case "masked":
@@ -144,16 +139,14 @@ func MaxRows(p ep.Problem) int {
 	return up(rows, RowPad(p))
 }
 
-// FP8Scale returns the index of scale g of a row, see FP8Scales.
 func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	first, stride := FP8Scales(p, maxRows, row)
 	return first + g*stride
 }
 
-// FP8Scales returns the index of the first scale of a row among a rank's float32 scales, and the stride
-// from one scale of the row to the next. The scales are [hidden/128, maxRows] in the layouts by expert,
-// [local experts, hidden/128, rows of an expert] in layout masked, and [rows, hidden/128] in the layouts by
-// rank.
+// FP8Scales returns the index of a row's first float32 scale and the stride to the next. The scales are
+// [hidden/128, maxRows] by expert, [local experts, hidden/128, rows of an expert] masked, and [rows, hidden/128]
+// by rank.
 func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	groups, room := p.Hidden/128, Capacity(p)
 	switch p.Layout.Kind() {
@@ -165,9 +158,8 @@ func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	return row, maxRows
 }
 
-// OutputScaleBytes returns the size of one rank's scale output for maxRows rows: FP8
-// [hidden/128, maxRows] float32, MXFP4 [maxRows, hidden/32], NVFP4
-// [blocks, ceil(hidden/64), 32, 4, 4], with one spare block for every group.
+// OutputScaleBytes returns the bytes of a rank's scales: FP8 [hidden/128, maxRows] float32, MXFP4 [maxRows,
+// hidden/32], NVFP4 [blocks, ceil(hidden/64), 32, 4, 4] with one spare block for every group.
 func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	if l.DType == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows

@@ -41,8 +41,7 @@ func TestMessagePartsAreAligned(t *testing.T) {
 
 func TestMaxRowsHoldsPadding(t *testing.T) {
 	p := ep.Problem{Ranks: 2, Experts: 64, TopK: 8, MaxTokens: 16, Dispatch: ep.FP8}
-	// Each group has the most padding, 3 rows, if its rows are one more than a multiple of 4. A rank receives
-	// 2 ranks x 16 tokens x 8 experts = 256 rows in 32 groups: 31 groups of 5 rows, and one of 256 - 31*5 = 101.
+	// 256 rows in 32 groups: padding is largest with 31 groups of 5 rows and one of 101.
 	worst := 31*8 + 104
 	if got := MaxRows(p); got < worst {
 		t.Errorf("MaxRows = %d, but the rows and their padding can need %d", got, worst)

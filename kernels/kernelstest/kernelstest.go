@@ -14,24 +14,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// LevelVariable names the environment variable that raises the level of the
-// matrix: quick, default or stress.
+// LevelVariable names the environment variable of the matrix's level: quick, default or stress.
 const LevelVariable = "EPBENCH_CONFORM"
 
-// PartVariable names the environment variable that selects part I of N of the matrix, as "I/N", so
-// that several processes can share the matrix.
+// PartVariable names the environment variable that selects part I of N, as "I/N".
 const PartVariable = "EPBENCH_PART"
 
-// Options selects how much of a backend is tested.
 type Options struct {
-	Mode ep.Mode       // how the backend issues rounds
-	Axes *conform.Axes // nil: the axes of conform.AxesFor, or small axes with -short
+	Mode ep.Mode
+	Axes *conform.Axes // nil: conform.AxesFor, or few with -short
 
-	Configs int // largest number of configs of a kernel in a case, 0 for the level's bound
+	Configs int // most configs of a kernel, 0 for the level's bound
 }
 
-// TestBackend checks a backend's declarations, its refusals, its cancellation, and its
-// outputs over the conformance matrix.
+// TestBackend checks a backend's declarations, refusals, cancellation and outputs.
 func TestBackend(t *testing.T, open func() (kernels.Backend, error), o Options) {
 	b, err := open()
 	if err != nil {
@@ -73,7 +69,7 @@ func level(t *testing.T) conform.Level {
 	}
 }
 
-// Part returns the part of a test's cases that PartVariable names, or all cases if it is not set.
+// Part returns the cases that PartVariable selects.
 func Part[T any](t *testing.T, cases []T) []T {
 	t.Helper()
 	part := os.Getenv(PartVariable)
@@ -87,7 +83,7 @@ func Part[T any](t *testing.T, cases []T) []T {
 	return mine
 }
 
-// short returns axes that are small enough for the race detector to run in seconds.
+// short returns axes for the race detector.
 func short(a conform.Axes) conform.Axes {
 	small := func(values []int, most int) []int {
 		return slices.DeleteFunc(slices.Clone(values), func(v int) bool { return v > most })
@@ -118,7 +114,6 @@ func matrix(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	t.Logf("%d cases, %d configs, %d rows compared", len(cases), configs, rows)
 }
 
-// declarations checks the declarations of kernels that a tuner relies on.
 func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 	m := b.Machine()
 	if m.Backend == "" || m.Key() != b.Machine().Key() {
@@ -149,7 +144,7 @@ func declarations(t *testing.T, b kernels.Backend, p ep.Problem) {
 	}
 }
 
-// refusals checks that an illegal candidate is a Failure and leaves the session usable.
+// refusals checks that an illegal candidate leaves the session usable.
 func refusals(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	s, c := openFirst(t, b, cases)
 	defer closeSession(t, s)
@@ -174,7 +169,6 @@ func refusals(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	}
 }
 
-// cancelled checks that a cancelled context ends a call with the context's error.
 func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	s, c := openFirst(t, b, cases)
 	defer closeSession(t, s)
@@ -188,8 +182,7 @@ func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	}
 }
 
-// openFirst opens the first case that the backend can run, with the default
-// config of its first kernel.
+// openFirst opens the first case that the backend can run.
 func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.Session, ep.Config) {
 	t.Helper()
 	for _, c := range cases {

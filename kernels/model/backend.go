@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Backend returns predictions in place of measurements. The name of its machine's backend is
-// ep.Predicted. Tables and run directories refuse such a machine.
+// Backend returns predictions in place of measurements. Tables and run directories refuse its machine.
 type Backend struct {
 	model *Model
 	path  string
@@ -35,12 +34,10 @@ func Open(path string) (*Backend, error) {
 	return &Backend{m, path}, nil
 }
 
-// Machine implements kernels.Backend.
 func (b *Backend) Machine() ep.Machine {
 	return ep.Machine{Backend: ep.Predicted, Name: "predicted by " + b.path, SMs: b.model.File.SMs, Link: b.model.Host.Name + "+" + b.model.Network.Name}
 }
 
-// Kernels implements kernels.Backend. Each op has one kernel without parameters.
 func (b *Backend) Kernels() []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
@@ -57,14 +54,12 @@ func (b *Backend) check(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	return err
 }
 
-// Open implements kernels.Backend.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	p := w.Problem
 	s := Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
 	return &session{b.model, p, s, Counted(w)}, nil
 }
 
-// Close implements kernels.Backend.
 func (b *Backend) Close() error { return nil }
 
 type session struct {
@@ -74,13 +69,11 @@ type session struct {
 	counts  []Traffic
 }
 
-// Clock is the name of the clock of predictions.
 const Clock = ep.Predicted
 
 func (s *session) Prepare(context.Context, ep.Config) error { return nil }
 
-// Run returns the prediction for each round. The model predicts only the slowest rank, so all
-// ranks get its time.
+// Run returns the same prediction for all rounds and ranks.
 func (s *session) Run(_ context.Context, _ ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	q, err := s.model.Predict(s.problem, s.shape, s.counts)
 	if err != nil {
@@ -97,7 +90,6 @@ func (s *session) Run(_ context.Context, _ ep.Config, spec kernels.RunSpec) (ker
 	return out, nil
 }
 
-// Verify compares nothing, because nothing ran.
 func (s *session) Verify(context.Context, ep.Config) (kernels.Comparison, error) {
 	return kernels.Comparison{}, nil
 }

@@ -24,8 +24,6 @@ func written(t *testing.T, f *File) string {
 	return path
 }
 
-// TestBackendSaysPredicted: machine, kernels and clock are called predicted, and no row counts
-// as compared.
 func TestBackendSaysPredicted(t *testing.T) {
 	b, err := Open(written(t, fitted(t)))
 	if err != nil {
@@ -48,7 +46,7 @@ func TestBackendSaysPredicted(t *testing.T) {
 	if err != nil || r.Clock != ep.Predicted || len(r.Seconds) != 2 || len(r.Seconds[0]) != 16 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	// Half of the 128 tokens x 8 experts = 1024 rows go to the other host: 512 x 14,336 bytes at 50 GB/s take 147 us.
+	// 512 of the 1024 rows go to the other host: 512 x 14,336 bytes at 50 GB/s take 147 us.
 	if us := r.Seconds[0][0] * 1e6; us < 147 || us > 220 {
 		t.Errorf("predicted %v us", us)
 	}
@@ -57,7 +55,6 @@ func TestBackendSaysPredicted(t *testing.T) {
 	}
 }
 
-// TestCheckKnowsWhatWasRecorded: Check refuses a dtype without coefficients.
 func TestCheckKnowsWhatWasRecorded(t *testing.T) {
 	b, err := Open(written(t, fitted(t)))
 	if err != nil {

@@ -20,7 +20,7 @@ type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
 	Doubling  float64 `yaml:"us_per_doubling_of_ranks"`
-	LinkShare float64 `yaml:"link_share"` // share of the link's bandwidth that the kernels reach
+	LinkShare float64 `yaml:"link_share"`
 	Local     float64 `yaml:"us_per_mb_of_expert_rows"`
 	Own       float64 `yaml:"us_per_mb_of_own_tokens"`
 	Row       float64 `yaml:"us_per_expert_row"`
@@ -32,7 +32,7 @@ func (c *Coefficients) list() []*float64 {
 	return []*float64{&c.Fixed, &c.Expert, &c.Doubling, &c.LinkShare, &c.Local, &c.Own, &c.Row, &c.SM, &c.Sharpness}
 }
 
-// Vector returns the coefficients in the order of their fields, for an optimizer.
+// Vector returns the coefficients in the order of their fields.
 func (c Coefficients) Vector() []float64 {
 	var out []float64
 	for _, v := range c.list() {
@@ -41,7 +41,6 @@ func (c Coefficients) Vector() []float64 {
 	return out
 }
 
-// FromVector undoes Vector.
 func FromVector(x []float64) Coefficients {
 	var c Coefficients
 	for i, v := range c.list() {
@@ -50,21 +49,21 @@ func FromVector(x []float64) Coefficients {
 	return c
 }
 
-// Call holds the amounts of work of the busiest rank in one call. Sizes are in bytes.
+// Call holds the work of the busiest rank in one call. Sizes are in bytes.
 type Call struct {
-	Host         float64 // bytes over the link inside the host
-	Network      float64 // bytes over the network
-	Rows         float64 // number of rows of the fullest rank's experts
-	Expert       float64 // bytes of those rows
-	Own          float64 // bytes of a rank's own tokens in BF16
+	Host         float64 // over the link inside the host
+	Network      float64 // over the network
+	Rows         float64 // rows of the fullest rank's experts
+	Expert       float64
+	Own          float64 // a rank's own tokens in BF16
 	LocalExperts float64
-	HostRanks    float64 // number of ranks of one host that take part
+	HostRanks    float64 // ranks of a host that take part
 	SMs          float64
-	Hops         int // number of hops over the network: 1 for each op that crosses hosts
-	Forwards     int // number of hops inside the receiving host
+	Hops         int // hops over the network
+	Forwards     int // hops inside the receiving host
 }
 
-// NewCall returns the amounts of work of a dispatch or a combine under a transport.
+// NewCall returns the work of a dispatch or a combine.
 func NewCall(op ep.Op, p ep.Problem, s Shape, t Transport, n Traffic, sms int) Call {
 	bytes := float64(workloads.MessageBytes(p.Dispatch, p.Hidden, p.TopK))
 	if op == ep.Combine {
@@ -84,14 +83,13 @@ func NewCall(op ep.Op, p ep.Problem, s Shape, t Transport, n Traffic, sms int) C
 	return c
 }
 
-// Then returns the amounts of a pair: a dispatch and the combine after it.
+// Then returns the work of a pair.
 func (c Call) Then(d Call) Call {
 	c.Host, c.Network, c.Rows, c.Expert = c.Host+d.Host, c.Network+d.Network, c.Rows+d.Rows, c.Expert+d.Expert
 	c.Hops, c.Forwards = c.Hops+d.Hops, c.Forwards+d.Forwards
 	return c
 }
 
-// Limit names the largest part of a predicted time.
 type Limit string
 
 const (
@@ -103,10 +101,10 @@ const (
 	LimitNetwork Limit = "network bytes"
 )
 
-// Prediction is a predicted time with its parts, in seconds.
+// Prediction is a time with its parts, in seconds.
 type Prediction struct {
 	Seconds   float64
-	Limit     Limit // the largest part
+	Limit     Limit
 	Transport Transport
 	Fixed     float64
 	Latency   float64
@@ -116,9 +114,8 @@ type Prediction struct {
 	Network   float64
 }
 
-// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do
-// not. No run over a network was recorded, so bytes over the network take the time that the network's full
-// bandwidth gives.
+// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do not. The
+// network's full bandwidth counts, because no run over a network was recorded.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),
@@ -136,7 +133,7 @@ func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	return p.inSeconds()
 }
 
-// norm returns the p-norm of two parts: their sum for p = 1, about the larger part for a large p.
+// norm returns the p-norm of two parts.
 func norm(p, a, b float64) float64 {
 	big := max(a, b)
 	if big <= 0 {

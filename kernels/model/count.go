@@ -8,36 +8,33 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Shape is the input of Count. Unlike an ep.Problem it may have more ranks than experts, or a
-// number of ranks that does not divide the number of experts.
+// Shape is the input of Count. Its ranks need not divide its experts.
 type Shape struct {
 	Ranks   int
-	PerHost int // ranks of one host; it divides Ranks
-	Experts int // number of routed experts
+	PerHost int // divides Ranks
+	Experts int // routed
 	TopK    int
-	Tokens  int // number of tokens of each rank
+	Tokens  int // of each rank
 }
 
-// MaxRanks is the largest number of ranks of a Shape.
 const MaxRanks = 2048
 
 // Transport says how copies of a token are sent.
 type Transport string
 
 const (
-	Select  Transport = "select" // a message to each selected expert
-	PerRank Transport = "rank"   // a message to each distinct rank
-	PerHost Transport = "host"   // a message to each distinct host, where the rank with the sender's local index forwards it
+	Select  Transport = "select" // to each selected expert
+	PerRank Transport = "rank"   // to each distinct rank
+	PerHost Transport = "host"   // to each distinct host, where a rank forwards
 )
 
-// Transports lists every transport.
 func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 
-// Index returns the transport's index in Transports, -1 for an unknown one.
+// Index returns the place in Transports, or -1.
 func (t Transport) Index() int { return slices.Index(Transports(), t) }
 
-// Choices returns the transports that an op may use. A combine of full precision sends every
-// selection, because a partial sum would have to be rounded before it travels.
+// Choices returns the transports that an op may use. A combine of full precision must not round partial sums, so
+// it sends every selection.
 func Choices(op ep.Op, precision ep.Precision) []Transport {
 	if op == ep.Combine && precision == ep.Full {
 		return []Transport{Select}
@@ -45,24 +42,20 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts the messages of one dispatch. A combine sends the same messages in the other direction.
-// Each count is the count of the busiest rank. Of sent and received messages the larger number counts,
-// because a link moves data in both directions at once.
+// Traffic counts the messages of one dispatch on the busiest rank. Of sent and received messages the larger number
+// counts, because links move both directions at once.
 type Traffic struct {
-	Host    float64 // number of messages between ranks of one host
-	Network float64 // number of messages between hosts
-	Rows    float64 // number of rows of the fullest rank's experts, one for each selection
-	Places  float64 // mean number of destinations of a token: selections, distinct ranks or distinct hosts, including the source's own
-	Drawn   int     // number of tokens drawn for each rank; fewer than Shape.Tokens if the counts were scaled up
+	Host    float64 // inside a host
+	Network float64 // between hosts
+	Rows    float64 // rows of the fullest rank's experts
+	Places  float64 // mean destinations of a token, with the source's own
+	Drawn   int     // tokens drawn for each rank; below Shape.Tokens the counts are scaled up
 }
 
-// maxDrawn is the largest number of selections that Count draws; they take 128 MiB. For larger shapes Count draws
-// fewer tokens for each rank and scales the counts up. A smaller draw has more noise, which makes the
-// busiest rank look busier. With 2,048 ranks each rank still gets about 8,000 rows, with a noise of
+// maxDrawn is the largest number of selections that Count draws; they take 128 MiB. With 2,048 ranks the noise is
 // about 1 %.
 const maxDrawn = 1 << 24
 
-// Validate checks every field against its bound. The error names the field and the bound.
 func (s Shape) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -82,11 +75,8 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// Count draws a routing and counts its messages under each transport, in the order of Transports.
-//
-// If the experts do not divide by the ranks, each rank holds the same number of experts,
-// rounded up. The spare places hold replicas, and the tokens of an expert go to its replicas
-// in turn.
+// Count draws a routing and counts its messages under each transport, in the order of Transports. If the ranks do
+// not divide the experts, spare places hold replicas that take turns.
 func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -104,8 +94,8 @@ func Counted(w *workloads.Workload) []Traffic {
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw draws a workload with the tokens of all ranks. The workload may have fewer ranks than s, because
-// its number of ranks must divide its number of experts.
+// draw draws the tokens of all ranks. The workload may have fewer ranks than s, because they must divide its
+// experts.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks
@@ -144,8 +134,7 @@ func countDrawn(s Shape, w *workloads.Workload) []Traffic {
 	return out
 }
 
-// eachToken calls `visit` for every token. If the workload has fewer ranks than the shape, each of them
-// stands for several ranks.
+// eachToken calls `visit` for every token. A rank of the workload can stand for several ranks of s.
 func eachToken(s Shape, w *workloads.Workload, visit func(source, token int, experts []int32)) {
 	each, k := s.Ranks/w.Problem.Ranks, w.Problem.TopK
 	token := 0
@@ -164,9 +153,8 @@ func gcd(a, b int) int {
 	return a
 }
 
-// placement maps experts to ranks.
 type placement struct {
-	experts, places int // places: slots for experts on all ranks
+	experts, places int // places: slots on all ranks
 	local           int // slots of one rank
 }
 
@@ -175,7 +163,7 @@ func newPlacement(experts, ranks int) placement {
 	return placement{experts, local * ranks, local}
 }
 
-// ranks appends the rank of each selection of a token, except masked ones.
+// ranks appends the rank of each unmasked selection of a token.
 func (p placement) ranks(to []int, token int, experts []int32) []int {
 	for _, e := range experts {
 		if e < 0 {

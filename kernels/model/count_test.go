@@ -20,8 +20,6 @@ func parse(t interface{ Fatal(...any) }, spec string) workloads.Distribution {
 	return d
 }
 
-// TestCountsAreThoseOfTheMatrix: on one host the counts equal the counts of the traffic matrix of
-// package workloads.
 func TestCountsAreThoseOfTheMatrix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "ranks")
@@ -40,14 +38,12 @@ func TestCountsAreThoseOfTheMatrix(t *testing.T) {
 	})
 }
 
-// TestForwarding: on 4 ranks of 2 hosts, a token of rank 0 selects both ranks of the other
-// host and the neighbour of rank 0.
 func TestForwarding(t *testing.T) {
 	s := Shape{Ranks: 4, PerHost: 2, Experts: 4, TopK: 3, Tokens: 1}
 	for _, c := range []struct {
 		transport         Transport
 		host, net, places int
-		at                int // the rank whose messages inside its host are compared
+		at                int
 	}{
 		{Select, 1, 2, 3, 0}, {PerRank, 1, 2, 3, 0}, {PerHost, 1, 1, 2, 2},
 	} {
@@ -62,8 +58,6 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// TestNetworkBytesFall: transport host never sends more messages over the network than transport rank,
-// and transport rank never more than transport select.
 func TestNetworkBytesFall(t *testing.T) {
 	for _, spec := range []string{"uniform", "zipf:1.0", "hotrank:4"} {
 		n, err := Count(Shape{Ranks: 64, PerHost: 8, Experts: 256, TopK: 8, Tokens: 64}, parse(t, spec), 1)
@@ -76,7 +70,6 @@ func TestNetworkBytesFall(t *testing.T) {
 	}
 }
 
-// TestBusiestIsNotTheMean: under zipf the busiest rank of 64 gets far more than the mean.
 func TestBusiestIsNotTheMean(t *testing.T) {
 	s := Shape{Ranks: 64, PerHost: 8, Experts: 256, TopK: 8, Tokens: 256}
 	n, err := Count(s, parse(t, "zipf:1.0"), 1)
@@ -88,8 +81,6 @@ func TestBusiestIsNotTheMean(t *testing.T) {
 	}
 }
 
-// TestReplicas: if experts do not divide by the ranks, every place is used and an expert's
-// tokens go to its replicas in turn.
 func TestReplicas(t *testing.T) {
 	for _, c := range []struct{ experts, ranks int }{{256, 2048}, {256, 144}, {384, 2048}, {256, 64}, {7, 5}} {
 		p := newPlacement(c.experts, c.ranks)
@@ -115,8 +106,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestManyRanksAreFast: counting 2,048 ranks with more tokens than are drawn takes at most a minute. After
-// scaling, the fullest rank has at most 15 % more rows than the mean.
+// TestManyRanksAreFast: scaled counts of 2,048 ranks take under a minute and stay within 15 % of the mean.
 func TestManyRanksAreFast(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws 16 million selections")

@@ -16,62 +16,58 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema is the version of a model file.
 const Schema = 1
 
-// maxFile bounds a model file in bytes.
 const maxFile = 1 << 20
 
 // File is a model file: facts about links, and fitted coefficients.
 type File struct {
 	Schema    int      `yaml:"schema"`
 	Links     []Link   `yaml:"links"`
-	SMs       int      `yaml:"sms,omitempty"`         // number of SMs of a GPU of the recorded runs
-	Recorded  []string `yaml:"recorded,omitempty"`    // runs of the fit
-	LeftOutBy string   `yaml:"left_out_by,omitempty"` // what a part is: run, shape or ranks
-	LeftOut   *Error   `yaml:"left_out,omitempty"`    // error on the parts that were left out of the fit
+	SMs       int      `yaml:"sms,omitempty"` // of a GPU of the recorded runs
+	Recorded  []string `yaml:"recorded,omitempty"`
+	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
+	LeftOut   *Error   `yaml:"left_out,omitempty"`    // on the parts that were left out
 	Families  []Family `yaml:"families,omitempty"`
 }
 
-// Link describes one direction of a kind of link, for one rank.
+// Link describes one direction of a link, for one rank.
 type Link struct {
 	Name      string `yaml:"name"`
 	Reach     Reach  `yaml:"reach"`
-	Bandwidth Fact   `yaml:"gb_per_s"`   // the rank's own share of the bandwidth, in 10^9 bytes per second
-	Latency   Fact   `yaml:"latency_us"` // time of one message in one direction
+	Bandwidth Fact   `yaml:"gb_per_s"`   // the rank's share, in 10^9 bytes per second
+	Latency   Fact   `yaml:"latency_us"` // of one message
 }
 
-// Reach names the devices that a link joins.
 type Reach string
 
 const (
-	Host    Reach = "host"    // GPUs of one host, such as NVLink
-	Network Reach = "network" // hosts
+	Host    Reach = "host" // such as NVLink
+	Network Reach = "network"
 )
 
 // Fact is a figure with its origin.
 type Fact struct {
 	Value  float64 `yaml:"value"`
-	Source string  `yaml:"source"` // document or command
-	Date   string  `yaml:"date"`   // date of the source, or the day on which it was read
+	Source string  `yaml:"source"`
+	Date   string  `yaml:"date"` // of the source, or when it was read
 }
 
 // Error sums up relative errors |predicted/recorded - 1|.
 type Error struct {
-	Parts  int     `yaml:"parts"`  // number of parts of the recorded times; each part is predicted by a fit without it
-	Rows   int     `yaml:"rows"`   // number of recorded times in all parts
-	Median float64 `yaml:"median"` // a fraction, such as 0.05 for 5 %
+	Parts  int     `yaml:"parts"`  // each is predicted by a fit without it
+	Rows   int     `yaml:"rows"`   // recorded times
+	Median float64 `yaml:"median"` // 0.05 is 5 %
 	P95    float64 `yaml:"p95"`
 	Worst  float64 `yaml:"worst"`
 }
 
-// Family is one set of coefficients with the calls that it is for.
 type Family struct {
 	Design    string       `yaml:"design"` // tuned, default, or a library's kernel
 	Op        ep.Op        `yaml:"op"`
 	Dispatch  ep.DType     `yaml:"dtype"`
-	Precision string       `yaml:"precision"` // full or reduced
-	Rows      int          `yaml:"rows"`      // recorded times from which the fit was made
+	Precision string       `yaml:"precision"`
+	Rows      int          `yaml:"rows"` // recorded times
 	LeftOut   Error        `yaml:"left_out"`
 	Costs     Coefficients `yaml:"costs"`
 }
@@ -79,10 +75,9 @@ type Family struct {
 //go:embed links.yaml
 var builtinLinks string
 
-// Links returns the built-in facts about links, without a fit.
+// Links returns the built-in links, without a fit.
 func Links() (*File, error) { return Read(strings.NewReader(builtinLinks)) }
 
-// Load reads a model file.
 func Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,8 +94,7 @@ func Load(path string) (*File, error) {
 	return m, nil
 }
 
-// Read reads a model file. An unknown key, a key that occurs twice, and a fact without source or date
-// are errors.
+// Read reads a model file. Unknown and doubled keys, and facts without source or date, are errors.
 func Read(r io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -116,7 +110,7 @@ func Read(r io.Reader) (*File, error) {
 		if !isModel(b) {
 			return nil, errors.New("not a model file; epbench model fit makes one")
 		}
-		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " ")) // one line
+		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " "))
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one document")
@@ -124,18 +118,16 @@ func Read(r io.Reader) (*File, error) {
 	return &f, f.check()
 }
 
-// isModel reports whether b is a model file with a mistake, and not another file, such as a
-// run.json.
+// isModel reports whether b is a faulty model file and not another file.
 func isModel(b []byte) bool {
 	var fields struct {
 		Links yaml.Node `yaml:"links"`
 	}
 	err := yaml.Unmarshal(b, &fields)
-	var other *yaml.TypeError // the error for a text that is no YAML mapping
+	var other *yaml.TypeError // a text that is no YAML mapping
 	return err != nil && !errors.As(err, &other) || !fields.Links.IsZero()
 }
 
-// Write writes the file as YAML.
 func (f *File) Write(w io.Writer) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
@@ -223,7 +215,7 @@ func (g Family) check() error {
 	return nil
 }
 
-// Link returns the link with a name, or the first link of the reach if the name is empty.
+// Link returns the named link, or the first of the reach if the name is empty.
 func (f *File) Link(name string, reach Reach) (Link, error) {
 	var known []string
 	for _, l := range f.Links {
@@ -240,7 +232,6 @@ func (f *File) Link(name string, reach Reach) (Link, error) {
 	return Link{}, fmt.Errorf("no link %.40q of reach %s%s", name, reach, ep.DidYouMean(name, known, "; there are: "+strings.Join(known, ", ")))
 }
 
-// Family returns the coefficients for a problem and a design.
 func (f *File) Family(design string, p ep.Problem) (*Family, error) {
 	for i := range f.Families {
 		g := &f.Families[i]

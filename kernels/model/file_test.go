@@ -10,8 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitted returns a small model: two sets of coefficients in round numbers on the built-in
-// links.
 func fitted(t *testing.T) *File {
 	f, err := Links()
 	if err != nil {
@@ -41,7 +39,6 @@ func TestFileComesBack(t *testing.T) {
 	}
 }
 
-// TestReadOther: a file of another kind is refused in one sentence.
 func TestReadOther(t *testing.T) {
 	for _, text := range []string{`{"schema": 1, "tool": "x", "command": []}`, "[1, 2]", "hello"} {
 		if _, err := Read(strings.NewReader(text)); err == nil || err.Error() != "not a model file; epbench model fit makes one" {
@@ -50,7 +47,6 @@ func TestReadOther(t *testing.T) {
 	}
 }
 
-// TestReadNamesTheField: an error about a bad file names the field.
 func TestReadNamesTheField(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"schema: 1", "schema: 2", "schema: 2"},
@@ -84,7 +80,6 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPredictByHand predicts a call whose parts are round numbers.
 func TestPredictByHand(t *testing.T) {
 	host := Link{Bandwidth: Fact{Value: 400}, Latency: Fact{Value: 2}}
 	net := Link{Bandwidth: Fact{Value: 50}, Latency: Fact{Value: 8}}
@@ -97,8 +92,8 @@ func TestPredictByHand(t *testing.T) {
 		t.Errorf("in a host: got %+v, want %+v", got, want)
 	}
 	call.Network, call.Hops, call.Forwards = 20e6, 1, 1
-	// The network takes 20 MB / 50 GB/s = 400 us, at the same time as the 103 us of link and memory. The latency is
-	// (8 - 2) us for the network and 2 us for the forward. The sum is 7 + 8 + 400 = 415 us.
+	// The network takes 20 MB / 50 GB/s = 400 us, during the 103 us of link and memory. Latencies are (8 - 2) us
+	// and 2 us. The sum is 7 + 8 + 400 = 415 us.
 	want = Prediction{Seconds: 415e-6, Limit: LimitNetwork, Fixed: 7e-6, Latency: 8e-6, Link: 100e-6, Memory: 3e-6, Network: 400e-6}
 	if got := Predict(c, call, host, net); !near(got, want) {
 		t.Errorf("over hosts: got %+v, want %+v", got, want)
@@ -126,7 +121,6 @@ func TestNorm(t *testing.T) {
 	}
 }
 
-// TestLoadOfNoFile: the error of Load names the command that makes a model file.
 func TestLoadOfNoFile(t *testing.T) {
 	if _, err := Load("deepseek-v3"); err == nil || !strings.Contains(err.Error(), "deepseek-v3: there is no such model file; epbench model fit makes one") {
 		t.Errorf("%v", err)

@@ -6,15 +6,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Model predicts times from one file, one design and one link of each reach.
+// Model predicts times from one file, one design and two links.
 type Model struct {
 	File    *File
-	Design  string // the design whose coefficients are used, as in Family
+	Design  string
 	Host    Link
 	Network Link
 }
 
-// New returns a model with the named links. An empty name means the first link of its reach.
+// New returns a model with the named links; "" is the first of its reach.
 func New(f *File, host, network string) (*Model, error) {
 	m := &Model{File: f, Design: "tuned"}
 	var err error
@@ -25,9 +25,7 @@ func New(f *File, host, network string) (*Model, error) {
 	return m, err
 }
 
-// Predict returns the time of a problem's call on the ranks of a shape, under the fastest transport.
-// It takes ranks, experts and tokens from the shape and not from the problem. It returns an error if
-// no call of this op, dtype and precision was recorded.
+// Predict returns the time of a call under the fastest transport. Ranks, experts and tokens come from the shape.
 func (m *Model) Predict(p ep.Problem, s Shape, n []Traffic) (Prediction, error) {
 	family, err := m.File.Family(m.Design, p)
 	if err != nil {
@@ -49,7 +47,6 @@ type choice struct {
 	call      Call
 }
 
-// choices returns the calls of the problem's op. A pair has one for each combination of transports.
 func (m *Model) choices(p ep.Problem, s Shape, n []Traffic) []choice {
 	if p.Op != ep.Pair {
 		return m.half(p.Op, p, s, n)
@@ -67,7 +64,7 @@ func (m *Model) choices(p ep.Problem, s Shape, n []Traffic) []choice {
 	return out
 }
 
-// half returns the calls of a dispatch or a combine, one for each transport that the op may use.
+// half returns the calls of a dispatch or a combine, one for each legal transport.
 func (m *Model) half(op ep.Op, p ep.Problem, s Shape, n []Traffic) []choice {
 	var out []choice
 	for _, t := range Choices(op, p.Precision) {

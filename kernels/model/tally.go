@@ -2,7 +2,7 @@ package model
 
 import "slices"
 
-// flow counts the messages that each rank sends and receives over one kind of link.
+// flow counts the messages of each rank over one kind of link.
 type flow struct{ out, in []int64 }
 
 func newFlow(ranks int) flow { return flow{make([]int64, ranks), make([]int64, ranks)} }
@@ -14,13 +14,12 @@ func (f flow) message(from, to int) {
 
 func (f flow) busiest() float64 { return float64(max(slices.Max(f.out), slices.Max(f.in))) }
 
-// tally counts the messages of every rank under one transport.
 type tally struct {
 	perHost   int
 	transport Transport
 	host, net flow
 	rows      []int64
-	seen      []int // the last token that went to each rank, and then to each host
+	seen      []int // last token for each rank, then for each host
 	tokens    int
 	places    int
 }
@@ -30,8 +29,7 @@ func newTally(s Shape, t Transport) tally {
 		rows: make([]int64, s.Ranks), seen: make([]int, s.Ranks+s.Ranks/s.PerHost)}
 }
 
-// token counts the messages of one token of a source rank. to holds the rank of each expert that the
-// token selects.
+// token counts the messages of one token. to holds the rank of each selected expert.
 func (t *tally) token(source int, to []int) {
 	t.tokens++
 	for _, rank := range to {
@@ -48,14 +46,14 @@ func (t *tally) token(source int, to []int) {
 	}
 }
 
-// first reports whether the current token goes to this place (an index of seen) for the first time.
+// first reports whether the current token goes to this place for the first time.
 func (t *tally) first(place int) bool {
 	again := t.seen[place] == t.tokens
 	t.seen[place] = t.tokens
 	return !again
 }
 
-// send counts the messages of one copy of a token. fresh is true for the token's first copy to that host.
+// send counts one copy of a token. fresh is true for the first copy to that host.
 func (t *tally) send(source, rank int, fresh bool) {
 	here, there := source/t.perHost, rank/t.perHost
 	switch {

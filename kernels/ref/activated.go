@@ -14,15 +14,15 @@ import (
 
 // Activated is the output of an activation on one rank.
 type Activated struct {
-	MaxRows int                  // number of rows for which the scale output has room
-	Payload func(row int) []byte // returns the elements of one row; safe for several goroutines
-	Scales  []byte               // the whole scale output, nil for BF16
-	Beyond  []byte               // elements of the unused rows after the last row
-	Poison  byte                 // value of each byte of Beyond before the call
+	MaxRows int                  // rows of room in the scale output
+	Payload func(row int) []byte // returns one row; safe for several goroutines
+	Scales  []byte               // nil for BF16
+	Beyond  []byte               // unused rows after the last row
+	Poison  byte                 // value of Beyond before the call
 }
 
-// ActivationPicks returns the rows of a rank that CheckActivation compares, in ascending order and
-// without padding rows. There are at most `limit` rows; a limit of 0 means all rows.
+// ActivationPicks returns the rows that CheckActivation compares, ascending, without padding. A limit of 0 means
+// all rows.
 func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	d := o.Dispatch(rank)
 	pick, n := picker(d.rows(), limit), 0
@@ -72,16 +72,14 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	return j.result()
 }
 
-// mostOff returns how many of n values may differ by a code: 1 in 1,000, plus three standard deviations,
-// which matter for small outputs. With the clamp of gpt-oss, correct float32 arithmetic differs in 1 of
-// 10,000 values on average. The differences are spread unevenly: one output of 4,864 values had 5.
+// mostOff returns how many of n values may differ by a code: 1 in 1,000, and three standard deviations. Correct
+// outputs differ in 1 of 10,000 values, unevenly spread.
 func mostOff(n int) int {
 	mean := float64(n) / 1000
 	return int(mean + 3*math.Sqrt(mean))
 }
 
-// checkActivated compares one row. off counts the values that differ from the oracle's but are close
-// enough.
+// checkActivated compares one row. off counts tolerated differences.
 func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f finding, off int) {
 	d, l := o.Dispatch(rank), o.Encoding()
 	g := groupOf(d, row)
@@ -111,9 +109,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns factors near 1. An output is correct if it encodes the oracle's row multiplied by
-// one of them. MXFP4 rounds its scale to a power of two, so the last bit of a value can decide between two
-// scales.
+// acceptedFactors returns factors near 1. A row times one of them is also correct. MXFP4 rounds scales to powers
+// of two, so a value's last bit can decide.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
@@ -132,7 +129,6 @@ func scaledBy(z []float64, by float64) []float64 {
 	return out
 }
 
-// groupOf returns the index of the group that contains a row.
 func groupOf(d Delivery, row int) int {
 	g := 0
 	for g+1 < len(d.Groups) && int(d.RowOffsets[g+1]) <= row {
@@ -141,13 +137,12 @@ func groupOf(d Delivery, row int) int {
 	return g
 }
 
-// scaleBlock returns the first block of 128 scale rows of a group.
+// scaleBlock returns a group's first block of 128 scale rows.
 func scaleBlock(d Delivery, g int) int {
 	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
 }
 
-// nearRow describes the first scale or element that differs too much, "" if there is none. off counts the
-// elements that differ.
+// nearRow describes the first value that differs too much, or "". off counts tolerated differences.
 func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {
@@ -173,11 +168,10 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	return "", off
 }
 
-// vanishing is the BF16 code of 2^-110. Outputs below it are not compared: they come from gates whose
-// exp(-gate) overflows single precision on the device, which then returns zero.
+// vanishing is the BF16 code of 2^-110. Smaller outputs are not compared, because exp(-gate) may overflow on the
+// device.
 const vanishing = (127 - 110) << 7
 
-// nearScale reports whether a scale is close enough to the oracle's scale, see CheckActivation.
 func nearScale(t ep.DType, want, got []byte) bool {
 	switch t {
 	case ep.FP8:
@@ -190,8 +184,7 @@ func nearScale(t ep.DType, want, got []byte) bool {
 	return want[0] == got[0]
 }
 
-// signedCode returns the code of the element in column c, negated if its sign bit is set. The difference
-// of two such numbers is the number of codes between two elements.
+// signedCode returns the code of the element in column c, negated for a set sign bit.
 func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	code, sign := l.Code(payload, c), 8
 	switch l.DType {
@@ -206,8 +199,7 @@ func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	return code
 }
 
-// activatedError returns the largest difference between a row and z, the oracle's values before any
-// rounding. It is relative to the largest magnitude of z.
+// activatedError returns the largest error of a row, relative to the largest magnitude of the unrounded z.
 func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	var worst, largest float64
 	for i, v := range Dequantize(l.DType, got, l.Hidden, workloads.ActivationScale(group)) {
@@ -217,8 +209,7 @@ func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	return relative(worst, largest)
 }
 
-// checkScalePadding checks that NVFP4's scales are zero after the last row of each group, up to the end
-// of the group's last block of 128 rows.
+// checkScalePadding checks that NVFP4's scales are zero after each group's last row.
 func (o *Oracle) checkScalePadding(j *judge, d Delivery, got Activated) {
 	l := o.Encoding()
 	if l.DType != ep.NVFP4 {

@@ -7,8 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestFewValuesMayDiffer: an activation's output may have a few values that are the neighbouring code
-// of the right one: about 1 in 1,000, and somewhat more in a small output.
 func TestFewValuesMayDiffer(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Op = ep.Activation })
 	o := New(w, 1)

@@ -15,22 +15,19 @@ func Silu(gate, up float32) float64 {
 	return float64(gate) / (1 + math.Exp(-float64(gate))) * float64(up)
 }
 
-// Apply returns the clamped variant of Silu.
 func (c Clamp) Apply(gate, up float32) float64 {
 	g := float64(min(gate, c.Limit))
 	u := float64(min(max(up, -c.Limit), c.Limit))
 	return (u + 1) * g / (1 + math.Exp(-float64(c.Alpha)*g))
 }
 
-// Activation describes the SwiGLU that a fused activation kernel computes. Kernels for FP8, MXFP4
-// and NVFP4 then apply Quantize to the result. For NVFP4 each group of rows has a global scale of
-// its own.
+// Activation describes the SwiGLU of a fused activation kernel. Results are then quantized; each group of NVFP4
+// has its own global scale.
 type Activation struct {
-	Interleaved bool   // true: columns are gate0, up0, gate1, up1, ...; false: first all gates, then all ups
-	Clamp       *Clamp // nil for plain SwiGLU
+	Interleaved bool // gate0, up0, gate1, ... instead of all gates, then all ups
+	Clamp       *Clamp
 }
 
-// ActivationOf returns the activation of a config.
 func ActivationOf(c ep.Config) Activation {
 	how := Activation{Interleaved: c.Str("columns") == "interleaved"}
 	if c.Str("clamp") == "gpt-oss" {
@@ -60,7 +57,7 @@ func (a Activation) Row(in []uint16) []float64 {
 	return out
 }
 
-// Narrow rounds an activated row to float32, as the kernels do before they quantize.
+// Narrow rounds to float32, as the kernels do before they quantize.
 func Narrow(z []float64) []float32 {
 	out := make([]float32, len(z))
 	for i, v := range z {

@@ -7,7 +7,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// prefill returns a workload of DeepSeek-V3's shape on four ranks, with 512 tokens on each.
 func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	b.Helper()
 	w, err := workloads.Draw("uniform", ep.Problem{
@@ -20,11 +19,9 @@ func prefill(b *testing.B, op ep.Op) *workloads.Workload {
 	return w
 }
 
-// sampled is the number of rows that BenchmarkCheckDispatch compares.
 const sampled = 512
 
-// BenchmarkCheckDispatch times the check of a dispatch after the oracle has cached the workload, as it
-// has for the second and every later candidate of a session.
+// BenchmarkCheckDispatch times the check of a dispatch with warm caches.
 func BenchmarkCheckDispatch(b *testing.B) {
 	w := prefill(b, ep.Dispatch)
 	o := New(w, 1)
@@ -37,7 +34,6 @@ func BenchmarkCheckDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckCombine times the check of a combine whose ranks send partial sums rounded to BF16.
 func BenchmarkCheckCombine(b *testing.B) {
 	w := prefill(b, ep.Combine)
 	o := New(w, 1)

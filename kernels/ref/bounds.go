@@ -2,25 +2,22 @@ package ref
 
 import "math"
 
-// sumBounds holds the lowest and the highest correct BF16 number of each element of a Sum. The bounds
-// are cached: computing a sum takes 30 times as long as comparing it, and a search compares the same
-// sums for every config.
+// sumBounds holds the lowest and highest correct BF16 number of each element. Computing them takes 30 times as
+// long as comparing, so they are cached.
 type sumBounds struct {
-	low, high []uint16  // [hidden] positions of BF16 numbers (see placeOf); low > high if no number is correct
-	exact     []float32 // [hidden] exact sums, from which errors are computed
+	low, high []uint16  // [hidden] positions (see placeOf); low > high if no number is correct
+	exact     []float32 // [hidden]
 }
 
 func (b sumBounds) bytes() int { return 8 * len(b.exact) }
 
-// finished returns the sum of a token after the epilogue.
 func (o *Oracle) finished(rank, token int, c Compare) Sum {
 	s := o.CombineRow(rank, token, c.Partial)
 	c.Epilogue.apply(s)
 	return s
 }
 
-// boundsOf returns the bounds of a token's sum. They are cached unless there is an epilogue, which few
-// configs have.
+// boundsOf returns the bounds of a token's sum, cached unless there is an epilogue.
 func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	compute := func() sumBounds { return o.finished(rank, token, c).bounds(c.Bits) }
 	if c.Epilogue != nil {
@@ -29,11 +26,9 @@ func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	return o.sums.get(c.sumKind()*len(o.w.Ranks)+rank, token, compute)
 }
 
-// sumKinds is the number of different bounds that a sum can have.
 const sumKinds = 5
 
-// sumKind returns which of the sumKinds bounds c needs. If exact bits are required they depend on Partial.
-// Otherwise only rounded partial sums change the bounds.
+// sumKind returns which of the sumKinds bounds c needs.
 func (c Compare) sumKind() int {
 	switch {
 	case c.Bits:
@@ -44,7 +39,7 @@ func (c Compare) sumKind() int {
 	return 0
 }
 
-// bounds returns the bounds of a sum. If `bits` is true, only the expected BF16 number is correct.
+// bounds returns the bounds of a sum. With `bits` only the expected number is correct.
 func (s Sum) bounds(bits bool) sumBounds {
 	n := len(s.Exact)
 	b := sumBounds{make([]uint16, n), make([]uint16, n), make([]float32, n)}
@@ -61,8 +56,7 @@ func (s Sum) bounds(bits bool) sumBounds {
 	return b
 }
 
-// between returns the first and the last correct position between two numbers. Rounding may have moved
-// each of the two numbers by one position.
+// between returns the first and last correct position near two rounded numbers.
 func between(right func(place uint16) bool, low, high float32) (first, last uint16) {
 	first, last = placeOf(BF16(low))-1, placeOf(BF16(high))+1
 	for first <= last && !right(first) {
@@ -74,8 +68,7 @@ func between(right func(place uint16) bool, low, high float32) (first, last uint
 	return first, last
 }
 
-// placeOf returns the position of a BF16 number if all BF16 numbers are in ascending order. NaNs have
-// positions below minus infinity or above plus infinity.
+// placeOf returns a BF16 number's position in ascending order. NaNs lie outside the infinities.
 func placeOf(bits uint16) uint16 {
 	if bits>>15 != 0 {
 		return ^bits
@@ -83,7 +76,6 @@ func placeOf(bits uint16) uint16 {
 	return bits | 1<<15
 }
 
-// atPlace returns the number at a position of placeOf.
 func atPlace(place uint16) float32 {
 	if place>>15 != 0 {
 		return BF16ToFloat(place &^ (1 << 15))

@@ -7,8 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlaces: placeOf gives every BF16 number its own position, in ascending order. NaNs have positions below
-// or above those of all numbers.
 func TestPlaces(t *testing.T) {
 	before := float32(math.Inf(-1))
 	for place := int(placeOf(0xff80)); place <= int(placeOf(0x7f80)); place++ {
@@ -25,8 +23,6 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestSumBounds: a BF16 number lies between the bounds if and only if its distance from the exact sum
-// is at most Sum.Bound.
 func TestSumBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exact := rapid.Float64Range(-1e30, 1e30).Draw(t, "exact") * rapid.SampledFrom([]float64{1, 1e-28, 1e-66, 0}).Draw(t, "scale")
@@ -43,8 +39,7 @@ func TestSumBounds(t *testing.T) {
 	})
 }
 
-// TestKeptSums: an oracle that has cached the bounds of its sums gives the same results as a new
-// oracle, for every kind of comparison. Both find the fault in an output in which one column is wrong.
+// TestKeptSums: cached bounds give the results of a new oracle.
 func TestKeptSums(t *testing.T) {
 	w := tiny(nil)
 	kept := New(w, 1)

@@ -2,20 +2,19 @@ package ref
 
 import "sync"
 
-// The sizes of an oracle's caches, in bytes. A sweep compares the same outputs again and again. The caches
-// have room for the quantized tokens of 8 ranks with 4,096 tokens of 7 KiB, and for the bounds of 16
-// million elements on each of 2 ranks.
+// Cache sizes in bytes: the tokens of 8 ranks with 4,096 tokens of 7 KiB, and the bounds of 16 million elements on
+// 2 ranks.
 const (
 	cachedTokens = 256 << 20
 	cachedSums   = 320 << 20
 )
 
-// cache keeps values by list and by index in the list. When it is full, it stores no further values.
+// cache keeps values by list and index. A full cache stores no more.
 type cache[V any] struct {
 	mu   sync.RWMutex
 	kept []map[int]V // [list][place]
-	left int         // bytes that are still free
-	size func(V) int // returns the bytes of a value
+	left int         // free bytes
+	size func(V) int
 }
 
 func newCache[V any](lists, bytes int, size func(V) int) *cache[V] {
@@ -26,8 +25,7 @@ func newCache[V any](lists, bytes int, size func(V) int) *cache[V] {
 	return c
 }
 
-// get returns a value. It computes the value if it is not cached. Two goroutines may compute the same
-// value at the same time, because that costs less than waiting for each other.
+// get returns a value, computed if it is missing. Goroutines may compute the same value twice rather than wait.
 func (c *cache[V]) get(list, place int, compute func() V) V {
 	c.mu.RLock()
 	v, ok := c.kept[list][place]

@@ -7,18 +7,18 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// Compare describes how strictly an output is compared with the oracle, and how many rows.
+// Compare says how strictly an output is compared.
 type Compare struct {
-	// MaxRows is the number of rows that are compared element by element on each rank, spread evenly
-	// over the output; 0 means all rows. Offsets, ids and sources are checked for every row.
+	// MaxRows is the number of rows compared element by element; 0 means all. Offsets, ids and sources are checked
+	// for every row.
 	MaxRows int
-	// Ordered is true if the tokens from each source rank must be in ascending order.
+	// Ordered requires each source rank's tokens in ascending order.
 	Ordered bool
-	// Partial is the way in which combine sums the rows of one expert rank.
+	// Partial is how combine sums the rows of one expert rank.
 	Partial Partial
-	// Bits is true if combine must return the exact bits of the sum in the order of Partial.
+	// Bits requires the exact bits of the sum in the order of Partial.
 	Bits bool
-	// Epilogue is the operation on each finished value, nil for none.
+	// Epilogue is the operation on each finished value, or nil.
 	Epilogue *Epilogue
 }
 
@@ -26,22 +26,21 @@ type Compare struct {
 type Output struct {
 	RowOffsets   []uint32  // [groups+1], see Delivery
 	ExpertIDs    []int32   // [groups], only in layout expert
-	SrcInfo      []int32   // [rows, 2]: token number, then top-k position or, in layouts by rank, source rank; rows of the shared expert are not read
+	SrcInfo      []int32   // [rows, 2]: token, then top-k position or source rank; the shared expert's are not read
 	ScaleOffsets []uint32  // [groups], only with NVFP4
-	Ranges       []uint64  // [local experts, ranks], only in layout masked: first row of the source among the expert's rows << 32 | number of rows
-	Experts      []int32   // [rows, top-k], only in layouts by rank: local expert, -1 if the expert is on another rank
-	Weights      []float32 // [rows, top-k], only in layouts by rank: 0 if the expert is on another rank
-	MaxRows      int       // number of rows for which the scale output has room
-	Scales       []byte    // the whole scale output, nil for BF16
-	// Payload returns the elements of one row. It is called by one goroutine, with ascending rows.
-	// The bytes must stay valid until the check is over.
+	Ranges       []uint64  // [local experts, ranks], layout masked: first row << 32 | number of rows
+	Experts      []int32   // [rows, top-k], layouts by rank: local expert or -1
+	Weights      []float32 // [rows, top-k], layouts by rank: 0 for experts of other ranks
+	MaxRows      int       // rows of room in the scale output
+	Scales       []byte    // nil for BF16
+	// Payload returns one row. One goroutine calls it, with ascending rows. The bytes must stay valid during the
+	// check.
 	Payload func(row int) []byte
-	// Expect, if it is not nil, is called with all rows to be compared before the first call of
-	// Payload.
+	// Expect is called before Payload with all rows to be compared; it may be nil.
 	Expect func(rows []int)
 }
 
-// Flat returns a Payload function for a buffer that holds all rows, each of rowBytes bytes.
+// Flat returns a Payload function for a buffer of all rows.
 func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	return func(row int) []byte {
 		if (row+1)*rowBytes > len(buf) {
@@ -51,7 +50,6 @@ func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	}
 }
 
-// Merge adds up the comparisons of two ranks and keeps the first difference.
 func Merge(a, b kernels.Comparison) kernels.Comparison {
 	a.Rows += b.Rows
 	a.Wrong += b.Wrong
@@ -62,9 +60,7 @@ func Merge(a, b kernels.Comparison) kernels.Comparison {
 	return a
 }
 
-// CheckDispatch compares the output of dispatch on a rank with the oracle. It checks the positions of
-// rows one after the other, because each depends on the rows before it. It then checks the contents of
-// rows in parallel. The reported difference is in the lowest wrong row.
+// CheckDispatch compares a rank's output of dispatch with the oracle. It reports the lowest wrong row.
 func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparison {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
@@ -87,22 +83,21 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 	return j.result()
 }
 
-// picker returns a function that reports whether a row is chosen. It divides the rows 0 to total-1 into
-// `limit` ranges of about equal length, and chooses one row in each range. The position of the row in
-// its range varies, so that every position within a tile of a kernel is seen. A limit of 0 chooses all.
+// picker returns a function that chooses one row in each of `limit` ranges; 0 chooses all. The place in the range
+// varies, to see every position of a kernel's tile.
 func picker(total, limit int) func(row int) bool {
 	if limit <= 0 || limit >= total {
 		return func(int) bool { return true }
 	}
 	return func(row int) bool {
-		n := row * limit / total // number of the row's range
+		n := row * limit / total
 		lo := (n*total + limit - 1) / limit
 		hi := ((n+1)*total + limit - 1) / limit
 		return row == lo+int(uint32(n)*2654435761>>8)%(hi-lo)
 	}
 }
 
-// CombinePicks returns the tokens that CheckCombine compares, in ascending order.
+// CombinePicks returns the tokens that CheckCombine compares, ascending.
 func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	tokens := o.w.Ranks[o.w.BatchRank(rank)].Tokens
 	pick := picker(tokens, c.MaxRows)
@@ -115,8 +110,8 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	return picked
 }
 
-// CheckCombine compares combined tokens of a rank with the oracle. `got` returns the [hidden] BF16 bits of
-// one token. It must be safe for several goroutines, and the bits must stay valid until the check is over.
+// CheckCombine compares a rank's combined tokens with the oracle. `got` returns [hidden] BF16 bits. Several
+// goroutines call it, and the bits must stay valid during the check.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
@@ -158,8 +153,7 @@ func (o *Oracle) wrongSum(rank, token, column int, got uint16, c Compare) string
 		s.Want[column], s.Exact[column], got, BF16ToFloat(got))
 }
 
-// relative returns worst divided by largest. The result is finite, because JSON has no infinity and no
-// NaN.
+// relative returns worst/largest, made finite for JSON.
 func relative(worst, largest float64) float64 {
 	if largest > 0 {
 		worst /= largest

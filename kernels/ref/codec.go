@@ -2,7 +2,6 @@ package ref
 
 import "math"
 
-// BF16ToFloat returns the float32 with the value of a BF16 number. The conversion is exact.
 func BF16ToFloat(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
 // BF16 rounds x to the nearest BF16 number, ties to even. NaN stays NaN.
@@ -16,16 +15,14 @@ func BF16(x float32) uint16 {
 
 const maxE4M3 = 448
 
-// E4M3 rounds x to the nearest e4m3fn number (4 exponent bits, bias 7, no infinities), ties to even.
-// Larger values become 448, and NaN becomes 0x7f. It works on bits for speed, because the oracle casts
-// every token that it compares.
+// E4M3 rounds x to the nearest e4m3fn number (4 exponent bits, bias 7, no infinities), ties to even. Larger values
+// become 448, and NaN becomes 0x7f.
 func E4M3(x float32) byte {
 	const (
 		leastNormal = 1. / 64
-		drop        = 23 - 3  // bits to drop from a float32's mantissa
-		rebias      = 127 - 7 // difference between the exponents' biases
-		// The distance between float32 numbers of this size is 2^-9, which is also the distance
-		// between subnormal numbers of e4m3fn.
+		drop        = 23 - 3  // dropped bits of mantissa
+		rebias      = 127 - 7 // difference of the exponent biases
+		// Float32 numbers of this size are 2^-9 apart, like subnormal e4m3fn numbers.
 		step = 1 << 14
 	)
 	bits := math.Float32bits(x)
@@ -36,17 +33,15 @@ func E4M3(x float32) byte {
 	case size >= maxE4M3:
 		return sign | 0x7e
 	case size < leastNormal:
-		return sign | byte(math.Float32bits(size+step)) // the addition rounds size to a multiple of 2^-9
+		return sign | byte(math.Float32bits(size+step))
 	}
 	odd := a >> drop & 1
-	rounded := a + (1<<(drop-1) - 1) + odd // a carry goes into the exponent
+	rounded := a + (1<<(drop-1) - 1) + odd // a carry moves into the exponent
 	return sign | byte((rounded>>drop)-(rebias<<3))
 }
 
-// E4M3ToFloat decodes an e4m3fn byte.
 func E4M3ToFloat(b byte) float32 { return e4m3[b] }
 
-// e4m3 lists the values of the 256 bytes.
 var e4m3 = func() (values [256]float32) {
 	for b := range values {
 		values[b] = decodeE4M3(byte(b))
@@ -69,11 +64,11 @@ func decodeE4M3(b byte) float32 {
 	return float32(v)
 }
 
-// e2m1 lists the magnitudes of the 4-bit dtype in code order.
+// e2m1 lists the magnitudes in code order.
 var e2m1 = [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
-// E2M1 returns the code of the number nearest to x among 0, 0.5, 1, 1.5, 2, 3, 4 and 6 and their
-// negatives. The sign is in bit 3. Ties go to the even code, larger values become 6, and NaN becomes +6.
+// E2M1 returns the code of the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, with the sign in bit 3. Ties go to the
+// even code, larger values become 6, and NaN becomes +6.
 func E2M1(x float32) byte {
 	if x != x {
 		return 7
@@ -89,7 +84,6 @@ func E2M1(x float32) byte {
 	return byte(math.Float32bits(x)>>31)<<3 | byte(best)
 }
 
-// E2M1ToFloat decodes the low four bits.
 func E2M1ToFloat(code byte) float32 {
 	if code&8 != 0 {
 		return -e2m1[code&7]
@@ -105,9 +99,8 @@ func E8M0ToFloat(b byte) float32 {
 	return float32(math.Ldexp(1, int(b)-127))
 }
 
-// EvenE8M0 returns the e8m0 scale of a group whose largest magnitude is amax. It rounds amax to one bit
-// of mantissa, as e2m1 has, takes the exponent, and subtracts 2, the largest exponent of e2m1. This is
-// the scale of OCP Microscaling Formats 1.0 with the rounding mode "even" of AMD's Quark.
+// EvenE8M0 returns the e8m0 scale of a group whose largest magnitude is amax. This is OCP Microscaling Formats 1.0
+// with the rounding mode "even" of AMD's Quark.
 func EvenE8M0(amax float32) byte {
 	e := int((math.Float32bits(amax)+1<<21)>>23&0xff) - 2
 	return byte(min(max(e, 0), 254))

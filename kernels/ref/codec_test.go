@@ -38,8 +38,6 @@ func TestE4M3RoundTrips(t *testing.T) {
 	}
 }
 
-// TestE4M3Thresholds: a number rounds to the nearer of its two neighbouring codes. A number in the
-// middle between them rounds to the even code.
 func TestE4M3Thresholds(t *testing.T) {
 	for code := range byte(0x7e) {
 		low, high := E4M3ToFloat(code), E4M3ToFloat(code+1)
@@ -57,12 +55,12 @@ func TestE4M3Thresholds(t *testing.T) {
 	}
 }
 
-// TestE2M1Thresholds checks the specification's rounding on both sides of every threshold.
+// TestE2M1Thresholds checks both sides of every threshold of the specification.
 func TestE2M1Thresholds(t *testing.T) {
 	for _, c := range []struct {
 		at           float32
-		below, above float32 // rounded values just below and just above the threshold
-		tieUp        bool    // the threshold itself rounds up
+		below, above float32 // just below and above the threshold
+		tieUp        bool
 	}{
 		{0.25, 0, 0.5, false}, {0.75, 0.5, 1, true}, {1.25, 1, 1.5, false}, {1.75, 1.5, 2, true},
 		{2.5, 2, 3, false}, {3.5, 3, 4, true}, {5, 4, 6, false},
@@ -122,7 +120,7 @@ func TestQuantizeGroups(t *testing.T) {
 		dtype  ep.DType
 		global float32
 		x      []float32
-		scale  float32 // by which the elements of the first group are multiplied to get x back
+		scale  float32 // dequantizes the first group
 	}{
 		{ep.FP8, 1, make([]float32, 128), 1e-4 / 448},
 		{ep.FP8, 1, ramp, 6. / 448},
@@ -150,7 +148,7 @@ func TestQuantizeGroups(t *testing.T) {
 	}
 }
 
-// scaleOf returns the first scale of a row, divided by the global scale.
+// scaleOf returns a row's first scale, divided by the global scale.
 func scaleOf(f ep.DType, row Row, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -161,8 +159,7 @@ func scaleOf(f ep.DType, row Row, global float32) float32 {
 	return E4M3ToFloat(row.Scales[0]) / global
 }
 
-// TestQuantizationError: the error of each element is at most half a step of the dtype, relative to
-// the largest magnitude of its group.
+// TestQuantizationError: each error is at most half a step of the dtype.
 func TestQuantizationError(t *testing.T) {
 	x := make([]float32, 256)
 	for i := range x {
@@ -178,8 +175,6 @@ func TestQuantizationError(t *testing.T) {
 	}
 }
 
-// TestScaleLayouts: the addresses of scales are distinct and inside the output. The test compares one
-// address in each layout with an address computed by hand.
 func TestScaleLayouts(t *testing.T) {
 	const rows, maxRows = 256, 256
 	for _, f := range []ep.DType{ep.FP8, ep.MXFP4, ep.NVFP4} {
@@ -201,8 +196,8 @@ func TestScaleLayouts(t *testing.T) {
 	if got := ScaleAt(dtype.Of(ep.MXFP4, 512), 3, 5, 0, 0, 100); got != 5*16+3 {
 		t.Errorf("mxfp4: %d", got)
 	}
-	// Row 200 of a group whose first block is 2 is row 72 of block 3. A block has 8 columns of 512 bytes. Scale 9 is
-	// number 1 of column 2. Row 72 is at 72%32 = 8 and 72/32 = 2.
+	// Row 200 of a group that begins at block 2 is row 72 of block 3. A block has 8 columns of 512 bytes. Scale 9
+	// is number 1 of column 2. 72%32 = 8 and 72/32 = 2.
 	if got := ScaleAt(dtype.Of(ep.NVFP4, 512), 9, 0, 200, 2, 0); got != 3*8*512+2*512+8*16+2*4+1 {
 		t.Errorf("nvfp4: %d", got)
 	}

@@ -10,37 +10,34 @@ import (
 
 // Sum is the expected result of combine for one token.
 type Sum struct {
-	Want  []uint16  // [hidden] BF16 bits of the float32 sum in the order of Partial
-	Exact []float64 // [hidden] the sum in float64, before any rounding of sums
-	Bound []float64 // [hidden] largest difference between Exact and a correct result
+	Want  []uint16  // [hidden] BF16 bits of the float32 sum in Partial's order
+	Exact []float64 // [hidden] float64 sum, nothing rounded
+	Bound []float64 // [hidden] largest |result - Exact| of a correct result
 }
 
-// Unit roundoffs: the largest relative error of rounding a number. BF16 has 8 significant bits, float32
-// has 24.
+// Unit roundoffs: BF16 has 8 significant bits, float32 has 24.
 const (
 	bf16Unit = 1. / (1 << 8)
 	f32Unit  = 1. / (1 << 24)
 )
 
-// Partial is the way in which a rank returns its experts' rows of one token.
+// Partial is how a rank returns its experts' rows of one token.
 type Partial int
 
 const (
-	NoPartial   Partial = iota // the rank sends every row; the receiver sums all rows in top-k order
-	BF16Partial                // the rank sums its rows in top-k order and rounds the sum to BF16; the receiver adds the sums in the order of ranks
-	F32Partial                 // as BF16Partial, but the partial sums are not rounded
-	Weighted                   // as BF16Partial, but the experts have multiplied each row by its weight and rounded the products to BF16
+	NoPartial   Partial = iota // every row is sent and summed in top-k order
+	BF16Partial                // each rank rounds its sum in top-k order to BF16; the sums are added in rank order
+	F32Partial                 // like BF16Partial without the rounding
+	Weighted                   // like BF16Partial of products already rounded to BF16
 )
 
-// CombineRow returns the sum of the experts' rows for one token of a rank. In the layouts by rank,
-// partial sums are always BF16.
+// CombineRow returns a token's sum. In the layouts by rank, partial sums are always BF16.
 func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
-// CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 there are
-// two sums. The second is for a cast that rounds each element in the middle between two codes the other
-// way.
+// CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 the second sum
+// rounds ties between codes the other way.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
@@ -52,7 +49,7 @@ func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	}
 }
 
-// combine returns the sum of CombineRow for a token that dispatch has delivered as `row`.
+// combine returns the sum for a token that was delivered as `row`.
 func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	p := o.w.Problem
 	if p.Layout.ByRank() {
@@ -60,7 +57,7 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	}
 	terms := o.terms(rank, token)
 	all, groups, y := upTo(len(terms)), byRank(terms), make([]float32, len(terms))
-	weights := make([]float32, len(terms)) // by which the experts multiply
+	weights := make([]float32, len(terms))
 	for i := range terms {
 		weights[i] = 1
 		if partial == Weighted {
@@ -72,7 +69,7 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	shared := p.SharedExpert && o.inSlice(rank, token)
 	for c, v := range x {
 		for i, t := range terms {
-			y[i] = BF16ToFloat(BF16(weights[i] * BF16ToFloat(BF16(v*t.gain)))) // an expert returns BF16
+			y[i] = BF16ToFloat(BF16(weights[i] * BF16ToFloat(BF16(v*t.gain))))
 		}
 		if partial == NoPartial {
 			s.Want[c] = BF16(sumInOrder(y, terms, all))
@@ -96,14 +93,13 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	return s
 }
 
-// Epilogue is an operation of a combine on each finished value, before the value is stored: it adds a
-// bias, or multiplies by a power of two, which is exact.
+// Epilogue is an operation on each finished value: it adds a bias, or multiplies by a power of two.
 type Epilogue struct {
-	Scale float64  // factor, if Bias is nil
-	Bias  []uint16 // [hidden] BF16 numbers to add, or nil
+	Scale float64  // used if Bias is nil
+	Bias  []uint16 // [hidden] BF16 numbers, or nil
 }
 
-// apply applies the epilogue to a sum. Adding a bias rounds once more.
+// apply applies the epilogue. Adding a bias rounds once more.
 func (e *Epilogue) apply(s Sum) {
 	if e == nil {
 		return
@@ -119,15 +115,14 @@ func (e *Epilogue) apply(s Sum) {
 	}
 }
 
-// term is one selection of a token that takes part in its sum.
+// term is one selection that takes part in a token's sum.
 type term struct {
-	rank   int // rank of the expert
+	rank   int
 	gain   float32
 	weight float32
 }
 
-// terms returns a token's selections in top-k order. With skip_a2a each rank sums only its
-// own experts.
+// terms returns a token's selections in top-k order; with skip_a2a only those of the rank's own experts.
 func (o *Oracle) terms(rank, token int) []term {
 	p := o.w.Problem
 	r := o.w.Ranks[o.w.BatchRank(rank)]
@@ -142,14 +137,13 @@ func (o *Oracle) terms(rank, token int) []term {
 	return out
 }
 
-// inSlice reports whether a rank runs the shared expert for a token.
 func (o *Oracle) inSlice(rank, token int) bool {
 	start, count := o.w.SharedSlice(rank)
 	return token >= start && token < start+count
 }
 
-// sumInOrder returns the sum of weight times y over the terms with the indices `which`, in this order. y
-// holds the experts' results. The conversion to float32 prevents a fused multiply-add.
+// sumInOrder sums weight times y over the terms `which`, in order. The conversion to float32 prevents a fused
+// multiply-add.
 func sumInOrder(y []float32, terms []term, which []int) float32 {
 	var acc float32
 	for _, i := range which {
@@ -158,8 +152,7 @@ func sumInOrder(y []float32, terms []term, which []int) float32 {
 	return acc
 }
 
-// byRank groups the indices of terms by the rank of the expert, in ascending order of ranks. Inside a
-// group it keeps the top-k order.
+// byRank groups the indices of terms by rank, ascending, in top-k order inside a group.
 func byRank(terms []term) [][]int {
 	var groups [][]int
 	sorted := upTo(len(terms))
@@ -174,8 +167,7 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank sums the terms of each group in order, rounds the sum unless partial is F32Partial, and adds
-// these sums in the order of ranks.
+// sumByRank adds the groups' sums in rank order. It rounds them first unless partial is F32Partial.
 func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {
@@ -188,8 +180,7 @@ func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint1
 	return BF16(acc)
 }
 
-// exactSum returns the sum in float64, the sum of the terms' magnitudes, and the sum of the
-// partial sums' magnitudes.
+// exactSum returns the float64 sum, and the sums of magnitudes of terms and of partial sums.
 func exactSum(y []float32, terms []term, groups [][]int) (sum, magnitude, partials float64) {
 	for _, g := range groups {
 		var partial float64

@@ -2,9 +2,8 @@ package ref
 
 import "fmt"
 
-// Received returns the row that the expert at top-k position k of a token received: [hidden] values,
-// dequantized and rounded to BF16. The token is number `token` of rank `source`. `delivered` returns the
-// output of dispatch on a rank. The error says why there is no such row.
+// Received returns the [hidden] BF16 values that the k-th expert of a source's token received. `delivered` returns
+// a rank's output of dispatch. The error says why there is no such row.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])
@@ -23,7 +22,7 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	}
 	r := rowCheck{o: o, j: j, got: got}
 	group := e
-	if p.Layout.ByRank() { // a group is a source rank, and a row serves all top-k positions
+	if p.Layout.ByRank() {
 		group, k = source, source
 	}
 	for i, g := range d.Groups {
@@ -34,8 +33,7 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
 }
 
-// owner returns the rank that processes a selection of a source rank: the rank of the expert, or the
-// source itself if tokens are replicated.
+// owner returns the rank that processes a selection.
 func (o *Oracle) owner(source, expert int) int {
 	if o.w.Problem.SkipA2A {
 		return source
@@ -43,7 +41,7 @@ func (o *Oracle) owner(source, expert int) int {
 	return expert / o.w.Problem.LocalExperts()
 }
 
-// seek moves to the row of an item in group i of a delivery. It reports whether there is such a row.
+// seek moves to an item's row in group i, and reports whether it exists.
 func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	r.enter(d, i)
 	for s, items := range r.group.Items {
@@ -58,7 +56,6 @@ func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	return false
 }
 
-// widened returns the current row in BF16.
 func (r *rowCheck) widened() ([]uint16, error) {
 	l := r.o.Encoding()
 	row := Row{r.got.Payload(r.row), r.scales()}

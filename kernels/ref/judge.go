@@ -11,25 +11,24 @@ import (
 
 // finding is the result of checking one place of an output.
 type finding struct {
-	place  int     // number of the place, in the order of the output
-	wrong  string  // the difference, "" if there is none
-	maxErr float64 // largest relative error
+	place  int     // in the order of the output
+	wrong  string  // difference, or ""
+	maxErr float64 // relative
 }
 
 // judge collects findings, in any order, into a Comparison.
 type judge struct {
 	kernels.Comparison
 	rank  int
-	place int // the current place
-	first int // the place that Detail describes
+	place int
+	first int // the place of Detail
 }
 
 func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds a finding. Detail describes the difference with the lowest place. If several differences
-// have that place, Detail describes the difference that was added first.
+// finding adds a finding. Detail keeps the difference of the lowest place, the first one there.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {
@@ -41,7 +40,6 @@ func (j *judge) finding(f finding) {
 	j.Wrong++
 }
 
-// result returns the Comparison, with the rank in its detail.
 func (j *judge) result() kernels.Comparison {
 	if j.Detail != "" {
 		j.Detail = fmt.Sprintf("rank %d %s", j.rank, j.Detail)
@@ -49,7 +47,6 @@ func (j *judge) result() kernels.Comparison {
 	return j.Comparison
 }
 
-// parallel calls f for every i below n on all processors.
 func parallel(n int, f func(i int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup

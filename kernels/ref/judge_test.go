@@ -18,7 +18,6 @@ func checkOn(processors int, o *Oracle, out Output) kernels.Comparison {
 	return o.CheckDispatch(0, out, Compare{})
 }
 
-// realRows returns the numbers of the rows that are no padding.
 func realRows(d Delivery) []int {
 	var out []int
 	for i, g := range d.Groups {
@@ -29,8 +28,6 @@ func realRows(d Delivery) []int {
 	return out
 }
 
-// TestSameForAnySplit: the result is the same on any number of processors and describes the
-// lowest wrong row.
 func TestSameForAnySplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {

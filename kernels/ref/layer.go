@@ -7,24 +7,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// layerSpread is the largest error that a value of a layer may have, in standard deviations. The deviation
-// counts each rounding to BF16 with its largest possible error, so a correct value almost always has less
-// than half of the allowed error.
+// layerSpread is the largest error of a layer's value, in standard deviations.
 const layerSpread = 4
 
 // fp8Unit is the largest relative error of rounding to E4M3.
 const fp8Unit = 1. / 16
 
-// LayerRow returns the output of op layer for one token: the sum over its experts of
-// weight * W2 h, with h = silu(gate) * up, and gate and up the halves of W1 x. All of it is computed
-// in float64 from the token as dispatch delivers it. Want is not set, because no order of
-// operations is prescribed.
+// LayerRow returns the float64 output of op layer for one token: the sum over its experts of weight * W2 h, with h
+// = silu(gate) * up, and gate and up the halves of W1 x. Want is nil: no order is prescribed.
 //
-// Libraries round gate, up, h, W2 h, a rank's partial sum and the result to BF16. The worst case of all
-// these roundings is as large as the result, because rows of W2 have thousands of elements. So the bound is
-// layerSpread times the root of the sum of the squares of all errors (Higham and Mary, A New Approach to
-// Probabilistic Rounding Error Analysis, 2019). If tokens are sent in FP8, the products multiply FP8
-// numbers, so h is rounded to E4M3 with a scale for 128 elements. The weights are FP8 numbers already.
+// The bound is layerSpread times the root of the sum of squared errors of all BF16 roundings (Higham and Mary, A
+// New Approach to Probabilistic Rounding Error Analysis, 2019). The worst case is as large as the result. With
+// FP8, h is rounded to E4M3 too.
 func (o *Oracle) LayerRow(rank, token int) Sum {
 	p := o.w.Problem
 	x := Dequantize(p.Dispatch, o.Token(o.w.BatchRank(rank), token), p.Hidden, o.global)
@@ -57,8 +51,7 @@ func (o *Oracle) LayerRow(rank, token int) Sum {
 	return out
 }
 
-// expertOutput returns W2 h of one expert for a token, before it is rounded, and the variance that
-// the roundings before it cause.
+// expertOutput returns W2 h of one expert before rounding, and the variance of earlier roundings.
 func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 	p := o.w.Problem
 	h, deviation := make([]float64, p.Intermediate), make([]float64, p.Intermediate)
@@ -84,8 +77,8 @@ func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 	return y, variance
 }
 
-// swiglu returns silu(gate) * up and its deviation if gate, up, silu(gate) and the product are rounded
-// to BF16. The derivative of silu is at most 1.1.
+// swiglu returns silu(gate) * up and its deviation if everything is rounded to BF16. The derivative of silu is at
+// most 1.1.
 func swiglu(gate, up float64) (h, deviation float64) {
 	silu := gate / (1 + math.Exp(-gate))
 	return silu * up, bf16Unit * math.Abs(up) * math.Sqrt(square(1.1*gate)+3*square(silu))
@@ -100,10 +93,10 @@ func dot(row []uint16, x []float32) (sum float64) {
 	return sum
 }
 
-// rowsTogether is the number of rows of a weight matrix that one goroutine takes at a time.
+// rowsTogether is the number of weight rows that a goroutine takes at a time.
 const rowsTogether = 64
 
-// parallelRows calls f for every row number below n, each time with memory for a row of this length.
+// parallelRows calls f for every row below n, with memory of a row's length.
 func parallelRows(n, length int, f func(i int, row []uint16)) {
 	var all sync.WaitGroup
 	for first := 0; first < n; first += rowsTogether {

@@ -19,8 +19,7 @@ func layerWorkload(t *testing.T, dtype ep.DType) *workloads.Workload {
 	return w
 }
 
-// roundedLayer computes a layer as libraries do: products in float32, and every result rounded to
-// BF16. In FP8 the tokens and h are cast before they are multiplied. skip is a top-k position that it leaves out, -1 for none.
+// roundedLayer computes a layer as libraries do, without top-k position skip (-1 for none).
 func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 	p := w.Problem
 	round := func(x float32) float32 { return BF16ToFloat(BF16(x)) }
@@ -67,8 +66,7 @@ func roundedLayer(w *workloads.Workload, rank, token, skip int) []float32 {
 	return out
 }
 
-// outside counts the values that are outside the bounds of a sum, and returns the largest share of a bound
-// that an error takes.
+// outside counts values outside the bounds, and returns the largest share of a bound.
 func outside(s Sum, got []float32) (n int, most float64) {
 	for c, x := range got {
 		share := math.Abs(float64(x)-s.Exact[c]) / s.Bound[c]
@@ -79,8 +77,6 @@ func outside(s Sum, got []float32) (n int, most float64) {
 	return n, most
 }
 
-// TestLayerRow: a layer that rounds as libraries do is within the bounds, and a layer without one of
-// a token's experts is outside them in most columns.
 func TestLayerRow(t *testing.T) {
 	for _, dtype := range []ep.DType{ep.BF16, ep.FP8} {
 		t.Run(string(dtype), func(t *testing.T) { checkLayerRows(t, layerWorkload(t, dtype)) })

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// bySource returns the tokens that a rank receives in the layouts by rank: one group for each source
-// rank, in which each token occurs once.
+// bySource returns a rank's tokens in the layouts by rank: a group for each source rank, each token once.
 func (o *Oracle) bySource(rank int) []Group {
 	p := o.w.Problem
 	var groups []Group
@@ -31,13 +30,12 @@ func (o *Oracle) selected(source, token int) []int32 {
 	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
 }
 
-// isOn reports whether an expert is on a rank. It is false for -1, a masked selection.
+// isOn reports whether an expert is on a rank; false for -1.
 func (o *Oracle) isOn(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }
 
-// checkMetadata checks the metadata of a row in a layout by rank: the source rank, and for each top-k
-// position the local expert and the weight, or -1 and 0 if the expert is on another rank.
+// checkMetadata checks a row's source rank, local experts and weights in a layout by rank.
 func (r *rowCheck) checkMetadata(source, token int) {
 	p := r.o.w.Problem
 	if got := int(r.got.SrcInfo[2*r.row+1]); got != source {
@@ -58,8 +56,7 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 }
 
-// checkIndex checks the arrays that describe the positions of rows, and reports whether they are correct.
-// If they are wrong, nothing else can be checked.
+// checkIndex checks the arrays of row positions. If it returns false, nothing else can be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false
@@ -79,7 +76,7 @@ func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 }
 
 func checkSizes(j *judge, p ep.Problem, d Delivery, got Output) bool {
-	selections := 0 // entries of Experts and of Weights
+	selections := 0
 	if p.Layout.ByRank() {
 		selections = d.End * p.TopK
 	}
@@ -109,7 +106,7 @@ func checkGroups(j *judge, d Delivery, got Output) {
 	}
 }
 
-// checkRanges checks, for each expert and source rank, the first row and the number of rows.
+// checkRanges checks each first row and number of rows.
 func checkRanges(j *judge, d Delivery, got Output) {
 	for e, g := range d.Groups {
 		first := 0
@@ -123,7 +120,7 @@ func checkRanges(j *judge, d Delivery, got Output) {
 	}
 }
 
-// scalesAt returns the scales of a row in any layout. ScalesOf knows only layout expert.
+// scalesAt returns the scales of a row in any layout.
 func (o *Oracle) scalesAt(out Output, row, inGroup, block int) []byte {
 	l, p := o.Encoding(), o.w.Problem
 	if l.DType != ep.FP8 {

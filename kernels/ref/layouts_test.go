@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// lay writes a token's local experts and weights to the arrays of its row.
 func (out *Output) lay(o *Oracle, rank, row, source, token int) {
 	p := o.w.Problem
 	for k := range p.TopK {
@@ -21,8 +20,6 @@ func (out *Output) lay(o *Oracle, rank, row, source, token int) {
 	}
 }
 
-// TestLayoutsAreJudged: for each layout, the oracle accepts a correct output and finds each kind of
-// damage.
 func TestLayoutsAreJudged(t *testing.T) {
 	damage := map[string]func(g *Output, p ep.Problem, row int){
 		"row_offsets": func(g *Output, _ ep.Problem, row int) { g.RowOffsets[0]++ },
@@ -53,8 +50,7 @@ func TestLayoutsAreJudged(t *testing.T) {
 	}
 }
 
-// TestByRankKeepsOrder: in the layouts by rank, correct rows in the wrong order are a fault, because
-// the code that reads the rows relies on the order of tokens.
+// TestByRankKeepsOrder: rows in the wrong order are a fault, because readers rely on the order of tokens.
 func TestByRankKeepsOrder(t *testing.T) {
 	w := tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank })
 	w.Ranks[0] = workloads.Routing{Tokens: 2, Experts: []int32{2, 3, 3, 2}, Weights: []float32{1, 2, 3, 4}}
@@ -71,8 +67,7 @@ func TestByRankKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestByRankSumsAreReduced: in layout rank, combine adds the partial sums of ranks, each rounded to
-// BF16, also if the comparison has NoPartial.
+// TestByRankSumsAreReduced: layout rank rounds each rank's partial sum to BF16, also with NoPartial.
 func TestByRankSumsAreReduced(t *testing.T) {
 	expert, byRank := New(tiny(nil), 1), New(tiny(func(p *ep.Problem) { p.Layout = ep.LayoutRank }), 1)
 	for i, want := range expert.CombineRow(0, 0, BF16Partial).Want {

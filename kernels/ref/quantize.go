@@ -8,15 +8,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Row is one token in a dtype: elements in the order of columns, and scales in the order of groups. Both
-// are little-endian. In the 4-bit dtypes, element 2i is in the low four bits of byte i.
+// Row is one token: elements in column order, and scales in group order. Both are little-endian. 4-bit element 2i
+// is in the low half of byte i.
 type Row struct {
 	Payload []byte
 	Scales  []byte
 }
 
-// Quantize converts one token from float32. global is NVFP4's global input scale; other
-// dtypes ignore it.
+// Quantize converts one token from float32. Only NVFP4 reads global, its input scale.
 func Quantize(f ep.DType, x []float32, global float32) Row {
 	l := dtype.Of(f, len(x))
 	row := Row{make([]byte, l.Payload), make([]byte, l.Scales*l.ScaleBytes)}
@@ -40,8 +39,8 @@ func Quantize(f ep.DType, x []float32, global float32) Row {
 	return row
 }
 
-// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). The least amax of 1e-4, which DeepEP has
-// too, avoids a division by zero in a group of zeros.
+// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). The least amax, which DeepEP has too, avoids a
+// division by zero.
 func quantizeFP8(x []float32, row Row, g int) {
 	s := max(amax(x), 1e-4) / maxE4M3
 	binary.LittleEndian.PutUint32(row.Scales[4*g:], math.Float32bits(s))
@@ -50,13 +49,11 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack is the largest relative difference between x/s in another FP8 cast and in this one. DeepEP's
-// low-latency kernels compute x * (448/amax), and PyTorch on a GPU computes the scale as
-// amax * (1/448). Three roundings of float32 differ by at most 3 * 2^-24.
+// castSlack bounds the relative difference of x/s between FP8 casts: three roundings of float32 differ by at most
+// 3 * 2^-24. DeepEP's low-latency kernels compute x * (448/amax), PyTorch amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
-// otherCast returns an FP8 row of token x. Each element within castSlack of the middle between two codes
-// has the other code than in `row`.
+// otherCast returns the FP8 row whose near ties have the other code than in `row`.
 func otherCast(x []float32, row Row) Row {
 	other := Row{make([]byte, len(row.Payload)), row.Scales}
 	group := len(x) / (len(row.Scales) / 4)
@@ -78,8 +75,8 @@ func quantizeMXFP4(x []float32, row Row, g int) {
 	}
 }
 
-// quantizeNVFP4 computes s = e4m3(global * (amax * 1/6)), clamped to 448, and
-// q = e2m1(x * 1/(s * 1/global)). A group whose scale is zero becomes all zero.
+// quantizeNVFP4 computes s = e4m3(global * (amax * 1/6)), clamped to 448, and q = e2m1(x * 1/(s * 1/global)). A
+// zero scale makes the group zero.
 func quantizeNVFP4(x []float32, row Row, g int, global float32) {
 	row.Scales[g] = E4M3(global * (amax(x) * (1. / 6)))
 	var inverse float32
@@ -101,7 +98,6 @@ func amax(x []float32) float32 {
 	return m
 }
 
-// Dequantize converts a token of hidden elements back to float32.
 func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	out := make([]float32, hidden)
 	l := dtype.Of(f, hidden)
@@ -124,7 +120,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor returns the value by which a group's elements are multiplied. b begins with the group's scale.
+// factor returns a group's multiplier. b begins with the group's scale.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -135,10 +131,8 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
-// ScaleAt returns the byte offset of scale g of a row in a rank's scale output. `row` is the row's number
-// in the whole output, and inGroup its number in its group. firstBlock is the group's first block of
-// 128 scale rows, and maxRows the number of rows for which the output has room. FP8 scales are stored
-// as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
+// ScaleAt returns the byte offset of scale g of a row. firstBlock is the group's first block of 128 scale rows.
+// FP8 scales are stored as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
 // [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	switch l.DType {
@@ -153,8 +147,7 @@ func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
 }
 
-// ScalesOf returns a row's scales from a rank's scale output, nil if the output is too short. ScaleAt
-// explains the other arguments.
+// ScalesOf returns a row's scales, nil if the output is too short. See ScaleAt for the arguments.
 func ScalesOf(l dtype.Encoding, scales []byte, row, inGroup, firstBlock, maxRows int) []byte {
 	out := make([]byte, 0, l.Scales*l.ScaleBytes)
 	for g := range l.Scales {

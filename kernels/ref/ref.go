@@ -43,21 +43,19 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Shared is the expert id of the shared expert.
+// Shared is the shared expert's id.
 const Shared = -1
 
-// Oracle computes the correct outputs of dispatch and combine for one workload. It caches
-// them, and is safe for several goroutines.
+// Oracle computes the correct outputs for one workload. It is safe for several goroutines.
 type Oracle struct {
 	w          *workloads.Workload
 	global     float32
-	tokens     *cache[Row]       // by source rank and token
-	sums       *cache[sumBounds] // by kind, rank and token
-	deliveries []func() Delivery // by rank
+	tokens     *cache[Row]
+	sums       *cache[sumBounds]
+	deliveries []func() Delivery
 }
 
-// New returns the oracle of a workload. inputScale is NVFP4's global input scale, 1 if there
-// is none.
+// New returns the oracle of a workload. inputScale is NVFP4's global input scale, otherwise 1.
 func New(w *workloads.Workload, inputScale float32) *Oracle {
 	o := &Oracle{w: w, global: inputScale,
 		tokens: newCache(len(w.Ranks), cachedTokens, func(r Row) int { return len(r.Payload) + len(r.Scales) }),
@@ -69,18 +67,17 @@ func New(w *workloads.Workload, inputScale float32) *Oracle {
 	return o
 }
 
-// Item is one delivered row: the number of a token on its source rank, and the top-k position that
-// selected the expert. K is -1 for the shared expert, and for a row that serves all experts of a rank.
+// Item is one delivered row. K is the top-k position, or -1 for the shared expert and for a row for several
+// experts.
 type Item struct{ Token, K int }
 
 // Group holds the rows of one expert, or of one source rank in the layouts by rank.
 type Group struct {
-	Expert  int      // global id of the expert, or Shared; in the layouts by rank, the source rank
-	Sources []int    // source ranks, in the order of the output
+	Expert  int      // global id or Shared; in the layouts by rank the source rank
+	Sources []int    // in the order of the output
 	Items   [][]Item // [source], tokens ascending
 }
 
-// Rows returns the number of the group's rows, without padding.
 func (g Group) Rows() int {
 	n := 0
 	for _, items := range g.Items {
@@ -93,12 +90,11 @@ func (g Group) Rows() int {
 type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
-	End          int      // number of rows of memory up to the end of the last group
-	RowOffsets   []uint32 // [groups+1] first row of each group, with padding; for groups of fixed size, the number of rows in each group, and at the end the number of rows in all groups
-	ScaleOffsets []uint32 // [groups] only used with NVFP4: the group's first scale block minus RowOffsets/128
+	End          int      // rows up to the end of the last group
+	RowOffsets   []uint32 // [groups+1] first rows with padding; for groups of fixed size their numbers of rows, then the total
+	ScaleOffsets []uint32 // [groups] NVFP4: first scale block minus RowOffsets/128
 }
 
-// rows returns the number of rows of all groups, without padding.
 func (d Delivery) rows() int {
 	n := 0
 	for _, g := range d.Groups {
@@ -107,7 +103,7 @@ func (d Delivery) rows() int {
 	return n
 }
 
-// Dispatch returns every row that a rank receives. The slices are shared: do not change them.
+// Dispatch returns every row that a rank receives; do not change it.
 func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
 
 func (o *Oracle) deliver(rank int) Delivery {
@@ -151,7 +147,6 @@ func (o *Oracle) sharedGroup(rank int) Group {
 	return Group{Shared, []int{o.w.BatchRank(rank)}, [][]Item{items}}
 }
 
-// placeGroups assigns rows to groups as the problem's layout requires.
 func placeGroups(p ep.Problem, groups []Group) Delivery {
 	room := dtype.Capacity(p)
 	if room == 0 {
@@ -196,8 +191,7 @@ func (o *Oracle) Token(source, token int) Row {
 	})
 }
 
-// Cast returns the elements and the scales of all tokens of a source rank, for a dispatch that takes tokens
-// in FP8.
+// Cast returns elements and scales of a source rank's tokens in FP8.
 func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	for token := range o.w.Ranks[o.w.BatchRank(source)].Tokens {
 		row := o.Token(source, token)
@@ -207,7 +201,6 @@ func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	return payload, scales
 }
 
-// unquantized returns one token of a source rank in float32, before any cast.
 func (o *Oracle) unquantized(source, token int) []float32 {
 	x := make([]uint16, o.w.Problem.Hidden)
 	o.w.Token(source, token, x)
@@ -218,7 +211,6 @@ func (o *Oracle) unquantized(source, token int) []float32 {
 	return wide
 }
 
-// Gain returns the gain of an expert or of Shared.
 func Gain(expert int) float32 {
 	if expert == Shared {
 		return workloads.SharedGain
@@ -226,7 +218,6 @@ func Gain(expert int) float32 {
 	return workloads.ExpertGain(expert)
 }
 
-// Encoding returns how a delivered token is stored.
 func (o *Oracle) Encoding() dtype.Encoding {
 	return dtype.Of(o.w.Problem.Dispatch, o.w.Problem.Hidden)
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// tiny returns a workload of two ranks with two experts each. Rank 0 has three tokens and rank 1 has
-// one. The second token of rank 0 has a masked position.
+// tiny returns a workload of two ranks with two experts each, with 3 and 1 tokens and a masked position.
 func tiny(change func(*ep.Problem)) *workloads.Workload {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 128, Experts: 4, TopK: 2,
 		Tokens: 3, MaxTokens: 3, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -74,7 +73,7 @@ func TestCombineByHand(t *testing.T) {
 	x := make([]uint16, 128)
 	w.Token(0, 0, x)
 	s := o.CombineRow(0, 0, NoPartial)
-	// The token selects expert 0 (gain 0.5) with weight 0.75, and expert 2 (gain 0.5 + 2/64) with weight 0.25.
+	// Expert 0 (gain 0.5) has weight 0.75, expert 2 (gain 0.5 + 2/64) has weight 0.25.
 	for c, b := range x {
 		v := BF16ToFloat(b)
 		a, z := BF16ToFloat(BF16(v*0.5)), BF16ToFloat(BF16(v*(0.5+2./64)))
@@ -84,8 +83,6 @@ func TestCombineByHand(t *testing.T) {
 	}
 }
 
-// TestBoundsHold: for any weights and routing, the sum in order and the sum of partial sums lie within
-// their bounds.
 func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := tiny(func(p *ep.Problem) {
@@ -112,8 +109,6 @@ func TestBoundsHold(t *testing.T) {
 	})
 }
 
-// faithful returns the correct output of a rank's dispatch: in any dtype in the layouts by expert, in BF16 and FP8 in
-// the other layouts.
 func faithful(o *Oracle, rank int) Output {
 	p, l, d := o.w.Problem, o.Encoding(), o.Dispatch(rank)
 	n := dtype.MaxRows(p)
@@ -165,8 +160,6 @@ func TestFaithfulOutputsPass(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound damages one part of a correct output at a time. The oracle must describe the
-// damage.
 func TestDamageIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(*Output)
@@ -210,7 +203,6 @@ func TestOrderIsJudgedOnRequest(t *testing.T) {
 	}
 }
 
-// TestOneCodeOff: a single wrong code is found in every dtype, and its error is measured.
 func TestOneCodeOff(t *testing.T) {
 	for _, f := range []ep.DType{ep.FP8, ep.NVFP4, ep.MXFP4} {
 		o := New(tiny(func(p *ep.Problem) { p.Dispatch = f }), 1)

@@ -13,13 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory is a function that reads pieces of a part of a rank's memory. Each piece has `bytes` bytes and
-// begins at one of the offsets. The pieces are returned in the order of the offsets, and stay valid
-// until the next read of the same part. The function is called for several ranks in parallel. The
-// capacity of a piece may include the pieces after it.
+// Memory reads pieces of a part of a rank's memory, each of `bytes` bytes, in the order of the offsets. They stay
+// valid until the next read of the part. Several ranks are read in parallel.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
-// Pieces cuts data into pieces of the given number of bytes.
 func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	for at := 0; at < len(data); at += bytes {
 		pieces = append(pieces, data[at:min(at+bytes, len(data))])
@@ -27,8 +24,7 @@ func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	return pieces
 }
 
-// contiguous returns the concatenation of pieces. If the pieces are already one after the other in memory
-// it does not copy them, because the scales of 4,096 tokens are megabytes.
+// contiguous concatenates pieces. It does not copy adjacent ones, because scales can be megabytes.
 func contiguous(pieces [][]byte) []byte {
 	if len(pieces) == 0 {
 		return nil
@@ -43,7 +39,7 @@ func contiguous(pieces [][]byte) []byte {
 	return all[:n]
 }
 
-// The parts of a rank's memory that Remote reads, named like their fields in EpArgs.
+// The parts of a rank's memory, named like the fields of EpArgs.
 const (
 	PartOut          = "out"
 	PartScales       = "out_scales"
@@ -54,27 +50,24 @@ const (
 	PartCombined     = "combined"
 )
 
-// feedRows is the number of rows of each rank that Judge compares of the dispatch before a combine: enough
-// to see that the combine had correct input.
+// feedRows is the number of rows that Judge compares of the dispatch before a combine.
 const feedRows = 64
 
-// wholeElements is the largest number of elements of an output that is read as a whole. From a larger
-// output only the compared rows are read.
+// wholeElements is the largest output that is read as a whole, in elements.
 const wholeElements = 16 << 20
 
-// Remote compares outputs in memory that this program cannot address, such as a GPU's.
+// Remote compares outputs in memory that this program cannot address.
 type Remote struct {
 	oracle   *Oracle
-	maxRows  int // number of rows for which the scale output has room
-	whole    int // wholeElements, or less in tests
+	maxRows  int // rows of room in the scale output
+	whole    int // wholeElements, less in tests
 	read     Memory
-	reading  []float64       // seconds of reading since Judge began, by rank
-	verified []*verifiedBits // by rank
-	fetched  []*fetched      // outputs that Judge compared, by rank; nil after Forget
+	reading  []float64 // seconds of reading in Judge, by rank
+	verified []*verifiedBits
+	fetched  []*fetched // by rank; nil after Forget
 }
 
-// NewRemote returns a Remote that reads memory with `read`. maxRows is the number of rows for which the
-// scale output has room.
+// NewRemote returns a Remote that reads with `read`. maxRows is the room of the scale output in rows.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
 	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
@@ -88,12 +81,11 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	return r
 }
 
-// Forget drops the outputs that Judge has read. Callers use it when the memory changes.
+// Forget drops the outputs that were read. Call it when the memory changes.
 func (r *Remote) Forget() { r.fetched = nil }
 
-// Judge compares the outputs of a dispatch, a combine or a pair on all ranks. For a combine, the rows of
-// the dispatch before it are counted only if they are wrong. The ranks are checked in parallel, so
-// Took.Reading is the mean over ranks, and Took.Comparing is the rest of the time.
+// Judge compares the outputs of an op on all ranks. Rows of the dispatch before a combine count only if they are
+// wrong.
 func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison, error) {
 	start, ranks := time.Now(), len(r.oracle.w.Ranks)
 	clear(r.reading)
@@ -150,7 +142,7 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	return r.verified[rank].check(c, rows, check), nil
 }
 
-// fetched is the output of dispatch on a rank. err is the first error of reading it.
+// fetched is a rank's output of dispatch, and the first error of reading it.
 type fetched struct {
 	Output
 	err error
@@ -158,7 +150,7 @@ type fetched struct {
 
 func (f *fetched) note(err error) { f.err = cmp.Or(f.err, err) }
 
-// dispatched returns the output of dispatch on a rank. It reads the output only once.
+// dispatched returns a rank's output of dispatch, read once.
 func (r *Remote) dispatched(rank int) (*fetched, error) {
 	if have := r.fetched[rank]; have != nil {
 		return have, nil
@@ -170,7 +162,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 	return out, out.err
 }
 
-// fetch reads the output of dispatch on a rank. Rows of a large output are read only when they are needed.
+// fetch reads a rank's output of dispatch, large ones row by row on demand.
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
@@ -198,7 +190,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
 	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
-	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // the scales are [scale, maxRows]; only the used rows are read
+	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // [scale, maxRows]: only the used rows are read
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
 			offsets[g] = g * r.maxRows * l.ScaleBytes
@@ -215,8 +207,8 @@ func (r *Remote) fetch(rank int) *fetched {
 	return out
 }
 
-// sample makes `out` read all rows to be compared at once, and any other row when it is needed. Each read
-// replaces the rows of the read before.
+// sample makes `out` read the compared rows at once, and others on demand. Each read replaces the rows of the read
+// before.
 func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	known := map[int][]byte{}
 	fetch := func(rows []int) {
@@ -247,8 +239,8 @@ func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]by
 	return r.read(rank, part, rowBytes, offsets...)
 }
 
-// Probe returns one output row that Judge compared, as [hidden] BF16 values. With k = -1 it is a token's
-// combined row, otherwise the row that the token's k-th expert received.
+// Probe returns one row of [hidden] BF16 values that Judge compared: a token's combined row for k = -1, else what
+// its k-th expert received.
 func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	w := r.oracle.w
 	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.BatchRank(rank)].Tokens || k >= w.Problem.TopK {
@@ -270,7 +262,7 @@ func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	})
 }
 
-// numbers returns memory as numbers, without a copy. GPUs have the byte order of this host.
+// numbers views memory as numbers. GPUs have this host's byte order.
 func numbers[T uint16 | uint32 | int32 | uint64 | float32](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))

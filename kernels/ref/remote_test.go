@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// stored holds the memory of all ranks after a correct call. It is indexed by rank and part.
+// stored holds the memory of all ranks, by rank and part.
 type stored []map[string][]byte
 
 func bytesOf(v any) []byte {
@@ -25,7 +25,7 @@ func bytesOf(v any) []byte {
 	return b
 }
 
-// store returns the correct outputs of dispatch and combine. Epilogue e is applied to combined tokens.
+// store returns correct outputs, with epilogue e.
 func store(o *Oracle, e *Epilogue) stored {
 	var out stored
 	for rank, routing := range o.w.Ranks {
@@ -53,8 +53,7 @@ func (s stored) read(rank int, part string, bytes int, offsets ...int) ([][]byte
 	return out, nil
 }
 
-// remote returns a Remote that reads s. Each read of a part clears the pieces that the read before it
-// returned, so that a Remote that still uses them fails.
+// remote returns a Remote on s. Each read clears the pieces of the read before, so their use fails.
 func remote(o *Oracle, s stored) *Remote {
 	var mu sync.Mutex
 	last := map[string][][]byte{}
@@ -71,8 +70,7 @@ func remote(o *Oracle, s stored) *Remote {
 	})
 }
 
-// TestRemote: a Remote accepts correct outputs and finds a changed byte, both if it reads a part as a
-// whole and if it reads rows on demand.
+// TestRemote: both whole parts and rows on demand show a changed byte.
 func TestRemote(t *testing.T) {
 	for _, f := range ep.DTypes() {
 		for _, whole := range []int{wholeElements, 0} {
@@ -99,7 +97,6 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestJoined: contiguous copies pieces only if they do not lie one after another.
 func TestJoined(t *testing.T) {
 	data := []byte{1, 2, 3, 4, 5, 6}
 	if got := contiguous(Pieces(data, 2)); !slices.Equal(got, data) || &got[0] != &data[0] {
@@ -121,7 +118,6 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestRemoteCounts: rows of the dispatch before a combine count only if they are wrong.
 func TestRemoteCounts(t *testing.T) {
 	o := New(tiny(nil), 1)
 	memory := store(o, nil)
@@ -152,7 +148,6 @@ func TestRemoteErrors(t *testing.T) {
 	}
 }
 
-// TestRemoteProbe: Probe returns rows of rank 0's tokens and refuses rows that do not exist.
 func TestRemoteProbe(t *testing.T) {
 	for _, whole := range []int{wholeElements, 0} {
 		o := New(tiny(nil), 1)
@@ -188,7 +183,6 @@ func probeAll(t *testing.T, o *Oracle, r *Remote) {
 	}
 }
 
-// TestEpilogue: values are compared after combine's epilogue.
 func TestEpilogue(t *testing.T) {
 	bias := make([]uint16, 128)
 	for i := range bias {

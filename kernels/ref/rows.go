@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rowCheck walks the rows of one rank's dispatch output.
+// rowCheck walks the rows of a dispatch output.
 type rowCheck struct {
 	o    *Oracle
 	j    *judge
@@ -18,24 +18,23 @@ type rowCheck struct {
 	pick func(row int) bool
 
 	group      Group
-	firstBlock int // NVFP4: the group's first block of scale rows
-	row        int // number of the current row in the output
-	inGroup    int // number of the current row in its group
-	seen       int // number of rows so far, without padding
+	firstBlock int // NVFP4: first block of scale rows
+	row        int // in the output
+	inGroup    int // in its group
+	seen       int // rows so far, without padding
 	open       openItems
 	picked     []pickedRow
 }
 
-// openItems marks the expected rows (items) of one source rank that have not been seen yet. It has an array
-// over all possible selections, because a map takes ten times as long, and a rank can have hundreds of
-// thousands of rows.
+// openItems marks the expected rows of one source rank that were not seen yet. A map takes ten times as long as
+// this array.
 type openItems struct {
 	topK  int
-	marks []bool // [tokens, topK+1] whether an item is open
-	items []Item // items of the segment; no others may be marked
+	marks []bool // [tokens, topK+1]
+	items []Item // only these may be marked
 }
 
-// fill marks the items of a new segment as open, and no others.
+// fill opens the items of a new segment alone.
 func (o *openItems) fill(p ep.Problem, items []Item) {
 	o.topK = p.TopK
 	if o.marks == nil {
@@ -50,11 +49,10 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 	o.items = items
 }
 
-// at returns the index of an item's mark. The shared expert's item has K = -1.
+// at returns the index of an item's mark; the shared expert has K = -1.
 func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
 
-// take reports whether an item was open, and closes it. The item may have any numbers, because a wrong
-// kernel may have written them.
+// take closes an item, and reports whether it was open. Its numbers may be any: a kernel wrote them.
 func (o *openItems) take(it Item) bool {
 	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
 		return false
@@ -72,10 +70,9 @@ type pickedRow struct {
 	payload []byte
 	row     int
 	inGroup int
-	block   int // NVFP4: the group's first block of scale rows
+	block   int // NVFP4: first block of scale rows
 }
 
-// enter begins group i of a delivery.
 func (r *rowCheck) enter(d Delivery, i int) {
 	r.group, r.row, r.inGroup = d.Groups[i], d.First[i], 0
 	if d.ScaleOffsets != nil {
@@ -83,7 +80,7 @@ func (r *rowCheck) enter(d Delivery, i int) {
 	}
 }
 
-// segment checks the rows of one source rank: each expected token must occur exactly once.
+// segment checks that each token of a source rank occurs exactly once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
 	byRank := r.o.w.Problem.Layout.ByRank()
@@ -149,7 +146,6 @@ func (p *pickedRow) where() string {
 	return fmt.Sprintf("row %d (%s, source %d token %d k %d)", p.row, p.expert, p.source, p.item.Token, p.item.K)
 }
 
-// contents compares elements and scales of the row with the oracle.
 func (p *pickedRow) contents(o *Oracle, out Output) {
 	l := o.Encoding()
 	want := o.Token(p.source, p.item.Token)
@@ -170,8 +166,7 @@ func (r *rowCheck) scales() []byte {
 	return r.o.scalesAt(r.got, r.row, r.inGroup, r.firstBlock)
 }
 
-// padding checks the padding rows after a group's last row. With NVFP4 the scales in the rest of the
-// group's last block must be zero. With other dtypes padding may hold anything.
+// padding checks that NVFP4's scales of padding rows are zero; others may hold anything.
 func (r *rowCheck) padding() {
 	l := r.o.Encoding()
 	if l.DType != ep.NVFP4 {
@@ -188,8 +183,7 @@ func (r *rowCheck) padding() {
 	}
 }
 
-// rowError returns the largest difference between two rows after dequantization, relative to the largest
-// magnitude of `want`.
+// rowError returns the largest error after dequantization, relative to `want`'s largest magnitude.
 func (o *Oracle) rowError(want, got Row) float64 {
 	p := o.w.Problem
 	a := Dequantize(p.Dispatch, want, p.Hidden, o.global)
@@ -202,7 +196,7 @@ func (o *Oracle) rowError(want, got Row) float64 {
 	return relative(worst, largest)
 }
 
-// difference describes the first scale or element that differs, "" if there is none.
+// difference describes the first value that differs, or "".
 func difference(l dtype.Encoding, want, got Row) string {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !bytes.Equal(a, b) {

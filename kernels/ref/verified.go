@@ -7,10 +7,8 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// verifiedBits remembers, by their hash, the combined tokens of a rank that the oracle found correct. Most
-// candidates sum in the same order and return the same bits. For such bits the oracle need not compute its
-// sums in float64 again, which took a third of a sweep. Each rank has its own verifiedBits, because ranks
-// are checked in parallel.
+// verifiedBits remembers by hash which combined tokens of a rank were correct. Most candidates return the same
+// bits, and computing sums took a third of a sweep.
 type verifiedBits struct {
 	seed  maphash.Seed
 	known map[bitsKey]kernels.Comparison
@@ -31,8 +29,7 @@ func (p *verifiedBits) hash(rows [][]byte) uint64 {
 	return maphash.Bytes(p.seed, sums)
 }
 
-// check returns the result of judge. If the same bits have passed the same comparison before, it returns
-// the earlier result and does not call judge.
+// check returns the result of judge, or the earlier one if the same bits passed the same comparison.
 func (p *verifiedBits) check(c Compare, rows [][]byte, judge func() kernels.Comparison) kernels.Comparison {
 	key := bitsKey{c, p.hash(rows)}
 	if v, ok := p.known[key]; ok {

@@ -6,8 +6,6 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// TestVerifiedBits: the oracle compares the same bits only once. It compares other bits, the same bits
-// under a stricter comparison, and bits that were wrong the last time.
 func TestVerifiedBits(t *testing.T) {
 	p, asked := newVerifiedBits(), 0
 	good, bad := kernels.Comparison{Rows: 2, MaxErr: 0.25}, kernels.Comparison{Rows: 2, Wrong: 1}

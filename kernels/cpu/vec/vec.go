@@ -1,7 +1,7 @@
-// Package vec holds the loops of the CPU backend that must run at the speed of memory. On some processors
-// they use vector instructions, on others portable Go. The results have the same bits.
+// Package vec holds the loops of the CPU backend that must run at the speed of memory. The results have the same
+// bits.
 //
-// BF16 values are in the byte order of the machine. NaNs with the default payload stay NaNs.
+// NaNs with the default payload stay NaNs.
 package vec
 
 import (
@@ -10,20 +10,18 @@ import (
 	"unsafe"
 )
 
-// Sources holds this package's files, for the hash of the kernels.
-//
 //go:embed *.go *.s
 var Sources embed.FS
 
-// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst. Products and sums are float32,
-// in the order of k, starting from zero. Every row must have at least len(dst) values.
+// Sum writes bf16(sum over k of weights[k] * rows[k]) to dst. Sums are float32, in the order of k, from zero.
+// Every row needs len(dst) values.
 func Sum(dst []uint16, rows [][]uint16, weights []float32) {
 	done := sumVector(dst, rows, weights)
 	sumPortable(dst, rows, weights, done)
 }
 
-// Stream copies src to dst past the caches. It is faster than copy if the caches would evict the data before
-// it is read. A goroutine that reads a later atomic store of the caller sees the data.
+// Stream copies src to dst past the caches. A goroutine that reads a later atomic store of the caller sees the
+// data.
 func Stream(dst, src []byte) {
 	n := streamVector(dst, src)
 	copy(dst[n:], src[n:])
@@ -55,11 +53,10 @@ func sumPortable(dst []uint16, rows [][]uint16, weights []float32, from int) {
 
 func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// round rounds to the nearest BF16, ties to even.
 func round(x float32) uint16 {
 	b := math.Float32bits(x)
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// aligned reports whether a pointer is a multiple of 32 bytes, the size of a vector.
+// aligned reports whether a pointer is a multiple of a vector's 32 bytes.
 func aligned(p *byte) bool { return uintptr(unsafe.Pointer(p))%32 == 0 }

@@ -10,7 +10,7 @@ import (
 
 var hasAVX2 = cpu.X86.HasAVX2
 
-// sumVector sums the columns that fill whole vectors, and returns the number of these columns.
+// sumVector sums whole vectors, and returns the number of columns.
 func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	n := len(dst) &^ 7
 	if !hasAVX2 || n == 0 || len(rows) == 0 {
@@ -23,7 +23,7 @@ func sumVector(dst []uint16, rows [][]uint16, weights []float32) int {
 	return n
 }
 
-// streamVector copies whole vectors to an aligned destination, and returns the number of copied bytes.
+// streamVector copies whole vectors to an aligned destination, and returns the bytes.
 func streamVector(dst, src []byte) int {
 	n := min(len(dst), len(src)) &^ 127
 	if !hasAVX2 || n == 0 || !aligned(unsafe.SliceData(dst)) {

@@ -1,10 +1,7 @@
-/* Lets the Go module gorgonia.org/cu v0.9.6, written for CUDA 11, compile with the headers
- * of CUDA 12 and 13. Give this folder first, with -I in CGO_CFLAGS.
+/* Lets the Go module gorgonia.org/cu v0.9.6, written for CUDA 11, compile with the headers of CUDA 12 and 13.
  *
- * In cuda.h of CUDA 13 five names mean newer revisions of functions, with other parameters.
- * The driver still exports the older revisions; here the names mean those again. A fork of
- * the module was rejected, because each release would need a new fork.
- */
+ * In cuda.h of CUDA 13 five names mean newer revisions of functions, with other parameters. The driver still exports
+ * the older revisions; here the names mean those again. */
 #ifndef EP_COMPAT_CUDA_H
 #define EP_COMPAT_CUDA_H
 

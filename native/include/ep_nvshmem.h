@@ -1,9 +1,6 @@
-/* Opens NVSHMEM's host library with dlopen, without NVSHMEM's headers, for the Go worker (kernels/cuda/shmem)
- * and for epcomm. Every function is static, because one program may contain both.
+/* Opens NVSHMEM's host library with dlopen, without its headers.
  *
- * All ranks call the functions marked "collective", in the same order. The primary context of the rank's GPU
- * must be current.
- */
+ * All ranks call the functions marked "collective", in the same order, with the primary context of their GPU current. */
 #ifndef EP_NVSHMEM_H
 #define EP_NVSHMEM_H
 
@@ -14,10 +11,9 @@
 #include <string.h>
 
 #define EP_SHMEM_LIBRARY "libnvshmem_host.so.3"
-#define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* environment variable with the folder that has lib/ */
+#define EP_SHMEM_FOLDER "EPBENCH_NVSHMEM" /* names the folder that has lib/ */
 
-/* nvshmemx_uniqueid_t and nvshmemx_init_attr_t of NVSHMEM 3.8. Each begins with a number that is computed from
- * its version and size. NVSHMEM's headers assert the same sizes. */
+/* nvshmemx_uniqueid_t and nvshmemx_init_attr_t of NVSHMEM 3.8, whose headers assert these sizes. */
 typedef struct EpShmemID {
   int32_t version;
   char text[124];
@@ -53,19 +49,18 @@ typedef struct EpShmem {
   void *(*peer)(const void *p, int rank);
   int (*add_module)(void *module);
   int (*drop_module)(void *module);
-  /* Makes a CUstream wait until the puts of this rank's kernels are complete. NVSHMEM's host function quiet waits
-   * only for puts of the host. */
+  /* Makes a CUstream wait for the puts of this rank's kernels; NVSHMEM's quiet waits only for puts of the host. */
   void (*quiet_on_stream)(void *stream);
 } EpShmem;
 
-/* Finds a function and stores its address in *slot. *missing keeps the first name that was not found. */
+/* Stores a function's address in *slot. *missing keeps the first name that was not found. */
 static inline void ep_shmem_find(void *library, const char *name, void *slot, const char **missing) {
   void *f = dlsym(library, name);
   if (f == NULL && *missing == NULL) *missing = name;
   memcpy(slot, &f, sizeof f);
 }
 
-/* Loads the library. Returns 0. On failure returns -1 and writes the reason to `text`, of `bytes` bytes. */
+/* Loads the library. Returns 0, or -1 with the reason in `text`. */
 static inline int ep_shmem_load(EpShmem *s, const char *path, char *text, size_t bytes) {
   const char *missing = NULL;
   s->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -95,13 +90,12 @@ static inline int ep_shmem_unique(const EpShmem *s, EpShmemID *id) {
   return s->unique(id);
 }
 
-/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. EP_SHMEM_READY is what
- * nvshmemx_init_status returns if the library is ready. The status must be checked, because a failed init may return
- * 0. */
+/* EP_SHMEM_UNIQUEID is the flag of nvshmemx_hostlib_init_attr for a unique id. The status must be checked, because a
+ * failed init may return 0. */
 #define EP_SHMEM_UNIQUEID (1u << 3)
 #define EP_SHMEM_READY 2
 
-/* Joins the ranks that have this id. Collective. Returns 0, or the library's error. */
+/* Collective. Returns 0, or the library's error. */
 static inline int ep_shmem_join(const EpShmem *s, const EpShmemID *id, int rank, int ranks) {
   EpShmemInit init;
   memset(&init, 0, sizeof init);

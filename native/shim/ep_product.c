@@ -99,8 +99,8 @@ struct EpProduct {
   int batched; /* 1: a launch is one kernel; 0: one kernel for each expert */
 };
 
-/* cuBLASLt's matrices are column-major, so it reads each row-major matrix as its transpose, here marked '. It
- * computes out' [n, m] as the transpose of w' [k, n] times x' [k, m]. For e4m3 it accepts no other arrangement. */
+/* cuBLASLt is column-major, so it reads each matrix as its transpose, marked ': out' [n, m] is w' [k, n] transposed
+ * times x' [k, m]. For e4m3 it accepts no other arrangement. */
 static int make_layouts(EpProduct *p, int batch) {
   const EpProductSpec *s = &p->spec;
   int type = s->fp8 ? LT_R_8F_E4M3 : LT_R_16BF;
@@ -136,7 +136,7 @@ static int make_desc(EpProduct *p) {
   return r;
 }
 
-/* Asks cuBLASLt for an algorithm. Returns cuBLASLt's status, or -1 if it offers no algorithm. */
+/* Returns cuBLASLt's status, or -1 if it offers no algorithm. */
 static int choose(EpProduct *p) {
   LtPreference preference = NULL;
   LtHeuristic found;
@@ -195,7 +195,7 @@ void ep_product_free(EpProduct *p) {
 
 int ep_product_kernels(const EpProduct *p) { return p->batched ? 1 : p->spec.batch; }
 
-/* Launches one kernel, for expert g and, if products are batched, the other experts of the batch. */
+/* Launches the products from expert g on. */
 static int multiply(const EpProduct *p, int32_t g, uint64_t stream) {
   const EpProductSpec *s = &p->spec;
   uint64_t size = s->fp8 ? 1 : 2, m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k, at = (uint64_t)g;

@@ -43,7 +43,7 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
   CUresult r = CUDA_SUCCESS;
   int most = 0;
   size_t stack = 0;
-  /* The size is never lowered, because configs with the same binary may need different sizes. */
+  /* Never lowered, because configs with the same binary may need different sizes. */
   r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
   if (r == CUDA_SUCCESS && (int)shared > most)
     r = cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
@@ -122,7 +122,6 @@ static CUresult launch(const EpStep *s, CUstream stream) {
   return cuLaunchKernelEx(&c, (CUfunction)(uintptr_t)s->object, parameters, NULL);
 }
 
-/* Makes later work on one stream wait for all earlier work on the other. */
 static CUresult wait_for(CUevent mark, CUstream done, CUstream waits) {
   CUresult r = cuEventRecord(mark, done);
   return r == CUDA_SUCCESS ? cuStreamWaitEvent(waits, mark, 0) : r;
@@ -141,8 +140,7 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_LAUNCH_FAILED;
     case EP_STEP_EVENT: {
-      /* In a captured graph an ordinary record only marks a place. With the flag EXTERNAL, each replay records
-       * the event. */
+      /* In a captured graph a record needs the flag EXTERNAL to record at each replay. */
       unsigned flags = rank->exec ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
       return cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
     }
@@ -150,7 +148,7 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
   }
 }
 
-/* Queues the steps of one round on the rank's streams. During a capture they become a graph instead. */
+/* Queues the steps of one round, or captures them. */
 static CUresult issue(const EpRank *rank) {
   CUresult r = CUDA_SUCCESS;
   for (int32_t i = 0; i < rank->count && r == CUDA_SUCCESS; i++) r = issue_step(rank, &rank->steps[i]);
@@ -164,13 +162,12 @@ int ep_capture(EpRank *rank) {
   CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
   if (r == CUDA_SUCCESS) r = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (r != CUDA_SUCCESS) return (int)r;
-  rank->exec = 1; /* makes issue_step record events with the flag EXTERNAL */
+  rank->exec = 1;
   r = issue(rank);
   rank->exec = 0;
-  CUresult end = cuStreamEndCapture(stream, &graph); /* even after a failure: otherwise the stream would stay unusable */
+  CUresult end = cuStreamEndCapture(stream, &graph); /* even after a failure, or the stream stays unusable */
   if (r == CUDA_SUCCESS) r = end;
-  /* With a side stream, kernels keep the priorities of their streams. By default all kernels of a graph get the
-   * priority of the stream on which the graph is launched. */
+  /* With a side stream, kernels keep the priorities of their streams. */
   if (r == CUDA_SUCCESS) r = cuGraphInstantiateWithFlags(&exec, graph, rank->side ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
   if (graph != NULL) cuGraphDestroy(graph);
   if (r != CUDA_SUCCESS) return (int)r;
@@ -195,8 +192,8 @@ typedef struct Submission {
   pthread_barrier_t *gate;
   int32_t rounds;
   CUresult result;
-  atomic_int queued; /* the thread has queued everything */
-  int done;          /* everything queued has ended */
+  atomic_int queued;
+  int done;
   pthread_t thread;
 } Submission;
 
@@ -211,7 +208,7 @@ static void *submit(void *p) {
   CUstream stream = (CUstream)(uintptr_t)rank->stream;
   CUresult r = cuCtxSetCurrent((CUcontext)(uintptr_t)rank->context);
   if (r == CUDA_SUCCESS && rank->replay != 0) r = cuMemsetD32Async((CUdeviceptr)rank->replay, 0, 1, stream);
-  pthread_barrier_wait(s->gate); /* all ranks' threads begin to queue at about the same time */
+  pthread_barrier_wait(s->gate); /* all threads begin at about the same time */
   for (int32_t i = 0; i < s->rounds && r == CUDA_SUCCESS; i++)
     r = rank->exec ? cuGraphLaunch((CUgraphExec)(uintptr_t)rank->exec, stream) : issue(rank);
   s->result = r;
@@ -219,7 +216,7 @@ static void *submit(void *p) {
   return NULL;
 }
 
-static uint64_t (*emulated_clock)(void); /* the emulated driver's clock, or NULL with another driver */
+static uint64_t (*emulated_clock)(void); /* NULL with another driver */
 static pthread_once_t clock_found = PTHREAD_ONCE_INIT;
 
 static void find_clock(void) {
@@ -227,8 +224,7 @@ static void find_clock(void) {
   memcpy(&emulated_clock, &f, sizeof f);
 }
 
-/* Returns the time of the clock that limits waits: the host's clock or, with the emulated driver, the device's, which
- * kernels use for their deadlines and which slows down on a crowded host. */
+/* Returns the time of the clock that limits waits: the host's or, with the emulated driver, the device's. */
 static uint64_t now_ns(void) {
   struct timespec t;
   pthread_once(&clock_found, find_clock);
@@ -237,9 +233,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Pauses before the next check of all ranks. In the first millisecond it does not sleep: most windows take a few
- * hundred us, and the shortest sleep takes 70 us. Later it sleeps, so that threads that queue work get the
- * processor. */
+/* Pauses before the next check. The first millisecond does not sleep: the shortest sleep takes 70 us. Later sleeps
+ * leave the processor to threads that queue work. */
 static void pause_between_checks(uint64_t waited_ns) {
   struct timespec nap = {0, 20000};
   if (waited_ns < 1000000)
@@ -248,14 +243,13 @@ static void pause_between_checks(uint64_t waited_ns) {
     nanosleep(&nap, NULL);
 }
 
-/* Writes an error and its rank to the batch, and returns `end`. */
 static EpEnd end_with(EpBatch *b, EpEnd end, int32_t rank, CUresult r) {
   b->bad_rank = rank;
   ep_describe((int)r, b->text);
   return end;
 }
 
-/* Checks a rank once. Returns 1 if it is still busy. */
+/* Returns 1 if the rank is still busy. */
 static int check_rank(Submission *s, CUresult *broken) {
   if (!atomic_load(&s->queued)) return 1;
   cuCtxSetCurrent((CUcontext)(uintptr_t)s->rank->context);
@@ -286,7 +280,6 @@ static EpEnd await(EpBatch *b, Window *w) {
   return EP_END_OK;
 }
 
-/* Returns how a window ended, after the work on all its streams has ended. */
 static EpEnd end_of_window(EpBatch *b, const Window *w) {
   for (int32_t i = 0; i < b->count; i++)
     if (w->rank[i].result != CUDA_SUCCESS) return end_with(b, EP_END_REFUSED, i, w->rank[i].result);
@@ -310,7 +303,7 @@ static EpEnd run_window(EpBatch *b, int32_t rounds) {
     if (pthread_create(&s->thread, NULL, submit, s) != 0) {
       b->bad_rank = i;
       snprintf(b->text, sizeof b->text, "cannot start a thread for each rank");
-      return EP_END_BROKEN; /* not freed: earlier threads wait at the gate and use w */
+      return EP_END_BROKEN; /* not freed: earlier threads use w */
     }
   }
   EpEnd end = await(b, w);
@@ -332,7 +325,6 @@ static CUresult read_events(const EpRank *rank, uint64_t *row) {
   return r;
 }
 
-/* Copies the measurements of a window, whose first round is round `first` of the batch. */
 static EpEnd collect(EpBatch *b, int32_t first, int32_t rounds) {
   for (int32_t i = 0; i < b->count; i++) {
     const EpRank *rank = &b->ranks[i];

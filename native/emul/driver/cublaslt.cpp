@@ -1,7 +1,6 @@
-/* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions
- * that native/shim/ep_product.c calls, written from cuBLASLt's documentation. Matrices are column-major.
- * With the environment variable EMUL_LT_BATCHES=0 it refuses batched products.
- */
+/* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions that
+ * native/shim/ep_product.c calls, written from cuBLASLt's documentation. With the environment variable
+ * EMUL_LT_BATCHES=0 it refuses batched products. */
 #include <cuda.h>
 #include <math.h>
 #include <stddef.h>
@@ -148,7 +147,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *, Desc *q, Layout *a, Layout *b, Layout
   if (int r = check(*q, *a, *b, *d)) return r;
   if (want < 1) return invalid;
   memset(out, 0, sizeof *out);
-  out->algo[0] = 0x1234 + static_cast<uint64_t>(a->batch); /* cublasLtMatmul refuses the algorithm with another batch size */
+  out->algo[0] = 0x1234 + static_cast<uint64_t>(a->batch);
   out->workspace = p->workspace < 64 ? p->workspace : 64;
   *got = 1;
   return ok;

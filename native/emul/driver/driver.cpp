@@ -1,13 +1,11 @@
-/* A libcuda that runs on the CPU, for tests of the whole worker without a GPU. A GPU's memory is host memory,
- * and a stream is a thread. nvrtc.cpp in this folder compiles the kernels. Times say nothing about a GPU.
+/* A libcuda that runs on the CPU, for tests of the whole worker without a GPU. Times say nothing about a GPU.
  *
  * Environment variables:
  *   EMUL_GPUS   number of GPUs, 2 unless set
  *   EMUL_SMS    number of SMs of each GPU, 4 unless set
  *   EMUL_ARCH   compute capability, 90 unless set
  *   EMUL_PEERS  0: no GPU can access the memory of another
- *   EMUL_TRACE  a file, to which each call that takes host time on a real driver appends its name as a line
- */
+ *   EMUL_TRACE  a file, to which each call that takes host time on a real driver appends its name as a line */
 #include <dlfcn.h>
 #include <elf.h>
 #include <string.h>
@@ -32,12 +30,11 @@ struct Function {
 struct Event {
   std::atomic<uint64_t> at{0};
   std::atomic<uint64_t> recorded{0}, passed{0};
-  std::shared_ptr<Capture> capture; /* the capture during which the event was last recorded */
+  std::shared_ptr<Capture> capture;
 };
 
 std::atomic<uint64_t> launches;
 
-/* The kernels for emul_kernels. */
 struct {
   std::mutex lock;
   std::string lines;
@@ -71,8 +68,8 @@ CUresult cuInit(unsigned) {
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
-/* Returns a line for each kernel that ended since the last call, in the order of the ends: name, begin and end in
- * ns. The first call lists no kernel. The result is valid until the next call. */
+/* Returns a line for each kernel that ended since the last call, in the order of the ends: name, begin and end in ns.
+ * The result is valid until the next call. */
 const char *emul_kernels(void) {
   static std::string taken;
   std::lock_guard<std::mutex> hold(ran.lock);
@@ -260,7 +257,6 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status) {
   *status = stream_of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-/* cuda.h no longer declares this function, but old programs call it. */
 CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *, const CUgraphNode **, size_t *) {
   cuStreamIsCapturing(s, status);
   if (number && *status == CU_STREAM_CAPTURE_STATUS_ACTIVE) *number = stream_of(s)->capture->number;

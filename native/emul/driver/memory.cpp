@@ -10,7 +10,6 @@ using namespace emulated;
 
 namespace {
 
-/* An allocation is a file without a name. */
 struct Allocation {
   int fd;
   size_t bytes;
@@ -18,8 +17,8 @@ struct Allocation {
 };
 std::mutex memory_lock;
 std::map<CUdeviceptr, Allocation> allocations;
-std::map<CUdeviceptr, size_t> mappings; /* address and bytes of each mapped allocation of another process */
-size_t allocated; /* bytes */
+std::map<CUdeviceptr, size_t> mappings;
+size_t allocated;
 
 struct IpcHandle {
   int pid, fd;
@@ -136,7 +135,7 @@ CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
 }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
   trace(__func__);
-  /* memset is many times faster, but needs a word of equal bytes. Measurements with a cold cache overwrite 256 MiB before each call. */
+  /* memset is many times faster than a loop, but needs a word of equal bytes. */
   const bool bytes = v == (v & 0xff) * 0x01010101u;
   stream_of(s)->add([=] {
     if (bytes) memset(reinterpret_cast<void *>(p), static_cast<int>(v & 0xff), 4 * n);

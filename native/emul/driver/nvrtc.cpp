@@ -32,8 +32,7 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns a report in the form of ptxas for each entry of a shared object. Its numbers are constants, because the
- * emulator has no registers. */
+/* Returns constants in the form of a ptxas report, because the emulator has no registers. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
   char line[1024], name[512];

@@ -1,10 +1,8 @@
-/* A libnvshmem_host for the emulated driver. Ranks are processes of this host, and the emulated network
- * between them delays and reorders operations. Like a real network it guarantees that a put's bytes
- * arrive before the word that the put sets, and that everything arrives exactly once.
+/* A libnvshmem_host for the emulated driver. The ranks are processes of this host. The emulated network delays and
+ * reorders operations. A put's bytes arrive before the word that the put sets.
  *
- * Environment variables: EMUL_NET_US is the longest delay of an operation in us, 300 unless set.
- * EMUL_NVSHMEM is the version that this library reports, 3.8.0 unless set.
- */
+ * Environment variables: EMUL_NET_US is the longest delay of an operation in us, 300 unless set. EMUL_NVSHMEM is the
+ * version that this library reports, 3.8.0 unless set. */
 #include <fcntl.h>
 #include <dlfcn.h>
 #include <stdint.h>
@@ -27,7 +25,7 @@
 
 namespace {
 
-struct Group { /* memory that all ranks share, for the barrier */
+struct Group {
   std::atomic<uint32_t> arrived, generation;
 };
 
@@ -36,10 +34,10 @@ struct Heap {
   std::vector<uint8_t *> of; /* of[r]: the address in this process of rank r's heap */
 };
 
-std::string name; /* first part of the names of the group's files */
-int me, all; /* this rank, and the number of ranks */
+std::string name;
+int me, all;
 Group *group;
-uint32_t made; /* number of heaps made so far */
+uint32_t made;
 std::map<uint8_t *, Heap> heaps; /* the key is the address of this rank's own heap */
 
 void *map(const std::string &path, size_t bytes) {
@@ -80,7 +78,7 @@ struct Operation {
   std::chrono::steady_clock::time_point due;
 };
 
-/* These objects are never destroyed, because the network's thread still runs when the program ends. */
+/* Never destroyed, because the network's thread still runs when the program ends. */
 std::mutex &lock = *new std::mutex;
 std::condition_variable &wake = *new std::condition_variable, &calm = *new std::condition_variable;
 std::vector<Operation> &flying = *new std::vector<Operation>;
@@ -206,15 +204,13 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* Ends the process with an error. Only kernels put data, and the real function does not wait for their puts, so a
- * call of it is a mistake. */
+/* Ends the process, because the real function does not wait for puts of kernels. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();
 }
 
-/* ---- libnvJitLink; a link returns its first input, because the loader finds the network's functions when it
- * loads an emulated module ---- */
+/* ---- libnvJitLink; a link returns its first input ---- */
 
 int nvJitLinkVersion(unsigned *major, unsigned *minor) { *major = 13; *minor = 0; return 0; }
 int nvJitLinkCreate(void **h, unsigned, const char **) { *h = new std::string; return 0; }

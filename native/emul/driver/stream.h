@@ -27,7 +27,6 @@ inline int setting(const char *name, int otherwise) {
   return s ? atoi(s) : otherwise;
 }
 
-/* Writes a call's name to the trace, without the revision (such as _v2) that cuda.h appends. */
 inline void trace(const char *call) {
   const char *file = getenv("EMUL_TRACE");
   FILE *f = file ? fopen(file, "a") : nullptr;
@@ -46,26 +45,24 @@ inline uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
-/* Sleeps before a waiting host thread checks again. Otherwise the thread would take a processor from the
- * blocks for which it waits. */
+/* Sleeps, because a waiting host thread would take a processor from the blocks for which it waits. */
 inline void rest() {
   timespec nap{0, 50'000};
   nanosleep(&nap, nullptr);
 }
 
-/* The work that a capture has recorded, from all streams that joined it, in the order of the calls. A graph allows
- * other orders too. */
+/* The work that a capture has recorded, in the order of the calls. */
 struct Capture {
   std::vector<Work> works;
   bool ended = false;
-  bool lost = false; /* a function was called that is not allowed during a capture */
-  uint64_t number = ++captures; /* different for each capture of the process */
+  bool lost = false; /* a call that a capture forbids was made */
+  uint64_t number = ++captures;
 
  private:
   inline static std::atomic<uint64_t> captures{0};
 };
 
-/* A Stream runs work in order on its own thread. During a capture it records the work in a list. */
+/* A Stream runs work in order on its own thread. */
 class Stream {
  public:
   Stream() : thread_([this] { loop(); }) {}
@@ -91,7 +88,7 @@ class Stream {
     return queue_.empty() && !busy_;
   }
   std::shared_ptr<Capture> capture;
-  const uint64_t number = ++made; /* different for each stream of the process */
+  const uint64_t number = ++made;
 
  private:
   inline static std::atomic<uint64_t> made{0};
@@ -119,7 +116,7 @@ class Stream {
 inline thread_local CUcontext current;
 
 inline std::mutex streams_lock;
-inline std::set<Stream *> streams; /* all streams */
+inline std::set<Stream *> streams;
 
 inline Stream *new_stream() {
   Stream *s = new Stream;
@@ -128,7 +125,6 @@ inline Stream *new_stream() {
   return s;
 }
 
-/* Returns the stream of a handle. Each GPU has its own default stream. */
 inline Stream *stream_of(CUstream s) {
   static std::mutex lock;
   static std::map<CUcontext, Stream *> defaults;

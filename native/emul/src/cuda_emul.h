@@ -2,18 +2,14 @@
  *
  *   g++ -std=c++20 -DEP_EMULATE -I native/emul/src -I native/include -I native/kernels ...
  *
- * A block is one OS thread. The block's threads are fibers, which switch only inside
- * the functions below. So a kernel that assumes that lanes run in step fails here.
- * README.md lists which properties of a GPU are modelled.
- */
+ * A block is one OS thread. The block's threads are fibers, which switch only inside the functions below. */
 #ifndef EP_CUDA_EMUL_H
 #define EP_CUDA_EMUL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The functions of math.h and string.h that kernels call. The headers themselves would take a third of the
- * compile time. */
+/* The functions of math.h and string.h that kernels call; the headers would take a third of the compile time. */
 extern "C" {
 float expf(float) noexcept;
 float fabsf(float) noexcept;
@@ -51,19 +47,17 @@ struct EmulThread {
 extern "C" {
 extern thread_local EmulThread *emul_self;
 void emul_point(void); /* a place where another thread may get its turn */
-/* Called before an atomic read, write, or read-modify-write. Like emul_point, they may give another thread its
- * turn. They also tell the race detector how the access and the fences near it order memory. */
+/* Called before an atomic read, write, or read-modify-write. */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
-void emul_spin(void);  /* called by a thread that waits; gives every thread a turn */
+void emul_spin(void);  /* called by a thread that waits */
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
 uint8_t *emul_dynamic_shared(void);
 void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: all threads of the block */
-/* Each lane of mask gives a value `in` and gets the values of all lanes in out[32]. If lanes meet with
- * different kinds of collective (op), the run ends with an error. */
+/* Each lane of mask gives a value `in` and gets the values of all lanes in out[32]. */
 void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
 void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
 void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
@@ -71,11 +65,11 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits until the stores are complete; otherwise only until their shared memory has been read */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits for the stores; otherwise only until their
+                                                            shared memory has been read */
 }
 
-/* Allocates an OS thread's shared memory before any fiber runs. Otherwise a race detector would attribute the
- * allocation to the first fiber. */
+/* Allocates an OS thread's shared memory before any fiber runs, for the race detector. */
 static thread_local volatile char emul_anchor __attribute__((unused));
 extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 
@@ -104,7 +98,7 @@ static inline T emul_shuffle(uint32_t mask, T v, int lane) {
   return v;
 }
 
-/* The functions below read only lanes in the same segment of `width` lanes, as on the device. */
+/* These functions read only lanes in the same segment of `width` lanes, as on the device. */
 static inline int emul_lane() { return static_cast<int>(threadIdx.x & 31u); }
 
 template <class T>

@@ -16,8 +16,8 @@
 #include "stacks.h"
 #include "switch.h"
 
-/* With EP_EMUL_TSAN the compiler instruments the device code for the race detector (ThreadSanitizer).
- * It does not instrument this file, which tells the detector about fibers, barriers and fences instead. */
+/* The race detector (ThreadSanitizer) sees only the device code; this file tells it about fibers, barriers and
+ * fences. */
 #ifdef EP_EMUL_TSAN
 #include <sanitizer/tsan_interface.h>
 #define EMUL_FIBER_CURRENT() __tsan_get_current_fiber()
@@ -33,28 +33,26 @@
 
 namespace {
 
-/* A barrier of a block, or of the lanes of a warp that call a collective together. */
 struct Barrier {
   uint32_t key = 0; /* mask of lanes, or number of a block's barrier */
   uint32_t arrived = 0;
-  uint32_t want = 0; /* number of threads that must arrive; 0: all that have not ended */
-  uint64_t generation = 0; /* counts how often the barrier was completed */
+  uint32_t want = 0; /* threads that must arrive; 0: all that have not ended */
+  uint64_t generation = 0;
   int op = 0; /* kind of the collective (EmulOp), 0 for a block's barrier */
   uint64_t slots[2][32]; /* values of the lanes; slots[generation & 1] is in use */
 };
 
-const int remembered = 16; /* number of atomic reads that a fiber remembers */
+const int remembered = 16; /* atomic reads that a fiber remembers */
 
-/* A bulk store that was issued. It is performed as late as possible: the source is read only when a thread waits
- * for the read, and the destination is written only when a thread waits for the write. */
+/* A bulk store, performed as late as possible: at a wait for its read, then at a wait for its write. */
 struct BulkStore {
   void *to;
   const void *from;
   uint32_t bytes, group;
-  std::vector<uint8_t> data; /* the bytes, after they were read */
+  std::vector<uint8_t> data;
 };
 
-/* A bulk load that was issued. It is performed when a thread polls `bar`. */
+/* A bulk load, performed when a thread polls `bar`. */
 struct BulkLoad {
   void *to;
   const void *from;
@@ -62,27 +60,26 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
-/* A fiber with fewer steps than this since its last emul_spin counts as polling. Even a polling loop takes some
- * steps in each round: it reads words and meets other lanes. */
+/* A fiber with fewer steps than this since its last emul_spin counts as polling. */
 const uint32_t busy_steps = 32;
 
 struct Fiber {
   EmulThread id;
   EmulContext context;
   Barrier *waits = nullptr;
-  uint64_t generation = 0; /* the barrier's generation when this fiber arrived at it */
+  uint64_t generation = 0;
   bool done = false;
-  uint32_t steps = busy_steps; /* number of steps since emul_spin */
-  void *tsan = nullptr; /* the race detector's handle */
-  const void *reads[remembered] = {}; /* addresses of the last atomic reads, which the next fence makes acquires */
-  uint32_t read = 0; /* number of atomic reads so far */
+  uint32_t steps = busy_steps;
+  void *tsan = nullptr;
+  const void *reads[remembered] = {}; /* the last atomic reads, which the next fence makes acquires */
+  uint32_t read = 0;
   std::vector<BulkStore> stores; /* oldest first */
   uint32_t group = 0;            /* group number of the next stores */
   bool fenced = false; /* a fence since the last barrier makes atomic writes releases */
 };
 
 struct Warp {
-  std::vector<Barrier *> masks; /* one barrier for each mask of lanes used so far */
+  std::vector<Barrier *> masks;
 };
 
 struct Block {
@@ -135,7 +132,6 @@ void complete(Barrier *b) {
   b->generation++;
 }
 
-/* Ends a fiber. The block's barrier 0 may now be complete. */
 void retire(Fiber *f) {
   f->done = true;
   block->alive--;
@@ -186,8 +182,7 @@ void run_fiber(Fiber *f) {
   emul_jump(&block->scheduler, &f->context);
 }
 
-/* Gives every fiber that can run one turn, in an order that changes with each pass. Returns whether any
- * fiber did more than poll. */
+/* Gives each fiber a turn, in an order that changes. Returns whether any did more than poll. */
 bool pass() {
   size_t n = block->fibers.size();
   size_t start = next_random() % n, stride = next_random() % n;
@@ -204,10 +199,9 @@ bool pass() {
   return progress;
 }
 
-/* The number of threads on the host that run or want to run, divided by the number of processors; at least 1. */
+/* Threads on the host that run or want to run, per processor; at least 1. */
 std::atomic<double> crowding{1};
 
-/* Sets `crowding` to about the highest recent load of the host, which it reads at most once in 5 ms. */
 void read_load(uint64_t now) {
   static const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
   static const double processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -220,9 +214,7 @@ void read_load(uint64_t now) {
   crowding = std::max({1.0, running / processors, crowding * 0.95});
 }
 
-/* Pauses after a pass in which all fibers only polled. They wait for other blocks, which need the processor, so
- * later pauses are longer. Fibers still notice their deadline: a kernel's wait loop (EpSpin) reads the clock at
- * every 64th poll. */
+/* Pauses after a pass in which all fibers only polled, because other blocks need the processor. */
 void idle(int passes) {
   timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowding)};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
@@ -279,7 +271,7 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
 
 thread_local EmulThread *emul_self;
 
-/* Lets another fiber run in one of 16 calls, at random, so that tests see different orders of execution. */
+/* Lets another fiber run in one of 16 calls, at random. */
 extern "C" void emul_point(void) {
   block->running->steps++;
   if ((next_random() & 15) == 0) leave();
@@ -290,9 +282,9 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector about a fence: an atomic read before it is an acquire, and an atomic write after it is
- * a release. This is close to the memory model. But the detector's release also covers writes between fence and
- * atomic write, so the detector misses writes that are wrongly placed there. */
+/* Tells the race detector about a fence: an atomic read before it is an acquire, and an atomic write after it is a
+ * release. But the detector's release also covers writes between fence and atomic write, so the detector misses
+ * writes that are wrongly placed there. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -318,9 +310,8 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the device's time in ns, which passes more slowly than the host's by the factor `crowding`. Otherwise, on
- * a crowded host, a wait could pass its deadline while the rank that must end it has no processor. Between two calls
- * at most 40 ms pass, because the host may stop the process for longer. */
+/* Returns the device's time in ns, which passes more slowly than the host's by the factor `crowding`. Otherwise a
+ * wait on a crowded host could pass its deadline. Between two calls at most 40 ms pass. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;
@@ -361,8 +352,7 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* The word of an mbarrier: bytes that have not arrived yet, arrivals still missing, arrivals of each phase, and the
- * phase. */
+/* The word of an mbarrier: missing bytes, missing arrivals, arrivals of each phase, and the phase. */
 namespace {
 struct Mbar {
   int32_t bytes;

@@ -14,9 +14,7 @@ struct EmulLaunch {
   void (*touch)(void);     /* emul_touch_shared of the kernel's shared object, or null */
 };
 
-/* Runs every thread of block `index` of a launch on the calling OS thread, until all
- * have returned. If no thread can ever run again, it prints where each thread waits
- * and aborts. */
+/* Runs block `index` of a launch on the calling OS thread. If all threads are stuck, it prints where and aborts. */
 void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::function<void()> &kernel);
 
 #endif

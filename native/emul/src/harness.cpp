@@ -54,7 +54,6 @@ struct Field {
   size_t offset, bytes, count;
 };
 
-/* The arguments of one rank's kernels. */
 struct Arguments {
   EpArgs ep;
   EpSiluArgs silu;
@@ -98,7 +97,7 @@ void store(Arguments *a, const std::string &name, uint64_t value) {
 }
 
 struct Step {
-  std::string entry; /* empty: the step is a wipe if wipe_bytes is not 0, otherwise a barrier */
+  std::string entry; /* empty: a wipe if wipe_bytes is not 0, else a barrier */
   uint64_t wipe_at = 0, wipe_bytes = 0;
   void *kernel = nullptr;
   bool silu = false; /* the entry takes EpSiluArgs */
@@ -108,8 +107,8 @@ struct Step {
   std::vector<std::pair<std::string, uint64_t>> overrides;
 };
 
-/* The SMs of one rank. These OS threads live as long as the rank, so that shared memory
- * keeps what the last launch left in it, as on the device. */
+/* The SMs of one rank. Their OS threads live as long as the rank, so that shared memory keeps its contents, as on the
+ * device. */
 class Grid {
  public:
   ~Grid() {

@@ -1,5 +1,4 @@
-/* The stacks of a block's fibers. Later launches reuse them, because making them takes longer than most emulated
- * kernels run. */
+/* The stacks of a block's fibers, which later launches reuse. */
 #ifndef EP_EMUL_STACKS_H
 #define EP_EMUL_STACKS_H
 
@@ -20,7 +19,6 @@
 
 const size_t stack_bytes = 128 << 10;
 
-/* The stacks of one block, and the race detector's handles of the fibers that use them. */
 struct Stacks {
   size_t fibers = 0;
   uint8_t *base = nullptr;

@@ -1,5 +1,4 @@
-/* Switches from one fiber's stack to another's: with 14 instructions on x86-64, with ucontext on other
- * processors. Both preserve the registers that a C function must preserve. */
+/* Switches from one fiber's stack to another's: with 14 instructions on x86-64, with ucontext elsewhere. */
 #ifndef EP_EMUL_SWITCH_H
 #define EP_EMUL_SWITCH_H
 

@@ -10,7 +10,6 @@
 
 typedef uint64_t Pointer;
 
-/* Returns a function of the driver, or NULL. */
 static void *found(const char *name) {
   static void *library;
   if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -32,7 +31,6 @@ static void check(int result, const char *what) {
   exit(1);
 }
 
-/* Calls a function of the driver by name. */
 #define CALL(name, types, arguments)               \
   do {                                             \
     static int(*f) types;                          \

@@ -1,5 +1,5 @@
-/* Functions of the CUDA driver that tests, examples and the worker need beside the library. If the driver
- * refuses a call, the function prints the error and ends the program. */
+/* Functions of the CUDA driver for tests, examples and the worker. If the driver refuses a call, they print the error
+ * and end the program. */
 #ifndef EPCOMM_GPU_H
 #define EPCOMM_GPU_H
 
@@ -8,26 +8,26 @@
 
 typedef void *GpuStream, *GpuGraph;
 
-void gpu_use(int device); /* makes the device's primary context current on this thread */
-void *gpu_current(void);   /* returns the context that is current on this thread */
+void gpu_use(int device); /* makes the device's primary context current */
+void *gpu_current(void);
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *p);
 size_t gpu_free_bytes(void);
-int gpu_emulated(void);    /* returns whether the driver is the emulated one */
-double gpu_seconds(void); /* returns seconds of the host's clock; on the emulated driver, of the device's clock, which slows down on a busy host */
+int gpu_emulated(void);
+double gpu_seconds(void); /* seconds of the host's clock; on the emulated driver, of the device's clock */
 void gpu_upload(void *to, const void *from, size_t bytes, GpuStream stream);   /* `from` must not change until the copy has run */
 void gpu_fill(void *to, int byte, size_t bytes, GpuStream stream);
 void gpu_copy(void *to, const void *from, size_t bytes, GpuStream stream);     /* from device memory to device memory */
-void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream); /* waits for the stream */
+void gpu_download(void *to, const void *from, size_t bytes, GpuStream stream);
 GpuStream gpu_stream(void);
 void gpu_stream_free(GpuStream stream);
 void gpu_wait(GpuStream stream);
 void gpu_capture(GpuStream stream);
-GpuGraph gpu_captured(GpuStream stream); /* ends the capture and returns its graph, ready for replay */
+GpuGraph gpu_captured(GpuStream stream);
 void gpu_replay(GpuGraph graph, GpuStream stream);
 void gpu_graph_free(GpuGraph graph);
 
-/* Functions for the kernels of a device binary. Such a kernel has one parameter, which may be any struct. */
+/* Functions for kernels with one parameter, which may be any struct. */
 void *gpu_load(const void *image);
 void *gpu_kernel(void *module, const char *name);
 void gpu_unload(void *module);

@@ -1,13 +1,11 @@
-/* The call path: looks the kernels up, fills in their arguments, and launches them. It allocates
- * nothing, waits for nothing and takes no lock. Calls are numbered on the device (ep_number in
- * common/check.cuh), so that a captured call can be replayed any number of times. */
+/* The call path. It allocates nothing, waits for nothing and takes no lock. Calls are numbered on the device
+ * (ep_number in common/check.cuh), so that a captured call can be replayed any number of times. */
 #include <string.h>
 
 #include "choice.h"
 
 enum { ALL_OF_IT, FIRST_HALF, SECOND_HALF };
 
-/* Fills in the arguments that every launch of this rank shares. */
 void call_prepare(EpComm *c) {
   EpArgs *a = &c->base;
   const PackHeader *h = c->pack.head;
@@ -25,7 +23,7 @@ void call_prepare(EpComm *c) {
     a->heap[r] = (uint8_t *)(uintptr_t)c->heap[r];
     a->control[r] = (EpControl *)(void *)(a->heap[r] + c->at.control);
   }
-  if (c->nodes > 1) { /* see hosts/transport.cuh */
+  if (c->nodes > 1) {
     a->heap[0] = comm_heap(c);
     a->heap[1] = comm_heap(c) + c->at.world;
     a->control[0] = (EpControl *)(void *)(comm_heap(c) + c->at.control);
@@ -39,8 +37,7 @@ void comm_forget_calls(EpComm *c) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether the kernels of a call read a copy of its ids. The copy leaves out the ids of lost ranks, or narrows
- * ids to 32 bits. In layouts other than expert, kernels read 64-bit ids themselves. */
+/* Returns whether the kernels of a call read a copy of its ids: without lost ranks' ids, or narrowed to 32 bits. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -49,13 +46,11 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must copy its ids. A combine uses the copy that its dispatch made, unless combines may be
- * made in any order: the last copy may then be of another call. */
+/* Returns whether a call must copy its ids. In any order, the last copy may be of another call. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
 
-/* Fills in the addresses of dispatch's outputs, which combine reads too. */
 static void place_outputs(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const SlotAt *at = k->at;
   int own = call->out != NULL;
@@ -74,9 +69,8 @@ static EpArea area(const void *at, uint64_t bytes, uint32_t fill) {
   return a;
 }
 
-/* Lists the outputs that a call overwrites if it gives up a wait: rows become NaN, and row_offsets becomes 0, so
- * that there are no rows. In layout rank packed the caller's outputs may have room for fewer rows than max_rows. If
- * call->rows does not say for how many, only row_offsets is overwritten. */
+/* Lists the outputs that a call overwrites if it gives up a wait: rows become NaN, and row_offsets becomes 0, so that
+ * there are no rows. If call->rows does not say for how many, only row_offsets is overwritten. */
 static void place_spoil(const EpComm *c, const EpcommCall *call, const Choice *k, EpArgs *a) {
   const PackHeader *h = c->pack.head;
   const PackDType *d = k->dtype;
@@ -132,8 +126,6 @@ static DrvResult launch(const EpComm *c, DrvFunction f, uint32_t grid, uint32_t 
   return c->driver->launch(&l, f, parameters, NULL);
 }
 
-/* Makes one launch of a config. With `early` the kernel may begin while the last blocks of the kernel before it
- * still run. */
 static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int last, int early, DrvStream stream) {
   const PackLaunch *l = r->launch;
   a->sms = l->sms;
@@ -143,7 +135,7 @@ static DrvResult launch_ready(const EpComm *c, const Ready *r, EpArgs *a, int la
   a->chunk_bytes = l->chunk_bytes;
   a->rotate = l->first_own;
   a->pause_ns = l->second_own;
-  a->stamp = last; /* see ep_number_done in common/check.cuh */
+  a->stamp = last;
   return launch(c, r->function, l->grid, l->block, l->shared, early && (l->flags & PACK_PDL), a, stream);
 }
 
@@ -171,7 +163,6 @@ static DrvResult narrow_ids(const EpComm *c, const EpcommCall *call, const Choic
   return grid == 0 ? 0 : launch(c, c->narrow, grid < 64 ? grid : 64, 256, 0, 0, &a, stream);
 }
 
-/* Compares the calls that the ranks are about to make, in debug mode and on the device. */
 static DrvResult compare(const EpComm *c, const EpcommCall *call, const Choice *k, const EpArgs *like, DrvStream stream) {
   EpArgs a = c->base;
   a.counters = like->counters; /* a difference also ends the waits of this call */
@@ -192,10 +183,8 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes a number that identifies a stream: the driver's id, because a new stream may get the handle of a
- * destroyed one. The driver gives no id of a stream that captures; such a stream cannot be destroyed, so its
- * handle is enough. The handle is also enough if the caller orders the calls (options.ordered), which saves two
- * calls of the driver. */
+/* Writes a number that identifies a stream. A new stream may get the handle of a destroyed one, so it is the driver's
+ * id. A capturing stream has no id and cannot be destroyed: its handle serves. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;
@@ -205,8 +194,8 @@ static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   return r == 0 && status == 0 ? c->driver->stream_id(stream, id) : r;
 }
 
-/* Launches the kernels of a call or of one half. The first half launches the config's first kernel, the
- * second half the others. If one kernel sends and receives, the second half only waits for that kernel. */
+/* Launches the kernels of a call or of one half. The first half launches the config's first kernel, the second half
+ * the others. If one kernel sends and receives, the second half only waits for that kernel. */
 static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int half, DrvStream stream) {
   int op = k->op;
   const PackPlan *plan = &c->pack.plans[k->plan];
@@ -223,7 +212,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   if (half == SECOND_HALF) from = 1;
   if (r == 0 && half == SECOND_HALF && slot->sent[op] != id) {
     if (!c->options.ordered) r = c->driver->stream_wait(stream, slot->done[op], 0);
-    early = 0; /* early works only after a kernel on the same stream */
+    early = 0;
   }
   for (int i = from; i < to && r == 0; i++) r = launch_ready(c, &ready[i], &a, i == n - 1, early, stream);
   if (half == FIRST_HALF && r == 0) {
@@ -235,8 +224,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan (the choice of kernels) of its send. A recv with another plan could leave messages
- * unread, or wait for messages that are never sent. */
+/* Checks that a recv has the plan of its send; another plan could leave messages unread, or wait forever. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;
@@ -244,7 +232,6 @@ static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, in
                   "purpose and outputs", call->slot, begun, plan);
 }
 
-/* Checks that a combine has the plan of the dispatch before it on its slot, and a recv the plan of its send. */
 static EpcommStatus check_order(EpComm *c, const EpcommCall *call, const Choice *k, int half) {
   Slot *slot = &c->slots[call->slot];
   if (k->op == DISPATCH && half != SECOND_HALF) slot->plan = (int)k->plan;
@@ -266,7 +253,7 @@ static EpcommStatus perform(EpComm *c, const EpcommCall *given, int op, int half
   if (s == EPCOMM_OK) s = check_order(c, &call, &k, half);
   if (s != EPCOMM_OK) return faulted ? epcomm_fault(c, NULL) : s;
   DrvResult r = c->driver->context_get(&before);
-  int foreign = before != c->context; /* whether another context is current on this thread */
+  int foreign = before != c->context;
   if (r == 0 && foreign) r = c->driver->context_set(c->context);
   if (r == 0) r = issue(c, &call, &k, half, stream);
   if (foreign) c->driver->context_set(before);

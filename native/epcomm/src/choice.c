@@ -22,7 +22,6 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   return EPCOMM_OK;
 }
 
-/* Returns whether `bytes` bytes from p on are in the memory of epcomm_extra. */
 static int in_extra(const EpComm *c, const void *p, uint64_t bytes) {
   uint64_t from = (uint64_t)(uintptr_t)p, base = (uint64_t)(uintptr_t)comm_on_heap(c, c->at.extra), all = c->options.extra_bytes;
   return from >= base && from - base <= all && bytes <= all - (from - base);
@@ -51,7 +50,6 @@ EpcommStatus choice_of(EpComm *c, const EpcommCall *call, int op, Choice *out) {
   return EPCOMM_OK;
 }
 
-/* Checks the alignment of tensors, and in debug mode on which GPU they are. */
 static EpcommStatus check_tensors(EpComm *c, const EpcommCall *call) {
   const struct {
     const char *name;

@@ -8,9 +8,9 @@
 #include "pack.h"
 
 #define COMM_MESSAGE 1024 /* largest message between ranks, in bytes */
-#define COMM_STATES 16 /* largest number of states of a pack; a state is the memory of one kind of kernel for one dtype */
+#define COMM_STATES 16 /* states of a pack; a state is the memory of one kind of kernel for one dtype */
 
-/* Offsets of a state on the heap. All offsets are the same on every rank. */
+/* Offsets of a state on the heap, equal on every rank. */
 typedef struct StateAt {
   uint64_t rounds[2]; /* call numbers of dispatch and of combine, PACK_ROUND_WORDS words each */
   uint64_t counters;
@@ -18,9 +18,8 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* words of debug mode; one set for each slot, because ranks may use the slots in different orders */
-  uint64_t ids[2]; /* by op: copy of the top-k ids, [max_tokens, topk] int32. Only in layout expert, where both ops share
-                      one copy, and in packs with PACK_SURVIVORS */
+  uint64_t agree;  /* words of debug mode; for each slot, because ranks may use the slots in different orders */
+  uint64_t ids[2]; /* by op: copy of the top-k ids, [max_tokens, topk] int32; in layout expert both ops share it */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* only with several nodes: the experts' outputs, which the network reads */
   StateAt states[COMM_STATES];
@@ -28,28 +27,25 @@ typedef struct SlotAt {
 
 typedef struct HeapAt {
   uint64_t control, extra, bytes;
-  uint64_t survival; /* only in packs with PACK_SURVIVORS: EpSurvival, at the end of the heap, which a reset does not fill */
+  uint64_t survival; /* EpSurvival, in packs with PACK_SURVIVORS; a reset does not fill it */
   uint64_t abort; /* two words: EpArgs.given_up, and the abort word of kernels that have no StateAt */
   uint64_t world; /* only with several nodes: the table of hosts/transport.cuh */
   uint64_t normal; /* only in layout rank packed: memory of the kernels in epcomm/normal.cuh */
   SlotAt slots[EPCOMM_MAX_SLOTS];
 } HeapAt;
 
-/* A launch of the pack, with its kernel on this device. */
 typedef struct Ready {
   DrvFunction function;
   const PackLaunch *launch;
 } Ready;
 
-/* What the host knows about a slot. */
 typedef struct Slot {
-  int plan;             /* plan of the last dispatch, -1 for none */
+  int plan;             /* of the last dispatch, -1 for none */
   int begun[2];         /* by op: plan of the send that has no recv yet, -1 for none */
-  uint64_t sent[2];     /* by op: id of the stream of the last send (see identify in call.c) */
+  uint64_t sent[2];     /* by op: id of the last send's stream */
   DrvEvent done[2];     /* by op: recorded after the last send */
 } Slot;
 
-/* The process and host of a rank. */
 typedef struct Place {
   uint64_t process[2]; /* a random number, and the process id */
   char host[40];       /* boot id: processes with the same boot id run on one Linux kernel */
@@ -58,50 +54,47 @@ typedef struct Place {
 struct EpComm {
   EpcommOptions options;
   Pack pack;
-  int nodes; /* number of nodes, from the pack */
+  int nodes;
   const Driver *driver;
   DrvDevice device;
   DrvContext context;
   int sms;
-  DrvModule *modules;  /* one for each module of the pack; NULL for a module that no call needs */
-  Ready *ready;        /* one for each launch of the pack */
+  DrvModule *modules;  /* of each module of the pack; NULL if no call needs it */
+  Ready *ready;        /* of each launch of the pack */
   DrvFunction align, stamp, agree, narrow;
-  DrvFunction meet; /* only in packs with PACK_SURVIVORS */
-  DrvFunction layout, announce, add_counts, received, give_back; /* kernels of normal.c; NULL if the pack is too old to have them */
-  DrvFunction place_rows, expand, fold; /* kernels of expand.c; NULL if the pack is too old to have them */
+  DrvFunction meet;
+  DrvFunction layout, announce, add_counts, received, give_back; /* of normal.c; NULL if the pack is too old */
+  DrvFunction place_rows, expand, fold; /* of expand.c; NULL if the pack is too old */
   const PackLookup *lookups[4][PACK_PURPOSES][PACK_CLASSES]; /* by dtype index */
-  int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if the pack lacks the dtype or the caller did not choose it */
+  int dtype_index[5];  /* by EpcommDType: index in the pack, -1 if absent or not chosen */
   HeapAt at;
   DrvPointer heap[EPCOMM_MAX_RANKS]; /* 0 for ranks of other nodes */
-  int opened[EPCOMM_MAX_RANKS]; /* 1: this heap was opened by an IPC handle and must be closed */
+  int opened[EPCOMM_MAX_RANKS]; /* 1: opened by an IPC handle, must be closed */
   DrvPointer handles[EPCOMM_MAX_RANKS]; /* for such heaps: the address in the process that owns it */
   volatile EpFault *fault;      /* host memory that the device can write */
   DrvPointer fault_device;
   volatile uint32_t *told;      /* host memory for the counts that ep_announce writes */
   DrvPointer told_device;
-  uint32_t ticket;              /* number of the last announce that writes to told */
-  volatile EpLost *lost;        /* host memory to which kernels report lost ranks, in packs with PACK_SURVIVORS */
+  uint32_t ticket;              /* number of the last announce */
+  volatile EpLost *lost;        /* where kernels report lost ranks */
   DrvPointer lost_device;
   uint64_t alive;               /* bit r for each rank that takes part in calls */
   uint64_t gathers;             /* bit r for each rank that takes part in all_gather */
-  uint32_t attempts;            /* meetings of living ranks so far, see survive.c */
-  Place places[EPCOMM_MAX_RANKS]; /* process and host of each rank whose heap is open */
-  EpArgs base;                  /* arguments that every launch shares */
+  uint32_t attempts;            /* meetings so far, see survive.c */
+  Place places[EPCOMM_MAX_RANKS]; /* of each rank whose heap is open */
+  EpArgs base;
   Slot slots[EPCOMM_MAX_SLOTS];
   char text[EPCOMM_TEXT];
-  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* messages of exchange(), here so that it allocates nothing */
+  uint8_t meeting[(EPCOMM_MAX_RANKS + 1) * COMM_MESSAGE]; /* of exchange(), which allocates nothing */
 };
 
-/* Stores a text for epcomm_error and returns the status. */
 EpcommStatus comm_say(EpComm *c, EpcommStatus status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Stores the driver's text for a result and returns EPCOMM_DRIVER. */
 EpcommStatus comm_driver_error(EpComm *c, DrvResult result, const char *what);
 
 uint8_t *comm_heap(const EpComm *c);
 static inline void *comm_on_heap(const EpComm *c, uint64_t at) { return comm_heap(c) + at; }
 
-/* Fills a caller's struct. The caller's header may be older, so the struct's first member, `size`, bounds the bytes
- * that are written. `size` itself keeps its value. */
+/* Fills a caller's struct up to its `size`, because the caller's header may be older. `size` keeps its value. */
 void comm_give(void *out, const void *whole, size_t bytes);
 
 /* Copies a caller's struct into one of this version, of `bytes` bytes. Members that the caller's header
@@ -109,55 +102,46 @@ void comm_give(void *out, const void *whole, size_t bytes);
  * that this library does not know. */
 int comm_take(void *whole, size_t bytes, size_t least, const void *given);
 
-/* create.c: reports that a GPU has too little memory for the heap. */
 EpcommStatus comm_no_room(EpComm *c, uint64_t free_bytes);
 
-/* heap.c */
 void heap_layout(EpComm *c);
 EpcommStatus heap_fill(EpComm *c);
 
-/* load.c */
 EpcommStatus load_kernels(EpComm *c);
 void unload_kernels(EpComm *c);
 
-/* The collective function in which a rank exchanges a message. */
 typedef enum Step { STEP_CREATE = 1, STEP_RESET, STEP_RESET_END, STEP_DESTROY, STEP_FREE } Step;
 
-/* exchange.c: sends `bytes` bytes at `mine` to all ranks, and stores the bytes of all ranks in `all`. Every rank
- * passes its step and its status so far. The result is EPCOMM_OK only if all passed the same step and EPCOMM_OK. */
+/* exchange.c: sends `bytes` bytes at `mine` to all ranks, and stores those of all ranks in `all`. Every rank passes
+ * its status so far. The result is EPCOMM_OK only if all passed the same step and EPCOMM_OK. */
 EpcommStatus exchange(EpComm *c, Step step, EpcommStatus status, const void *mine, void *all, size_t bytes);
-/* Lets this rank address the heaps of the other ranks. */
 EpcommStatus exchange_heaps(EpComm *c, EpcommStatus status);
 
 Place comm_place(void);
 
-/* network.c: ranks on several nodes. network_open is local. network_join, network_take and network_give
- * are collective. Every rank passes its status so far to network_take. */
+/* network.c. network_join, network_take and network_give are collective. */
 EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
-void network_give(EpComm *c);     /* frees the heap; all ranks call it together */
-void network_abandon(EpComm *c);  /* ends without the other ranks; the heap is not freed */
+void network_give(EpComm *c);     /* frees the heap; collective */
+void network_abandon(EpComm *c);  /* the heap is not freed */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
-EpcommStatus network_table(EpComm *c); /* writes the addresses of this node's heaps to this rank's heap */
-EpcommStatus network_settle(EpComm *c); /* waits until the data that this rank's kernels sent has arrived */
+EpcommStatus network_table(EpComm *c);
+EpcommStatus network_settle(EpComm *c); /* waits until all sent data has arrived */
 
-/* call.c */
 void call_prepare(EpComm *c);
 void comm_forget_calls(EpComm *c); /* sets the slots to the state before any call */
-/* Launches a kernel that does not belong to a dispatch or combine. The memory at args must have at least
- * sizeof(EpArgs) bytes. With early, the kernel may begin while the last blocks of the kernel before it still run;
- * its code must then wait for that kernel. */
+/* Launches a kernel outside dispatch and combine. args has at least sizeof(EpArgs) bytes. With early, the kernel
+ * may begin before the kernel before it ends; it must wait for that kernel. */
 EpcommStatus comm_launch(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                          DrvStream stream);
 
-/* Launches a kernel like comm_launch, but also after a fault. */
+/* Does the same even after a fault. */
 EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t block, int early, void *args, const char *what,
                              DrvStream stream);
 
-/* Declares `a`, whose member `of` holds the arguments of a kernel, with room for the sizeof(EpArgs) bytes that a
- * launch on the emulated driver copies. */
+/* Declares `a` with the sizeof(EpArgs) bytes that a launch on the emulated driver copies. */
 #define WITH_ROOM(type) \
   union {               \
     type of;            \
@@ -165,22 +149,19 @@ EpcommStatus comm_launch_now(EpComm *c, DrvFunction f, uint32_t grid, uint32_t b
   } a;                  \
   memset(&a, 0, sizeof a)
 
-/* normal.c: checks the member size of a struct. Another size means another version of the header. */
+/* normal.c: checks the member size of a struct. */
 EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *name);
 
-/* create.c: compares the packs and options of all ranks. Collective. */
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 
-/* survive.c */
-EpcommStatus survive_check(EpComm *c);                /* checks the options against the pack */
+EpcommStatus survive_check(EpComm *c);
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival on the heap */
-EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* does the work of epcomm_shrink, and of epcomm_reset while ranks are lost */
-EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks have called epcomm_destroy */
-int survive_lost(const EpComm *c);                    /* whether a rank is lost */
-uint64_t survive_everyone(const EpComm *c);           /* the set of all ranks */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* epcomm_shrink, and epcomm_reset while ranks are lost */
+EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks destroy */
+int survive_lost(const EpComm *c);
+uint64_t survive_everyone(const EpComm *c);
 
-/* fault.c */
-EpcommStatus comm_clear(EpComm *c);                   /* resets the fault, the calls and the memory. No kernel of any rank may run */
+EpcommStatus comm_clear(EpComm *c);                   /* resets fault, calls and memory; no kernel of any rank may run */
 int fault_is_set(const EpComm *c);
 void fault_sentence(const EpComm *c, const EpFault *f, char *text);
 

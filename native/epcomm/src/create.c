@@ -107,7 +107,7 @@ typedef struct Terms {
   uint32_t dtypes, routing;
   uint64_t extra_bytes;
   int32_t survivors;
-  uint32_t alive; /* the ranks that call epcomm_create or epcomm_grow; a pack with PACK_SURVIVORS has at most 32 ranks */
+  uint32_t alive; /* of the ranks that create or grow */
 } Terms;
 
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {
@@ -160,7 +160,6 @@ static EpcommStatus take_heap(EpComm *c) {
   return comm_no_room(c, free_bytes);
 }
 
-/* Allocates zeroed memory of the host that the device can write. */
 static DrvResult take_mapped(EpComm *c, size_t bytes, void **host, DrvPointer *device) {
   DrvResult r = c->driver->host_alloc(host, bytes, DRV_HOST_PORTABLE | DRV_HOST_MAPPED);
   if (r != 0) {
@@ -171,7 +170,6 @@ static DrvResult take_mapped(EpComm *c, size_t bytes, void **host, DrvPointer *d
   return c->driver->host_pointer(device, *host, 0);
 }
 
-/* Allocates the fault record, the words that kernels write for the host, and the events of slots. */
 static EpcommStatus take_records(EpComm *c) {
   const Driver *d = c->driver;
   void *fault = NULL, *told = NULL, *lost = NULL;
@@ -210,21 +208,21 @@ static EpcommStatus build(EpComm *c) {
     if (s == EPCOMM_OK) s = survive_begin(c);
     if (s == EPCOMM_OK) call_prepare(c);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
-  } else if (c->options.joins != 0 && s != EPCOMM_GATHER) { /* the ranks that call epcomm_grow take part in these exchanges */
+  } else if (c->options.joins != 0 && s != EPCOMM_GATHER) {
     s = exchange_heaps(c, s);
     s = exchange(c, STEP_CREATE, s, NULL, NULL, 0);
   }
   return s;
 }
 
-/* Checks that this rank's GPU still works. Only if all GPUs work may NVSHMEM free the heap: its free contains a barrier
- * on the GPUs, in which the other ranks would wait for a failed GPU. */
+/* Checks that this rank's GPU still works. NVSHMEM's free contains a barrier on the GPUs, which would wait for a
+ * failed GPU. */
 static EpcommStatus check_alive(EpComm *c) {
   DrvResult r = c->context != NULL ? c->driver->context_wait() : 0;
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
 }
 
-/* Frees everything. The other ranks must no longer use this rank's heap. */
+/* The other ranks must no longer use this rank's heap. */
 static void take_down(EpComm *c, int meet) {
   const Driver *d = c->driver;
   if (d != NULL && c->context != NULL) d->context_set(c->context);
@@ -283,7 +281,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
   const Driver *d = driver_open(ignored);
   if (d != NULL) d->context_get(&before);
   EpcommStatus s = build(c);
-  c->options.pack = NULL; /* the caller's memory, no longer needed */
+  c->options.pack = NULL;
   c->options.pack_data = NULL;
   c->options.nvshmem = NULL;
   if (s == EPCOMM_OK) {
@@ -292,8 +290,7 @@ EpcommStatus epcomm_create(EpComm **comm, const EpcommOptions *options, char *te
     return EPCOMM_OK;
   }
   snprintf(text, EPCOMM_TEXT, "%s", c->text);
-  /* If one rank fails, all fail, so all ranks reach this line or none. A rank that joins does not wait here for the
-   * others, which call epcomm_grow and keep their EpComms. */
+  /* If one rank fails, all fail, so all ranks reach this line or none. */
   take_down(c, c->options.ranks > 1 && s != EPCOMM_GATHER && c->options.joins == 0);
   finish(c, before);
   return s;
@@ -304,7 +301,7 @@ static EpcommStatus end(EpComm *c, int meet) {
   if (c == NULL) return EPCOMM_OK;
   c->driver->context_get(&before);
   c->driver->context_set(c->context);
-  EpcommStatus s = check_alive(c); /* after this wait, no kernel of this rank uses another rank's heap */
+  EpcommStatus s = check_alive(c);
   const int alone = survive_lost(c); /* all_gather would need the lost ranks too */
   if (meet && alone && s == EPCOMM_OK) s = survive_part(c);
   if (meet && !alone) s = exchange(c, STEP_DESTROY, s, NULL, NULL, 0);

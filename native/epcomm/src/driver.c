@@ -9,13 +9,12 @@
 #include "epcomm.h"
 
 static Driver driver;
-static char trouble[EPCOMM_TEXT]; /* why the driver cannot be used; empty if it can */
+static char trouble[EPCOMM_TEXT]; /* empty if the driver can be used */
 static pid_t opened_by;           /* the process that initialised the driver */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char forked[] = "this process was forked after CUDA was initialised, and CUDA does not work in such a process; start ranks as new "
                              "programs (in Python with multiprocessing's start method spawn)";
 
-/* The driver's functions, in the revisions that cuda.h of CUDA 12 and 13 names. */
 static const struct {
   const char *name;
   size_t at;

@@ -1,6 +1,5 @@
-/* Declares the part of the CUDA driver that the library calls, so that the library builds without CUDA headers.
- * The driver is opened with dlopen, so that programs start on hosts without a GPU too. tests/driver_test.c
- * compares every type and number with cuda.h. */
+/* Declares the part of the CUDA driver that the library calls. The driver is opened with dlopen, so that programs
+ * start on hosts without a GPU. */
 #ifndef EPCOMM_DRIVER_H
 #define EPCOMM_DRIVER_H
 
@@ -44,7 +43,7 @@ enum {
   DRV_NOT_INITIALIZED = 3, DRV_PEER_ALREADY = 704
 };
 
-enum { DRIVER_WORDS = 192 }; /* bytes of a text of driver_describe */
+enum { DRIVER_WORDS = 192 };
 
 typedef struct Driver {
   DrvResult (*init)(unsigned);
@@ -86,16 +85,15 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* if the stream captures, this fails and invalidates the capture */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* fails and invalidates the capture of a stream that captures */
   DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: the stream does not capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;
 
-/* Returns the driver, which the first call in a process loads and initialises. On failure, and in a process that was
- * forked after the first call, returns NULL and writes the reason to text (EPCOMM_TEXT bytes). */
+/* Returns the driver, loaded by the first call. On failure, and in a process forked after that, returns NULL and
+ * writes the reason to text (EPCOMM_TEXT bytes). */
 const Driver *driver_open(char *text);
 
-/* Writes the driver's name and description of a result. */
 void driver_describe(const Driver *driver, DrvResult result, char text[DRIVER_WORDS]);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "comm.h"
 
-/* Precedes every message: who sends it, in which step, and the sender's status and error text so far. */
+/* Precedes every message: the sender, its step, status and error text. */
 typedef struct Prefix {
   uint32_t magic;
   uint16_t version, step;
@@ -22,8 +22,8 @@ static const char *step_name(unsigned step) {
   return names[step < sizeof names / sizeof names[0] ? step : 0];
 }
 
-/* Checks the prefixes of all messages, and returns the first error that a rank reports. All ranks must be in the same
- * step: otherwise one rank could free memory in epcomm_destroy while another still resets. */
+/* Returns the first error of any rank. Ranks in different steps are an error: one could free memory that another
+ * resets. */
 static EpcommStatus judge(EpComm *c, Step step, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {
@@ -76,8 +76,7 @@ static void read_line(const char *path, char *out, size_t size) {
   fclose(f);
 }
 
-/* Returns a number that identifies this process, for hosts without /dev/urandom. Processes of several containers may
- * have the same process id. */
+/* Returns a number that identifies this process without /dev/urandom; process ids of two containers may be equal. */
 static uint64_t guess(void) {
   struct timespec t = {0, 0};
   clock_gettime(CLOCK_REALTIME, &t);
@@ -138,7 +137,7 @@ static EpcommStatus open_far(EpComm *c, int rank, const HeapMessage *m) {
   return EPCOMM_OK;
 }
 
-/* Returns 0 if a rank has the same process and heap as before. Otherwise closes the old heap and returns 1. */
+/* Returns 0 if a rank has the same process and heap as before, else closes the old heap and returns 1. */
 static int left_its_heap(EpComm *c, int rank, const HeapMessage *m) {
   if (memcmp(&c->places[rank], &m->place, sizeof m->place) == 0 && (c->opened[rank] ? c->handles[rank] : c->heap[rank]) == m->heap) return 0;
   if (c->opened[rank]) c->driver->ipc_close(c->heap[rank]);

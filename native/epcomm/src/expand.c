@@ -1,23 +1,22 @@
-/* The functions for expanded rows of DeepEP V2. The kernels are in native/kernels/epcomm/expand.cuh. */
+/* The functions for expanded rows of DeepEP V2. */
 #include <string.h>
 
 #include "comm.h"
 #include "epcomm_deepep.h"
 
-#define THREADS 512 /* threads of a block; EXPAND_THREADS in epcomm/expand.cuh */
+#define THREADS 512 /* EXPAND_THREADS in epcomm/expand.cuh */
 
 static EpcommStatus check(EpComm *c, size_t size, size_t want, const char *name) {
   EpcommStatus s = comm_check_size(c, size, want, name);
-  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c looks for fold last: if fold is set, the others are set too */
+  if (s != EPCOMM_OK || c->fold != NULL) return s; /* load.c finds fold last */
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", name);
 }
 
-/* Checks a number of a call against its bounds. */
 static EpcommStatus within(EpComm *c, const char *name, int n, int least, int most) {
   return n >= least && n <= most ? EPCOMM_OK : comm_say(c, EPCOMM_INVALID, "%s: %d is outside %d to %d", name, n, least, most);
 }
 
-/* Returns the number of blocks of a kernel in which one warp copies a row. At most two blocks fit on an SM. */
+/* Returns the number of blocks if one warp copies a row; at most two blocks fit on an SM. */
 static uint32_t blocks_for_rows(const EpComm *c, int rows) {
   int64_t blocks = ((int64_t)rows + THREADS / 32 - 1) / (THREADS / 32), most = 2 * (int64_t)c->sms;
   return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : (uint32_t)most;
@@ -47,7 +46,6 @@ EpcommStatus epcomm_places(EpComm *c, const EpcommPlaces *call, EpcommStream str
   return comm_launch(c, c->place_rows, grid, THREADS, 1, &a, "places", stream);
 }
 
-/* Checks topk, and that the length of a row is a positive multiple of a vector. */
 static EpcommStatus check_row(EpComm *c, int32_t topk, const char *name, int32_t length, int32_t vector) {
   EpcommStatus s = within(c, "topk", topk, 1, 32);
   if (s == EPCOMM_OK && (length < vector || length % vector != 0))

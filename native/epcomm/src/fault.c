@@ -26,8 +26,8 @@ const char *epcomm_status_name(EpcommStatus status) {
   return (unsigned)status < sizeof names / sizeof names[0] ? names[status] : "unknown";
 }
 
-/* Describes a disagreement that debug mode found. want and got describe the calls of this rank and of the other:
- * call number << 32 | the word `about` that call.c's compare() makes. */
+/* Describes a disagreement in debug mode. want and got are this rank's and the other's call: call number << 32 |
+ * `about` of compare(). */
 static void describe_disagreement(const EpComm *c, const EpFault *f, char *text) {
   static const char *const ops[] = {"dispatch", "combine"};
   uint32_t mine = (uint32_t)f->want, theirs = (uint32_t)f->got;
@@ -107,7 +107,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   if (r == 0) r = c->driver->context_wait();
   EpcommStatus s = r == 0 ? EPCOMM_OK : comm_driver_error(c, r, "wait for the device");
   if (c->nodes > 1 && s == EPCOMM_OK) s = network_settle(c);
-  /* After this exchange no kernel of any rank runs. Before it, memory that kernels write must not change. */
+  /* After this exchange no kernel of any rank runs. */
   s = exchange(c, STEP_RESET, s, NULL, NULL, 0);
   if (s == EPCOMM_OK) {
     s = comm_clear(c);
@@ -117,8 +117,7 @@ EpcommStatus epcomm_reset(EpComm *c) {
   return s;
 }
 
-/* Ends the waits of a rank's kernels: sets its word given_up, the abort word of kernels that have no StateAt, and the
- * abort word of each state. */
+/* Ends the waits of a rank's kernels: sets given_up and every abort word. */
 static DrvResult stop_rank(const EpComm *c, DrvPointer heap) {
   DrvResult r = c->driver->fill(heap + c->at.abort, 1, 1);
   if (r == 0) r = c->driver->fill(heap + c->at.abort + 4, 1, 1);

@@ -1,5 +1,4 @@
-/* Computes the offsets in a rank's heap, and fills the heap with its first contents.
- * kernels/cuda/pack/read.go also computes the bytes of a slot, for epbench pack show. */
+/* Computes the offsets in a rank's heap and fills it. kernels/cuda/pack/read.go computes the same bytes of a slot. */
 #include <string.h>
 
 #include "comm.h"
@@ -17,7 +16,7 @@ static const PackRegion *region(const EpComm *c, uint32_t state, uint32_t i) {
   return &c->pack.regions[c->pack.states[state].first_region + i];
 }
 
-/* Returns the first state of a chosen dtype that has the same call numbers as `state`; this may be `state` itself. */
+/* Returns the first state of a chosen dtype with the same call numbers as `state`. */
 static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   uint16_t numbers = c->pack.states[state].numbers[op];
   for (uint32_t j = 0; numbers != 0 && j < state; j++)
@@ -25,10 +24,11 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
   return state;
 }
 
-/* An Area describes the regions that share memory with region i of a state. */
+/* The regions that share memory with one region of a state. */
 typedef struct Area {
-  int placed, covered;   /* placed: one of these regions has an offset already; covered: such a region is at least as large as region i */
-  uint64_t common, most; /* common: the regions' first offset or, if they have halves, the offset of their middle; most: bytes of the largest */
+  int placed, covered;   /* placed: one has an offset; covered: one is at least as large */
+  uint64_t common, most; /* common: offset of their start, or of their middle if they have halves; most: bytes of the
+                            largest */
 } Area;
 static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
   const PackRegion *own = region(c, state, i);
@@ -99,7 +99,6 @@ static void layout_slot(const EpComm *c, SlotAt *at, uint64_t *end) {
     if (chosen(c, c->pack.states[i].dtype)) layout_state(c, at, i, end);
 }
 
-/* Returns the bytes of the memory of epcomm/normal.cuh: call numbers, counts and weights. */
 static uint64_t normal_bytes(const PackHeader *h) {
   uint64_t words = h->ranks + h->experts / h->ranks + 1;
   return EP_NORMAL_HEADER + 8 * 2 * h->ranks * (words + (uint64_t)h->max_tokens * h->topk);
@@ -136,7 +135,7 @@ static DrvResult fill_state(const EpComm *c, const SlotAt *slot, uint32_t state)
 }
 
 EpcommStatus heap_fill(EpComm *c) {
-  DrvResult r = fill(c, 0, c->at.slots[0].ids[0], 0); /* control, abort, agree, world, normal */
+  DrvResult r = fill(c, 0, c->at.slots[0].ids[0], 0);
   for (int slot = 0; slot < c->options.in_flight; slot++)
     for (uint32_t i = 0; i < states(c) && r == 0; i++)
       if (chosen(c, c->pack.states[i].dtype)) r = fill_state(c, &c->at.slots[slot], i);

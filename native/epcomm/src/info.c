@@ -1,4 +1,4 @@
-/* Functions that describe packs and EpComms. Some of them need no GPU. */
+/* Functions that describe packs and EpComms. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,9 +113,7 @@ void *epcomm_extra(EpComm *c) {
   return c->options.extra_bytes > 0 ? comm_heap(c) + c->at.extra : NULL;
 }
 
-/* Computes the same class as tune/ep/class.go, which names the sources of the bounds. Two measures decide: how
- * many experts share the load, and the load of the fullest rank. Both are moved towards "even" by three standard
- * deviations of an even random draw, so that chance is not taken for skew. */
+/* Returns the class that tune/ep/class.go gives, which names the sources of the bounds. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

@@ -1,5 +1,4 @@
-/* Loads all kernels and prepares every launch before any kernel runs. Loading later would wait for a kernel that
- * waits for a peer. */
+/* Loads all kernels before any kernel runs: later loading would wait for a kernel that waits for a peer. */
 #include <stdlib.h>
 
 #include "comm.h"
@@ -21,7 +20,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets the attributes that a kernel needs. Otherwise the first launch would set them and wait for the device. */
+/* Sets a kernel's attributes, for which the first launch would wait. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;
@@ -34,8 +33,7 @@ static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *mos
   return r;
 }
 
-/* Checks that all blocks of a grid can run at the same time, because they wait for each other. If calls run on several
- * streams, the blocks of all these calls must fit together. */
+/* Checks that all blocks of a grid fit on the GPU at once, because they wait for each other. */
 static EpcommStatus check_resident(EpComm *c, const PackLaunch *l, DrvFunction f) {
   const char *entry = pack_text(&c->pack, l->entry);
   int threads = 0, blocks = 0;
@@ -61,7 +59,7 @@ static EpcommStatus load_config(EpComm *c, const PackConfig *config) {
   return EPCOMM_OK;
 }
 
-/* Finds the kernels of normal.c and expand.c. Those that an old pack lacks stay NULL; all other calls still work. */
+/* Finds the kernels of normal.c and expand.c. Those that an old pack lacks stay NULL. */
 static EpcommStatus load_normal(EpComm *c) {
   static const char *const names[] = {"ep_layout", "ep_announce", "ep_add_counts", "ep_received", "ep_return_weights",
                                       "ep_places", "ep_expand", "ep_fold"};

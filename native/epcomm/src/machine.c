@@ -1,6 +1,4 @@
-/* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go
- * computes the same key in Go; the examples check on GPUs that both are equal. Only NVML reports NVLinks
- * and PCI ids. NVML is opened with dlopen, like the driver. */
+/* Computes the key by which a table's header names the machine. kernels/cuda/drive/machine.go computes the same key. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +7,7 @@
 
 enum { NVLINKS_MOST = 18, MOST_GPUS = 64 };
 
-typedef struct NvmlPci { /* nvmlPciInfo_t */
+typedef struct NvmlPci {
   char legacy[16];
   unsigned domain, bus, device, pci_device, pci_subsystem;
   char id[32];
@@ -29,7 +27,6 @@ static int find(void *library, const char *name, void *slot) {
   return f != NULL;
 }
 
-/* Returns 1 if NVML is installed and could be initialised. The library stays open. */
 static int nvml_open(Nvml *n) {
   void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   return library != NULL && find(library, "nvmlInit_v2", &n->init) && find(library, "nvmlShutdown", &n->shutdown) &&
@@ -56,7 +53,6 @@ static int nvlinks(const Nvml *n, void *device) {
   return links;
 }
 
-/* Returns whether there are two GPUs that cannot address each other. */
 static int apart(const Driver *d, int gpus) {
   for (int a = 0; a < gpus; a++)
     for (int b = 0; b < gpus; b++) {
@@ -80,7 +76,7 @@ static void name_link(const Nvml *n, int nvml_works, const Driver *d, EpcommMach
   else snprintf(m->link, sizeof m->link, "%s", m->gpus == 1 ? "none" : apart(d, m->gpus) ? "apart" : "pcie");
 }
 
-/* Describes device 0, as the driver reports it. All GPUs of a host are assumed to be alike. */
+/* Describes device 0; all GPUs of a host are assumed to be alike. */
 static DrvResult ask_driver(const Driver *d, EpcommMachine *m) {
   DrvDevice device;
   size_t memory = 0;

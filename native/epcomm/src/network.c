@@ -1,18 +1,15 @@
-/* Ranks on several nodes. NVSHMEM joins them and allocates their heaps. Every module whose kernels
- * send over the network is registered with NVSHMEM. The library opens NVSHMEM with dlopen.
+/* Ranks on several nodes, joined by NVSHMEM, which allocates their heaps.
  *
- * A process joins NVSHMEM's group once and stays in it until the process ends, because NVSHMEM's finalize
- * would wait for a rank that has died. For the same reason the heap is freed only after an exchange in
- * which all ranks have taken part. */
+ * A process stays in NVSHMEM's group until it ends: finalize would wait for a dead rank. So the heap is freed only
+ * after an exchange with all ranks. */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "comm.h"
 #include "ep_nvshmem.h"
 
-/* NVSHMEM's group, which all EpComms of this process share. */
 static struct {
-  EpShmem library; /* .library is NULL until it is loaded */
+  EpShmem library;
   EpShmemID id;
   int rank, ranks;
   int joined;
@@ -21,7 +18,7 @@ static struct {
 } group;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Writes the library's path to `path`: only its name if neither the caller nor the environment names a folder. */
+/* Writes the library's path: only its name if no folder is given. */
 static void library_path(const EpComm *c, char *path, size_t bytes) {
   const char *folder = c->options.nvshmem != NULL ? c->options.nvshmem : getenv(EP_SHMEM_FOLDER);
   if (folder == NULL || folder[0] == 0) snprintf(path, bytes, "%s", EP_SHMEM_LIBRARY);
@@ -64,18 +61,17 @@ EpcommStatus network_open(EpComm *c) {
                   group.ranks, c->options.rank, c->options.ranks);
 }
 
-/* The message that each rank sends before it joins. */
 typedef struct Hello {
   Place place;
-  EpShmemID id; /* the group that the process has joined; else, on rank 0, a new group */
+  EpShmemID id; /* the process's group; else, on rank 0, a new one */
   int32_t joined, pad;
 } Hello;
 
-/* Checks the messages, with the same result on all ranks, because all have the same messages. */
+/* Checks the messages, with the same result on all ranks. */
 static EpcommStatus check_hello(EpComm *c, const Hello *all) {
   int ranks = c->options.ranks, each = ranks / c->nodes;
   for (int b = 0; b < ranks; b++) {
-    int a = b / each * each; /* first rank of the node */
+    int a = b / each * each;
     if (strncmp(all[a].place.host, all[b].place.host, sizeof all[a].place.host) != 0)
       return comm_say(c, EPCOMM_MACHINE, "ranks %d and %d are on different hosts, but with %d nodes of %d ranks they must be on one host: "
                       "rank r belongs on node r / %d", a, b, c->nodes, each, each);
@@ -117,7 +113,7 @@ EpcommStatus network_join(EpComm *c) {
   return exchange(c, STEP_CREATE, s, NULL, NULL, 0);
 }
 
-/* Checks that there is enough free memory. NVSHMEM's allocation would wait for a rank that has too little. */
+/* Checks the free memory, because NVSHMEM's allocation would wait for a rank that has too little. */
 static EpcommStatus check_room(EpComm *c) {
   size_t free_bytes = 0, total = 0;
   DrvResult r = c->driver->memory_info(&free_bytes, &total);
@@ -137,8 +133,7 @@ static EpcommStatus find_heaps(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Allocates the heap. If only some ranks get memory, they keep it until the process ends, because NVSHMEM frees only
- * on all ranks together. */
+/* Allocates the heap. If only some ranks get memory, they keep it: NVSHMEM frees only on all ranks together. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);

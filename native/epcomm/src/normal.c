@@ -1,5 +1,4 @@
-/* The functions that DeepEP's normal calls need in addition to dispatch and combine. The kernels are in
- * native/kernels/epcomm/normal.cuh. */
+/* The functions that DeepEP's normal calls need in addition to dispatch and combine. */
 #include <string.h>
 
 #include "comm.h"
@@ -10,7 +9,7 @@ EpcommStatus comm_check_size(EpComm *c, size_t size, size_t want, const char *na
 }
 
 static EpcommStatus check_known(EpComm *c, const char *what) {
-  if (c->give_back != NULL) return EPCOMM_OK; /* load.c finds it last of this file's kernels */
+  if (c->give_back != NULL) return EPCOMM_OK; /* load.c finds it last */
   return comm_say(c, EPCOMM_PACK, "%s: the pack is too old for this call; make the pack again", what);
 }
 
@@ -22,7 +21,7 @@ static EpcommStatus check_packed(EpComm *c, const char *what) {
   return EPCOMM_OK;
 }
 
-/* Checks that no rank is lost, because the kernels that exchange words wait for all ranks. */
+/* Checks that no rank is lost, because these kernels wait for all ranks. */
 static EpcommStatus check_whole(EpComm *c, const char *what) {
   EpcommStatus s = check_packed(c, what);
   if (s != EPCOMM_OK || !survive_lost(c)) return s;

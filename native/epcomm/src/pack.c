@@ -1,5 +1,4 @@
-/* Reads a pack. The file may be truncated, edited or hostile, so every number in it is checked before it is
- * used, even if the digest is correct. */
+/* Reads a pack. Every number in it is checked before it is used, even if the digest is correct. */
 #include "pack.h"
 
 #include <stdarg.h>
@@ -53,7 +52,7 @@ static int check_header(const PackHeader *h, size_t bytes, char *text) {
 int pack_by_rank(const PackHeader *h) { return h->layout == PACK_RANK || h->layout == PACK_RANK_PACKED; }
 int pack_any_order(const PackHeader *h) { return h->layout >= PACK_MASKED; }
 
-/* Returns the bytes of the outputs that describe rows. kernels/cuda/declare/heap.go computes the same sizes. */
+/* Returns the bytes of the outputs that describe rows, as kernels/cuda/declare/heap.go does. */
 PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   uint64_t groups = 4 * (uint64_t)h->groups, beside = 4 * d->max_rows * h->topk;
   uint64_t route = 4 * (uint64_t)h->ranks * ((uint64_t)h->max_tokens * (1 + h->topk) + 1);
@@ -62,7 +61,6 @@ PackIndex pack_index(const PackHeader *h, const PackDType *d) {
   return (PackIndex){groups, 8 * d->max_rows, groups};
 }
 
-/* Checks the shape against the bounds of the kernels and of this library's tables. */
 static int check_shape(const Pack *p, char *text) {
   const PackHeader *h = p->head;
   const struct {
@@ -198,8 +196,7 @@ static int run_ok(const Pack *p, const PackRun *r, uint32_t dtype) {
 }
 
 static int check_lookups(const Pack *p, char *text) {
-  /* The bound limits the work below, which reads all runs of each look-up. More look-ups would be of no use: of
-   * several with the same key only the first is used. */
+  /* Bounds the work below, which reads all runs of each look-up. */
   uint32_t most = pack_count(p, PACK_DTYPES) * 2 * PACK_PURPOSES * PACK_CLASSES;
   if (pack_count(p, PACK_LOOKUPS) > most) return refuse(text, "pack: %u look-ups, but at most %u can differ", pack_count(p, PACK_LOOKUPS), most);
   for (uint32_t i = 0; i < pack_count(p, PACK_LOOKUPS); i++) {
@@ -240,7 +237,7 @@ int pack_read(Pack *pack, const void *data, size_t bytes, char *text) {
   memset(pack, 0, sizeof *pack);
   if (bytes < sizeof(PackHeader) || bytes > MAX_PACK)
     return refuse(text, "pack: a file of %llu bytes is not a pack", (unsigned long long)bytes);
-  pack->data = malloc(bytes); /* aligned for any type, 16 bytes on 64-bit hosts */
+  pack->data = malloc(bytes);
   if (pack->data == NULL) return refuse(text, "pack: no memory for %llu bytes", (unsigned long long)bytes);
   memcpy(pack->data, data, bytes);
   if (check_all(pack, bytes, text) == 0) return 0;

@@ -1,5 +1,5 @@
-/* The pack's records, as kernels/cuda/pack/format.go writes them. They are little-endian and naturally
- * aligned, and every section begins at a multiple of 16 bytes. */
+/* The pack's records, as kernels/cuda/pack/format.go writes them: little-endian, naturally aligned, sections at
+ * multiples of 16 bytes. */
 #ifndef EPCOMM_PACK_H
 #define EPCOMM_PACK_H
 
@@ -7,18 +7,18 @@
 #include <stdint.h>
 
 #define PACK_MAGIC "EPCOMMPK"
-#define PACK_VERSION 2 /* files of version 1, which have no areas, can be read too */
+#define PACK_VERSION 2 /* version 1, without areas, can be read too */
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
-#define PACK_ROUND_BLOCKS 192 /* largest number of blocks of a grid */
+#define PACK_ROUND_BLOCKS 192 /* most blocks of a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
 #define PACK_CLASSES 5
-#define PACK_MOST_RANKS 64 /* largest number of ranks over several nodes; on one host it is EP_MAX_RANKS */
-#define PACK_PURPOSES 4 /* the last one, halves, only in packs of some layouts */
+#define PACK_MOST_RANKS 64 /* over several nodes; on one host EP_MAX_RANKS */
+#define PACK_PURPOSES 4
 #define PACK_NEEDED_PURPOSES 3
 
 enum { PACK_EXPERT, PACK_EXPERT_128, PACK_MASKED, PACK_RANK, PACK_RANK_PACKED, PACK_LAYOUTS }; /* in the order of ep.Layouts */
 enum { PACK_SHARED = 1, PACK_SKIP = 2, PACK_REDUCED = 4, PACK_EXACT = 8, PACK_RAW = 16, PACK_SURVIVORS = 32 };
-enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* flags of a config, a launch and a module */
+enum { PACK_PLACES = 1, PACK_PDL = 1, PACK_NETWORK = 1 }; /* of a config, a launch and a module */
 
 enum {
   PACK_DTYPES, PACK_STATES, PACK_REGIONS, PACK_MODULES, PACK_LAUNCHES, PACK_CONFIGS, PACK_PLANS, PACK_LOOKUPS,
@@ -43,10 +43,10 @@ typedef struct PackHeader {
   PackSection sections[PACK_SECTIONS];
 } PackHeader;
 
-/* PackHosts follows the header in packs for several nodes; header_bytes includes it. */
+/* Follows the header in packs for several nodes; header_bytes includes it. */
 typedef struct PackHosts {
   uint32_t nodes;
-  uint32_t network[3]; /* version of NVSHMEM that binaries with PACK_NETWORK are linked to */
+  uint32_t network[3]; /* version of NVSHMEM */
 } PackHosts;
 
 typedef struct PackDType {
@@ -57,14 +57,15 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op: states with the same number other than 0 share call numbers, and with the same numbers[0] also counters */
+  uint16_t numbers[2]; /* by op: states with equal numbers other than 0 share call numbers, with equal numbers[0] also
+                          counters */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* 1: the middles of an area's regions have one address; 0: their first bytes have one address */
-  uint16_t area;  /* regions with the same area other than 0 share memory */
+  uint8_t halves; /* 1: the middles of an area's regions have one address; 0: their first bytes */
+  uint16_t area;  /* regions with equal areas other than 0 share memory */
   uint32_t name;
 } PackRegion;
 
@@ -76,7 +77,7 @@ typedef struct PackModule {
 typedef struct PackLaunch {
   uint32_t module, entry, grid, block, shared, flags;
   int32_t sms, wait_sms, count_sms, tile_tokens, chunk_bytes; /* as in EpArgs */
-  int32_t first_own, second_own; /* values of EpArgs.rotate and EpArgs.pause_ns, whose meaning depends on the kernel */
+  int32_t first_own, second_own; /* EpArgs.rotate and EpArgs.pause_ns */
   uint32_t unused;
 } PackLaunch;
 
@@ -96,7 +97,7 @@ typedef struct PackRun {
   uint32_t last, plan, elsewhere, text;
 } PackRun;
 
-/* A pack in memory. Every number in it has been checked. */
+/* A checked pack in memory. */
 typedef struct Pack {
   uint8_t *data; /* 16-byte aligned copy of the file */
   const PackHeader *head;
@@ -114,8 +115,7 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* pack_read and pack_open return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes),
- * and leave nothing to free. */
+/* Return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes), and leave nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);
@@ -126,14 +126,14 @@ typedef struct PackIndex {
 } PackIndex;
 PackIndex pack_index(const PackHeader *head, const PackDType *dtype);
 int pack_by_rank(const PackHeader *head);
-int pack_any_order(const PackHeader *head); /* whether dispatches may be combined in any order: layouts masked, rank and rank packed */
+int pack_any_order(const PackHeader *head); /* whether dispatches may be combined in any order */
 
 uint32_t pack_nodes(const Pack *pack);
 uint32_t pack_count(const Pack *pack, int section);
 const char *pack_text(const Pack *pack, uint32_t at);
 
-/* Returns the run for a token count, or NULL if the pack has no such look-up. Stores the run's first token count in
- * *first if first is not NULL. dtype is an index of the pack's dtypes; routing is the number of the class, 0 to 4. */
+/* Returns the run for a token count, or NULL if the pack has no such look-up. first may be NULL. dtype is an index of
+ * the pack's dtypes. */
 const PackRun *pack_find(const Pack *pack, uint32_t dtype, int reduced, int purpose, int routing, uint32_t tokens,
                          uint32_t *first);
 

@@ -1,6 +1,5 @@
-/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a
- * kernel that writes words to the others' heaps. A meeting has two stages. After the first stage, no kernel of
- * any rank runs. After the second stage, the memory of every rank is reset. */
+/* Continues without lost ranks, and takes them back. all_gather needs every rank, so living ranks meet in a kernel.
+ * After the meeting's first stage, no kernel of any rank runs; after the second, all memory is reset. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +23,6 @@ EpcommStatus survive_check(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Writes the addresses of the living ranks' heaps to this rank's memory, where kernels read them. */
 static EpcommStatus write_peers(EpComm *c) {
   uint64_t peers[EP_MAX_RANKS] = {0};
   for (int r = 0; r < c->options.ranks && r < EP_MAX_RANKS; r++)
@@ -46,7 +44,7 @@ static void list(uint64_t set, char *text, size_t size) {
     if (set >> r & 1) used += (size_t)snprintf(text + used, size - used, used ? ",%d" : "%d", r);
 }
 
-/* Returns the error for a rank of the set that did not come, or waits for another set. */
+/* Returns the error for a rank that did not come, or waits for another set. */
 static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
   char mine[128], theirs[128];
   uint64_t other = c->lost->differs[rank];
@@ -58,11 +56,10 @@ static EpcommStatus missing(EpComm *c, uint64_t set, int rank) {
                   2 * (double)c->options.deadline_ns / 1e9);
 }
 
-/* Runs one stage of a meeting of the ranks in `set` and waits for it. */
 static EpcommStatus meet(EpComm *c, uint64_t set, int stage) {
   union {
     EpMeetArgs of;
-    EpArgs room; /* a launch on the emulated driver copies sizeof(EpArgs) bytes */
+    EpArgs room;
   } a;
   memset(&a, 0, sizeof a);
   for (int r = 0; r < c->options.ranks; r++)
@@ -84,7 +81,6 @@ static EpcommStatus meet(EpComm *c, uint64_t set, int stage) {
   return s;
 }
 
-/* Resets together with the ranks in `alive`. This EpComm's context is current. */
 static EpcommStatus reset_to(EpComm *c, uint64_t alive) {
   DrvResult r = c->driver->context_wait();
   if (r != 0) return comm_driver_error(c, r, "wait for the device");
@@ -125,9 +121,8 @@ EpcommStatus epcomm_shrink(EpComm *c, uint64_t alive) {
   return s == EPCOMM_OK ? survive_reset(c, alive) : s;
 }
 
-/* Opens the heaps of ranks that came back, and resets. This EpComm's context is current. A rank in a new process
- * calls epcomm_create, so both functions make the same exchanges. This rank takes part in all of them, even after an
- * error: a rank that was called with another `alive` may not know of the error. */
+/* Opens the heaps of ranks that came back, and resets. It makes the exchanges of epcomm_create, and makes all of them
+ * even after an error. */
 static EpcommStatus grow_to(EpComm *c, uint64_t alive) {
   const uint64_t before = c->gathers;
   DrvResult r = c->driver->context_wait();

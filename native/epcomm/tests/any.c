@@ -37,7 +37,7 @@ int any_capture(Moe *m, const EpcommCall *c, GpuStream stream, GpuGraph *graph) 
   return s == EPCOMM_OK ? 0 : ranks_say(m->comm, "capture", s);
 }
 
-/* Writes received FP8 rows to y in BF16. In layout masked, the scales of one group of 128 columns are contiguous. */
+/* Widens received FP8 rows to BF16. In layout masked, the scales of one group of 128 columns are contiguous. */
 static void widen_rows(Moe *m, const EpcommCall *c, const EpcommOutputs *o, GpuStream stream) {
   uint64_t hidden = (uint64_t)m->info.hidden, groups = hidden / 128, room = o->max_rows;
   int masked = m->info.layout == EPCOMM_LAYOUT_MASKED;
@@ -64,8 +64,7 @@ int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream) {
   return 0;
 }
 
-/* Returns the factor between a token and its combined row. In layout masked it is the sum of the token's weights, in
- * layouts rank and rank packed the number of ranks that have one of its experts. */
+/* Returns the factor between a token and its combined row. */
 static float factor(const Moe *m, int token) {
   const int32_t *ids = m->ids + token * m->info.topk;
   uint64_t ranks = 0;
@@ -112,7 +111,7 @@ int any_runs(Moe *m, int (*each)(Moe *, int, void *), void *context) {
     EpcommCall c = moe_call(m, 0, 0, 0, fullest, 0);
     c.routing = EPCOMM_EVEN;
     if (epcomm_explain(m->comm, &c, &e) != EPCOMM_OK) return 1;
-    int most = e.last < m->info.max_tokens ? e.last : fullest; /* the last run has default configs or one token count, so its smallest count is enough */
+    int most = e.last < m->info.max_tokens ? e.last : fullest;
     int bad = each(m, most, context);
     if (bad) return bad;
     fullest = e.last + 1;

@@ -5,7 +5,6 @@
 
 #include "ranks.h"
 
-/* Structs as a later header may declare them. */
 typedef struct LaterCall {
   EpcommCall call;
   uint64_t later;
@@ -16,7 +15,7 @@ typedef struct LaterOptions {
   uint64_t later;
 } LaterOptions;
 
-/* Returns 0 if a dispatch is refused with the given status and an error text that contains `words`. */
+/* Returns 0 if a dispatch is refused with the status and a text that contains `words`. */
 static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const char *words, const char *what) {
   EpcommStatus s = epcomm_dispatch(comm, c, NULL);
   if (s == status && strstr(epcomm_error(comm), words) != NULL) return 0;
@@ -24,7 +23,6 @@ static int want(EpComm *comm, const EpcommCall *c, EpcommStatus status, const ch
   return 1;
 }
 
-/* Makes calls with a bad struct or misaligned tensors, which each rank must refuse by itself. */
 static int refused(Moe *m) {
   LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 1};
   EpcommCall c = later.call;
@@ -44,7 +42,6 @@ static int refused(Moe *m) {
   return bad | want(m->comm, &c, EPCOMM_INVALID, "is not a multiple of 4", "weights at an odd place");
 }
 
-/* Makes calls with numbers outside their bounds, and calls that lack one output. */
 static int outside(Moe *m) {
   const int most = m->info.max_tokens;
   EpcommOutputs o = {.size = sizeof o};
@@ -74,7 +71,6 @@ static int outside(Moe *m) {
   return bad;
 }
 
-/* Makes a call whose x is on the GPU of the next rank. Debug mode must refuse it. */
 static int elsewhere(Moe *m, const EpcommOptions *o) {
   EpcommCall c = moe_call(m, 0, 0, 1, 1, 0);
   gpu_use((o->device + 1) % o->ranks);
@@ -88,13 +84,12 @@ static int elsewhere(Moe *m, const EpcommOptions *o) {
   return bad;
 }
 
-/* Makes calls with structs of an older and of a later header, on all ranks. */
 static int accepted(Moe *m, GpuStream stream) {
   LaterCall later = {moe_call(m, 0, 0, 1, 1, 0), 0};
   EpcommCall older = later.call;
   later.call.size = sizeof later;
   older.size = offsetof(EpcommCall, rows);
-  older.rows = 1; /* the library must not read past the size of the older struct */
+  older.rows = 1;
   moe_inputs(m, 1, 1, stream);
   for (int i = 0; i < 2; i++) {
     const EpcommCall *c = i == 0 ? &older : &later.call;
@@ -106,7 +101,6 @@ static int accepted(Moe *m, GpuStream stream) {
   return epcomm_fault(m->comm, NULL) != EPCOMM_OK;
 }
 
-/* Creates with options of a later header, whose new member must be 0. */
 static int options(Member *member, const Plan *p) {
   LaterOptions later = {ranks_options(member, p), 1};
   EpComm *comm = NULL;

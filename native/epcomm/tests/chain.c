@@ -1,6 +1,5 @@
-/* Measures the time that one call adds to a CUDA graph of calls. epbench's clock "chain" uses the same graph
- * (kernels/cuda/drive/schedule.go). The test prints the largest of the ranks' medians; epbench bench instead takes
- * the slowest rank of each round, and the median over rounds. */
+/* Measures the time that one call adds to a CUDA graph of calls, as epbench's clock "chain" does. It prints the
+ * largest of the ranks' medians. */
 #include "ranks.h"
 
 #include <math.h>
@@ -10,9 +9,7 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Queues a round: a barrier, a stamp, `fold` calls with their barriers, a stamp, the same number of barriers alone, a
- * stamp. Each dispatch or combine has a barrier after it; pairs have one barrier after the last. A round of combines
- * begins with a dispatch, whose rows they take. */
+/* Queues a round: a barrier, a stamp, `fold` calls with barriers, a stamp, as many barriers alone, a stamp. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
   int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);
@@ -29,7 +26,7 @@ static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int
   return s == EPCOMM_OK ? epcomm_stamp(comm, stamps + 2, stream) : s;
 }
 
-/* Returns the mean seconds of a call in the latest replay, without its barrier. It waits for the stream. */
+/* Returns the mean seconds of a call in the latest replay, without its barrier. */
 static double seconds_of(const uint64_t *stamps, int fold, GpuStream stream) {
   uint64_t at[3];
   gpu_download(at, stamps, sizeof at, stream);
@@ -41,8 +38,7 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns the median seconds of a call over rounds, or NAN after an error. On a busy host the median may be
- * negative, because it is a difference of times. */
+/* Returns the median seconds of a call, or NAN after an error. It may be negative, as a difference of times. */
 static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const Plan *p, GpuStream stream) {
   uint64_t *stamps = gpu_alloc(3 * sizeof *stamps);
   double all[ROUNDS], median = NAN;
@@ -67,7 +63,6 @@ static double time_of(EpComm *comm, const EpcommCall *c, const char *op, const P
   return median;
 }
 
-/* Prints the largest of the ranks' medians for each op. Every rank has --most tokens. */
 int test_chain(Member *member, void *plan) {
   static const char *const ops[] = {"dispatch", "combine", "pair"};
   static const int purpose[] = {EPCOMM_FOR_DISPATCH, EPCOMM_FOR_COMBINE, EPCOMM_FOR_PAIR};

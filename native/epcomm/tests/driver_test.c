@@ -1,5 +1,4 @@
-/* Compares the declarations of driver.h with cuda.h. It is only compiled, never run: a difference is a compiler
- * error. */
+/* Compares the declarations of driver.h with cuda.h; a difference is a compiler error. */
 #include <cuda.h>
 
 #include "driver.h"

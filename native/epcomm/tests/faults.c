@@ -9,7 +9,6 @@
 
 static void pause_for(double seconds) { usleep((useconds_t)(seconds * 1e6)); }
 
-/* Makes a dispatch and a combine, waits for both, and returns the first status that is not EPCOMM_OK. */
 static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   int tokens = moe_tokens(m, n, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, n, most), 0);
@@ -21,7 +20,7 @@ static EpcommStatus call_once(Moe *m, uint64_t n, int most, GpuStream stream) {
   return s != EPCOMM_OK ? s : epcomm_fault(m->comm, NULL);
 }
 
-/* Makes four pairs of dispatch and combine, and checks their results. Returns 0 if they are right. */
+/* Returns 0 if they are right. */
 int ranks_right(Moe *m, int most, GpuStream stream) {
   for (uint64_t n = 100; n < 104; n++) {
     int tokens = moe_tokens(m, n, m->info.rank, most);
@@ -36,7 +35,7 @@ int ranks_right(Moe *m, int most, GpuStream stream) {
   return 0;
 }
 
-/* Waits for all ranks. Returns 0 if one is gone. */
+/* Returns 0 if one is gone. */
 static int together(Member *member) {
   uint8_t mine = 0, all[64];
   return member->ranks <= 64 && world_gather(member, &mine, all, 1) == 0;
@@ -48,9 +47,8 @@ int ranks_joint_result(Member *member, int bad) {
   return bad != 0 || !slow ? bad : RANKS_SLOW;
 }
 
-/* Runs `what` on the last rank, the victim. The other ranks must get an error within twice the deadline and 3 s, by
- * the device's clock (the emulated one slows down on a busy host). If the victim lives, all ranks then reset and make
- * calls with right results. */
+/* Runs `what` on the last rank, the victim. The others must get an error within twice the deadline and 3 s of the
+ * device's clock. */
 static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member *, const Plan *, GpuStream), int victim_lives) {
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -72,7 +70,7 @@ static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member
     printf("rank %d after %.2f s: %s: %s\n", member->rank, took, epcomm_status_name(s), epcomm_error(comm));
     bad |= !described || took > 2 * p->deadline + 3;
     if (strcmp(p->test, "late") == 0) bad |= !together(member);
-    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT; /* later calls must report the fault too */
+    bad |= call_once(m, 3, p->most, stream) != EPCOMM_FAULT;
   }
   if (victim_lives) {
     EpcommStatus s = epcomm_reset(comm);
@@ -85,7 +83,6 @@ static int with_victim(Member *member, const Plan *p, void (*what)(Moe *, Member
   return bad;
 }
 
-/* Makes a call after the other ranks have given up. */
 static void be_late(Moe *m, Member *member, const Plan *p, GpuStream stream) {
   together(member);
   call_once(m, 2, p->most, stream);
@@ -95,7 +92,6 @@ static void never_call(Moe *m, Member *member, const Plan *p, GpuStream stream) 
   (void)m, (void)member, (void)p, (void)stream;
 }
 
-/* Kills this process while a peer's kernels wait for it. */
 static void be_killed(Moe *m, Member *member, const Plan *p, GpuStream stream) {
   (void)m, (void)member, (void)stream;
   pause_for(p->deadline / 2);
@@ -123,7 +119,6 @@ static int test_other_pack(Member *member, void *plan) {
   return ranks_refused(member, &o, EPCOMM_DISAGREE, EPCOMM_DISAGREE);
 }
 
-/* Changes one option of the last rank at a time. Creation must fail, because all ranks must have the same options. */
 static int test_options(Member *member, void *plan) {
   EpcommOptions o[7];
   int bad = 0;
@@ -141,14 +136,12 @@ static int test_options(Member *member, void *plan) {
   return bad;
 }
 
-/* Gives the last rank a GPU of another kind, on the emulated driver. */
 static int test_other_kind(Member *member, void *plan) {
   if (ranks_is_last(member)) setenv("EMUL_ARCH", "80", 1);
   EpcommOptions o = ranks_options(member, plan);
   return ranks_refused(member, &o, EPCOMM_MACHINE, EPCOMM_PEER);
 }
 
-/* Lets the GPU of the last rank fail, on the emulated driver, before all ranks destroy their EpComms. */
 static int test_broken(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -157,7 +150,6 @@ static int test_broken(Member *member, void *plan) {
   return s != (ranks_is_last(member) ? EPCOMM_DRIVER : EPCOMM_PEER);
 }
 
-/* On the last rank, creates from a pack without its last bytes, then from a pack with one bit changed. */
 static int test_truncated(Member *member, void *plan) {
   const Plan *p = plan;
   EpcommOptions o = ranks_options(member, p);
@@ -177,8 +169,7 @@ static int test_truncated(Member *member, void *plan) {
   return bad;
 }
 
-/* Destroys the EpComm of the last rank while the other ranks reset theirs. Every rank must get an error; otherwise the
- * next call of the other ranks would write to memory that the last rank has freed. */
+/* Destroys on the last rank while the others reset; every rank must get an error. */
 static int test_parted(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -191,7 +182,6 @@ static int test_parted(Member *member, void *plan) {
   return bad;
 }
 
-/* On the last rank, passes another `fullest`, which chooses other kernels. Debug mode must report it. */
 static int test_disagree(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 1, 0);
@@ -215,8 +205,7 @@ static int test_disagree(Member *member, void *plan) {
   return bad;
 }
 
-/* On the last rank, passes an id that is not the number of an expert, in debug mode. The fault of every rank must name
- * the last rank, and no rank may get rows. A kernel that used the id would write far outside the heap. */
+/* Passes a bad id on the last rank. Every fault must name that rank, and no rank may get rows. */
 static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   EpcommCall c = moe_call(m, 0, 0, 2, 2, wide);
   EpcommFault f = {.size = sizeof f};
@@ -239,7 +228,6 @@ static int bad_id(Moe *m, int wide, int64_t id, int most, GpuStream stream) {
   return ranks_right(m, most, stream);
 }
 
-/* Tests ids that are not the number of an expert, with 32 and 64 bits. */
 static int test_bad_id(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 1, 0);
@@ -255,7 +243,7 @@ static int test_bad_id(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes one op on both slots, each on its own stream. The last rank begins with the other slot. */
+/* Makes one op on both slots, each on its own stream; the last rank begins with the other slot. */
 static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const EpcommCall *, EpcommStream), const EpcommCall *calls,
                                GpuStream *streams) {
   EpcommInfo i = {.size = sizeof i};
@@ -264,7 +252,7 @@ static EpcommStatus both_slots(EpComm *comm, EpcommStatus (*op)(EpComm *, const 
   for (int j = 0; j < 2; j++) {
     int slot = i.rank == i.ranks - 1 ? 1 - j : j;
     if (s == EPCOMM_OK) s = op(comm, &calls[slot], streams[slot]);
-    pause_for(0.02); /* so that debug mode compares the ranks' first calls before the second ones are launched */
+    pause_for(0.02); /* so that debug mode compares the first calls before the second ones are launched */
   }
   gpu_wait(streams[0]);
   gpu_wait(streams[1]);
@@ -288,8 +276,6 @@ static int slots_round(Moe **m, uint64_t n, GpuStream *streams) {
   return moe_combined(m[0], &calls[0], n, streams[0]) || moe_combined(m[1], &calls[1], n, streams[1]);
 }
 
-/* Tests debug mode with two slots on two streams. Every rank makes the same calls on each slot, but the ranks use
- * the slots in different orders. */
 static int test_slots(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;

@@ -1,5 +1,5 @@
-/* Tests the pack reader with damaged packs. As a libFuzzer target it gets any bytes. As a program it mutates a valid
- * pack, and mostly computes the digest again, so that the reader gets past the check of the digest. */
+/* Tests the pack reader with damaged packs, as a libFuzzer target or as a program. The program mostly computes the
+ * digest again, to get past its check. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   info.size = sizeof info;
   if (size > 0) memcpy(copy, data, size);
   if (epcomm_check_pack(copy, size, &info, text) == EPCOMM_OK && pack_read(&p, copy, size, text) == 0) {
-    volatile size_t sum = 0; /* reads the data that a caller would read */
+    volatile size_t sum = 0;
     for (uint32_t i = 0; i < pack_count(&p, PACK_CONFIGS); i++) sum += strlen(pack_text(&p, p.configs[i].key));
     for (uint32_t i = 0; i < pack_count(&p, PACK_MODULES); i++)
       sum += p.cubins[p.modules[i].offset] + p.cubins[p.modules[i].offset + p.modules[i].bytes - 1];
@@ -37,7 +37,6 @@ static uint32_t draw(uint32_t below) {
   return below == 0 ? 0 : (uint32_t)(state >> 33) % below;
 }
 
-/* Writes the pack's size and digest into its header. */
 static void seal(uint8_t *data, size_t size) {
   if (size < sizeof(PackHeader)) return;
   uint64_t bytes = size;
@@ -45,8 +44,7 @@ static void seal(uint8_t *data, size_t size) {
   sha256(data + PACK_DIGEST_FROM, size - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Removes the binaries and the manifest, which the reader does not parse, so that reading is a hundred times as fast.
- * Returns the size of the remaining pack. */
+/* Removes the binaries and the manifest, for speed. Returns the size of the rest. */
 static size_t shrink(uint8_t *data) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -63,7 +61,7 @@ static size_t shrink(uint8_t *data) {
   return size;
 }
 
-/* Returns 0 if the reader refuses a pack with 20,000 equal look-ups. To check all runs of so many would take too long. */
+/* Returns 0 if the reader refuses a pack with 20,000 equal look-ups. */
 static int equal_lookups(uint8_t *data, size_t size) {
   enum { MANY = 20000 };
   PackHeader h;
@@ -83,7 +81,7 @@ static int equal_lookups(uint8_t *data, size_t size) {
   return 1;
 }
 
-/* Returns 0 if the reader refuses a pack whose last string has no end. Its text would run past the pack. */
+/* Returns 0 if the reader refuses a pack whose last string has no end. */
 static int endless_string(uint8_t *data, size_t size) {
   PackHeader h;
   char text[EPCOMM_TEXT] = "";

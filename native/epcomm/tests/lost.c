@@ -1,6 +1,5 @@
-/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The other ranks must find the fault and
- * shrink (epcomm_shrink) within two deadlines. Then they make calls without the experts of the lost ranks: eager
- * calls, calls in halves, and replays of a graph captured before. In other tests the lost ranks come back. */
+/* Tests lost ranks. The last --victims ranks are killed at a step of a call. The others must shrink within two
+ * deadlines and go on without them. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #include "epcomm_deepep.h"
 #include "ranks.h"
 
-enum { AFTER = 5 }; /* checked calls after a shrink: one with each pair of kernels of the pack, then one with the default kernels */
+enum { AFTER = 5 }; /* checked calls after a shrink */
 
 typedef struct Lost {
   Member *member;
@@ -21,12 +20,11 @@ typedef struct Lost {
   Moe *moe;
   GpuStream stream;
   GpuGraph graph;
-  EpcommCall whole; /* the call in the graph */
+  EpcommCall whole;
 } Lost;
 
 static uint64_t everyone(const Lost *l) { return (1ull << l->member->ranks) - 1; }
 
-/* Replays the graph and checks the combined tokens. */
 static int replayed(Lost *l, uint64_t n, const char *what) {
   moe_inputs(l->moe, n, l->whole.tokens, l->stream);
   gpu_replay(l->graph, l->stream);
@@ -37,7 +35,7 @@ static int replayed(Lost *l, uint64_t n, const char *what) {
 static EpcommOptions options_of(const Lost *l, int survivors, uint64_t joins) {
   EpcommOptions o = ranks_options(l->member, l->plan);
   o.survivors = survivors;
-  o.debug = l->plan->victims > 1; /* debug mode too must not wait for lost ranks */
+  o.debug = l->plan->victims > 1;
   o.joins = joins;
   o.reduced = 1;
   return o;
@@ -65,14 +63,12 @@ static int end(Lost *l, int bad) {
 
 /* ---- the end of a rank ---- */
 
-/* Kills this process at a random moment of the next 3 ms, while the stream works. */
 static void die_during(void) {
   srand((unsigned)getpid());
   usleep((useconds_t)(rand() % 3000));
   raise(SIGKILL);
 }
 
-/* Makes a call up to the step `at`, and kills this process at this step. */
 static void die(Lost *l, const char *at) {
   EpcommCall c = l->whole;
   moe_inputs(l->moe, 50, c.tokens, l->stream);
@@ -91,7 +87,7 @@ static void die(Lost *l, const char *at) {
   die_during();
 }
 
-/* Makes the call of die() on a rank that lives. Returns the first status that is not EPCOMM_OK. */
+/* Makes the call of die() on a living rank. Returns the first status that is not EPCOMM_OK. */
 static EpcommStatus calls(Lost *l, const char *at) {
   EpcommCall c = l->whole;
   moe_inputs(l->moe, 50, c.tokens, l->stream);
@@ -111,8 +107,7 @@ static EpcommStatus calls(Lost *l, const char *at) {
   return s != EPCOMM_OK ? s : t != EPCOMM_OK ? t : epcomm_fault(l->comm, NULL);
 }
 
-/* Makes calls until one fails. A rank that is killed late in a call may have sent all that the others need. Then only
- * the next call fails. */
+/* Makes calls until one fails: a rank killed late in a call may have sent all that the others need. */
 static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
   EpcommStatus s = EPCOMM_OK;
   for (int i = 0; i < 3 && s == EPCOMM_OK; i++) {
@@ -124,7 +119,6 @@ static EpcommStatus until_fault(Lost *l, const char *at, double *start) {
 
 /* ---- the living ranks ---- */
 
-/* Counts the ids of this rank's tokens that name an expert of a lost rank. */
 static uint64_t naming_lost(const Moe *m, int tokens) {
   uint64_t n = 0;
   for (int i = 0; i < tokens * m->info.topk; i++) n += m->ids[i] >= 0 && (m->lost >> m->ids[i] / m->info.local_experts & 1);
@@ -143,7 +137,6 @@ static int in_halves(Lost *l, uint64_t n) {
   return bad ? bad : any_combined(l->moe, &c, n, l->stream);
 }
 
-/* Makes checked calls and replays with the living ranks, and checks the number of ids that were dropped. */
 static int goes_on(Lost *l, uint64_t from) {
   uint64_t before = 0, dropped = 0, want = 0;
   int bad = 0;
@@ -164,7 +157,6 @@ static int goes_on(Lost *l, uint64_t from) {
   return 1;
 }
 
-/* Returns 0 if shrink refuses sets with a lost rank or without this rank, and announce refuses while a rank is lost. */
 static int refuses_lost(Lost *l) {
   uint64_t living = everyone(l) & ~l->moe->lost, me = 1ull << l->member->rank;
   int bad = epcomm_shrink(l->comm, everyone(l)) != EPCOMM_INVALID || strstr(epcomm_error(l->comm), "already lost") == NULL;
@@ -177,7 +169,6 @@ static int refuses_lost(Lost *l) {
   return bad;
 }
 
-/* Makes calls until one fails, shrinks, and makes calls again. Checks the failed call's outputs, and the time. */
 static int survive(Lost *l) {
   const Plan *p = l->plan;
   double start = gpu_seconds();
@@ -196,7 +187,7 @@ static int survive(Lost *l) {
   if (s != EPCOMM_OK) return ranks_say(l->comm, "shrink", s);
   if (took > 2 * p->deadline) {
     printf("rank %d: the shrink took more than two deadlines\n", l->member->rank);
-    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow; the next run has twice the deadline */
+    return gpu_emulated() ? RANKS_SLOW : 1; /* emulated kernels may just be slow */
   }
   int bad = refuses_lost(l);
   return bad ? bad : goes_on(l, 100);
@@ -215,7 +206,6 @@ int test_lost(Member *member, void *plan) {
 
 /* ---- tokens for lost ranks are refused ---- */
 
-/* Continues without the last rank. A call whose ids name one of its experts must end as a fault. */
 static int refuses(Lost *l) {
   EpcommFault f = {.size = sizeof f};
   EpcommStatus s = epcomm_shrink(l->comm, everyone(l) >> 1);
@@ -245,13 +235,12 @@ int test_refuse(Member *member, void *plan) {
 
 /* ---- ranks that come back ---- */
 
-/* Combines the rows of call n, dispatched before the last rank was lost. The combine must send nothing to that rank. */
+/* Combines call n, dispatched before the last rank was lost; nothing may go to that rank. */
 static int combines_old(Lost *l, uint64_t n) {
   int bad = ranks_ended(l->comm, "combine of a dispatch made before the shrink", epcomm_combine(l->comm, &l->whole, l->stream), l->stream);
   return bad ? bad : any_combined(l->moe, &l->whole, n, l->stream);
 }
 
-/* Returns 0 if grow is refused because rank 0 passes a set without rank 1. */
 static int refuses_other_sets(Lost *l) {
   EpcommStatus s = epcomm_grow(l->comm, l->member->rank == 0 ? everyone(l) & ~2ull : everyone(l));
   if (s == EPCOMM_DISAGREE && strstr(epcomm_error(l->comm), "the same set") != NULL) return 0;
@@ -259,7 +248,6 @@ static int refuses_other_sets(Lost *l) {
   return 1;
 }
 
-/* Makes calls without the last rank, whose process still runs, and then takes the rank back. */
 static int comes_back(Lost *l) {
   int last = ranks_is_last(l->member);
   const uint64_t old = 199;
@@ -281,7 +269,6 @@ static int comes_back(Lost *l) {
   return s != EPCOMM_OK ? ranks_say(l->comm, "grow", s) : goes_on(l, 300);
 }
 
-/* Kills the last rank's process at a step of a call, and makes calls without it. */
 static int is_lost(Lost *l, const char *at, uint64_t from) {
   if (ranks_is_last(l->member)) die(l, at);
   double start;
@@ -293,14 +280,12 @@ static int is_lost(Lost *l, const char *at, uint64_t from) {
   return s != EPCOMM_OK ? ranks_say(l->comm, "shrink", s) : goes_on(l, from);
 }
 
-/* Takes in a new process for the last rank. */
 static int is_replaced(Lost *l, uint64_t from) {
   EpcommStatus s = epcomm_grow(l->comm, everyone(l));
   l->moe->lost = 0;
   return s != EPCOMM_OK ? ranks_say(l->comm, "grow with a new process", s) : goes_on(l, from);
 }
 
-/* Returns 0 if a new process with other options cannot join, and learns that at once. */
 static int join_is_refused(Lost *l) {
   EpcommOptions o = options_of(l, EPCOMM_DROP, everyone(l));
   EpComm *none = NULL;
@@ -311,7 +296,6 @@ static int join_is_refused(Lost *l) {
   return s == EPCOMM_DISAGREE ? 0 : (printf("rank %d joined with other options: %s\n", l->member->rank, text), 1);
 }
 
-/* Returns 0 if a living rank refuses a new process with other options. */
 static int refuses_join(Lost *l) {
   EpcommStatus s = epcomm_grow(l->comm, everyone(l));
   return s == EPCOMM_DISAGREE ? 0 : (printf("rank %d took in a process with other options: %s\n", l->member->rank, epcomm_status_name(s)), 1);
@@ -328,8 +312,8 @@ static int first_life(Lost *l) {
   return end(l, bad);
 }
 
-/* Runs `life` for the last rank in a child process. Whenever the child is killed, a new child (`again` is 1) takes its
- * place and joins the other ranks. Returns the result of the first child that is not killed. */
+/* Runs `life` for the last rank in a child process. A new child (`again` is 1) replaces a killed one. Returns the
+ * result of the first child that is not killed. */
 static int run_lives(Member *member, const Plan *plan, int (*life)(Lost *, int again)) {
   for (int again = 0;; again = 1) {
     Lost l = {.member = member, .plan = plan};
@@ -355,7 +339,6 @@ static int life_of_grow(Lost *l, int again) {
   return end(l, goes_on(l, 400 + AFTER));
 }
 
-/* Tests a rank that comes back: first with its old process, then with a new one. */
 int test_grow(Member *member, void *plan) {
   Lost l = {.member = member, .plan = plan};
   return ranks_is_last(member) ? run_lives(member, plan, life_of_grow) : first_life(&l);
@@ -372,7 +355,6 @@ static int next_round(Lost *l, int rounds, double start) {
   return world_gather(l->member, &mine, all, sizeof mine) != 0 ? -2 : all[0];
 }
 
-/* Runs the last rank until it is killed in the next round, or until the test ends. */
 static int life_of_killing(Lost *l, int again) {
   if (begin(l, EPCOMM_DROP, again ? everyone(l) : 0)) return 1;
   int bad = again ? goes_on(l, 1000 + AFTER) : goes_on(l, 1000), round = bad ? -1 : next_round(l, 0, now());
@@ -380,7 +362,7 @@ static int life_of_killing(Lost *l, int again) {
   return end(l, bad ? bad : round == -2 ? RANKS_SLOW : 0);
 }
 
-/* Kills and replaces the last rank for --seconds. The memory and files of the other ranks must not grow. */
+/* Kills and replaces the last rank for --seconds; memory and files of the others must not grow. */
 int test_killing(Member *member, void *plan) {
   Lost l = {.member = member, .plan = plan};
   if (ranks_is_last(member)) return run_lives(member, plan, life_of_killing);

@@ -33,12 +33,11 @@ float moe_e4m3(uint8_t b) {
   return b & 128 ? -v : v;
 }
 
-/* Returns an element of a token, between -2 and 2. */
 static uint16_t element(uint64_t n, int rank, int token, int column) {
   return moe_bf16((float)((int)(draw(n, (uint64_t)rank, (uint64_t)token, (uint64_t)column) % 4001) - 2000) / 1000);
 }
 
-/* Writes the ids of a token: distinct experts, of which one in eight is masked. */
+/* Writes a token's ids: distinct experts, of which one in eight is masked. */
 static void choose(const EpcommInfo *i, uint64_t n, int rank, int token, int32_t *ids) {
   for (int k = 0; k < i->topk; k++) {
     uint64_t h = draw(n + 7, (uint64_t)rank, (uint64_t)token, (uint64_t)k);
@@ -117,7 +116,7 @@ void moe_free(Moe *m) {
 
 void moe_inputs(Moe *m, uint64_t n, int tokens, GpuStream stream) {
   const EpcommInfo *i = &m->info;
-  gpu_wait(stream); /* host memory is about to change */
+  gpu_wait(stream);
   for (int t = 0; t < tokens; t++) {
     for (int c = 0; c < i->hidden; c++) m->x[t * i->hidden + c] = element(n, i->rank, t, c);
     choose(i, n, i->rank, t, m->ids + t * i->topk);
@@ -156,7 +155,6 @@ EpcommCall moe_call(const Moe *m, int slot, int dtype, int tokens, int fullest, 
   return c;
 }
 
-/* Describes the outputs of a dispatch. */
 typedef struct Received {
   EpcommOutputs o;
   int dtype;
@@ -179,7 +177,7 @@ static int wrong_row(const Moe *m, const Received *l, uint64_t n, uint64_t row, 
   return 0;
 }
 
-/* Checks the rows of one local expert. Rows must be in the order of source ranks, with a source's tokens in any order. */
+/* Checks the rows of one local expert: ordered by source rank, a source's tokens in any order. */
 static int wrong_group(Moe *m, const Received *l, uint64_t n, int most, int local) {
   const EpcommInfo *i = &m->info;
   int expert = i->rank * i->local_experts + local, bad = 0;

@@ -1,11 +1,10 @@
-/* Tests ranks on several nodes: options that creation must refuse, failures, and several creations in one process. */
+/* Tests ranks on several nodes. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "ranks.h"
 
-/* Creates with wrong options of the last rank, or of all ranks. --other is a pack for the same number of ranks on one
- * host. EMUL_NVSHMEM is the version of the emulated NVSHMEM. */
+/* Creates with wrong options. --other is a pack for the same number of ranks on one host. */
 int test_refusals(Member *member, void *plan) {
   const Plan *p = plan;
   EpcommOptions right = ranks_options(member, p), o = right;
@@ -13,10 +12,10 @@ int test_refusals(Member *member, void *plan) {
   int bad = ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PACK);
   o.nodes = ranks_is_last(member) ? 1 : right.nodes;
   bad |= ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PEER);
-  o.nodes = member->ranks - 1; /* 4 ranks do not divide by 3 */
+  o.nodes = member->ranks - 1;
   if (member->ranks > 2) bad |= ranks_refused(member, &o, EPCOMM_INVALID, EPCOMM_INVALID);
   o = right;
-  o.size = offsetof(EpcommOptions, nvshmem); /* a caller with an older header, which has no member nodes */
+  o.size = offsetof(EpcommOptions, nvshmem);
   bad |= ranks_refused(member, &o, EPCOMM_PACK, EPCOMM_PACK);
   o = right;
   o.pack = p->other;
@@ -33,12 +32,11 @@ int test_refusals(Member *member, void *plan) {
 
 static int broken;
 
-/* An all_gather that fails once `broken` is set. */
 static int breaking_gather(void *member, const void *mine, void *all, size_t bytes) {
   return broken ? 1 : world_gather(member, mine, all, bytes);
 }
 
-/* Creates an EpComm, makes checked calls, and returns the EpComm, or NULL if something was wrong. */
+/* Creates an EpComm and makes checked calls. Returns NULL if something was wrong. */
 static EpComm *use(const EpcommOptions *o, const Plan *p) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -52,8 +50,7 @@ static EpComm *use(const EpcommOptions *o, const Plan *p) {
   return bad ? NULL : comm;
 }
 
-/* Destroys while all_gather fails. epcomm_destroy must then not call NVSHMEM, which would wait for all ranks.
- * Afterwards the process cannot create an EpComm for several nodes. */
+/* Destroys while all_gather fails: epcomm_destroy must not call NVSHMEM, which would wait for all ranks. */
 int test_left(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   o.all_gather = breaking_gather;
@@ -65,8 +62,7 @@ int test_left(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Like test_left, but the GPU of the last rank has failed and cannot take part in the barrier of NVSHMEM's free.
- * EMUL_BROKEN makes the emulated driver report a failed GPU. */
+/* Like test_left, but the GPU of the last rank has failed (EMUL_BROKEN). */
 int test_crashed(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = use(&o, plan);
@@ -77,7 +73,7 @@ int test_crashed(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Makes a combine whose y the network cannot read. The library must refuse it, and accept it with the right y. */
+/* Makes a combine whose y the network cannot read. */
 static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   int tokens = moe_tokens(m, 1, m->info.rank, most);
   EpcommCall c = moe_call(m, 0, 0, tokens, moe_fullest(m, 1, most), 0);
@@ -93,7 +89,7 @@ static int y_elsewhere(Moe *m, int most, GpuStream stream) {
   return bad ? bad : moe_combined(m, &c, 1, stream);
 }
 
-/* Like test_crashed, but the GPU fails during creation, while memory is filled after NVSHMEM's allocation. */
+/* Like test_crashed, but the GPU fails during creation, after NVSHMEM's allocation. */
 int test_unfilled(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   if (ranks_is_last(member)) setenv("EMUL_BROKEN", "1", 1);
@@ -102,7 +98,7 @@ int test_unfilled(Member *member, void *plan) {
   return bad | ranks_refused(member, &o, EPCOMM_NETWORK, EPCOMM_NETWORK);
 }
 
-/* Uses two EpComms at the same time, destroys both, and does the same again. The process joins NVSHMEM only once. */
+/* Uses two EpComms at once, twice; the process joins NVSHMEM only once. */
 int test_nodes(Member *member, void *plan) {
   const Plan *p = plan;
   int bad = 0;

@@ -2,7 +2,6 @@
 #include "any.h"
 #include "ranks.h"
 
-/* A call in BF16 with its own outputs. The experts return its rows unchanged. */
 typedef struct Own {
   Moe *m;
   EpcommCall call;
@@ -34,8 +33,7 @@ static void own_free(Own *o) {
   moe_free(o->m);
 }
 
-/* Makes two dispatches on one slot, then combines both twice: in the order of the dispatches, and in the opposite
- * order. */
+/* Combines two dispatches of one slot in both orders. */
 static int two_calls(Own *own, const Plan *p, int wide, GpuStream stream) {
   static const int order[] = {0, 1, 1, 0};
   EpComm *comm = own[0].m->comm;

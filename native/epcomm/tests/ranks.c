@@ -37,7 +37,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* a fault of debug mode is also a passed deadline if this rank waited for a rank that is at another call number */
+  /* also after a passed deadline: a fault of debug mode from a rank at another call number */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;
@@ -79,7 +79,6 @@ EpComm *ranks_create(Member *member, const Plan *p, int in_flight, int debug, ui
   return comm;
 }
 
-/* Makes one dispatch and combine, and checks both. */
 static int one_call(Moe *m, uint64_t n, int slot, int most, GpuStream stream) {
   int tokens = moe_tokens(m, n, m->info.rank, most);
   EpcommCall c = moe_call(m, slot, any_dtype(m, n), tokens, moe_fullest(m, n, most), n % 3 == 1);
@@ -105,14 +104,13 @@ static int test_calls(Member *member, void *plan) {
   return bad;
 }
 
-/* A captured dispatch and combine. */
 typedef struct Captured {
-  uint64_t n; /* number of the call, which determines its token counts */
+  uint64_t n;
   EpcommCall call;
   GpuGraph dispatch, combine;
 } Captured;
 
-/* Makes a dispatch or a combine: whole if n is even, in two halves if n is odd. */
+/* Makes a dispatch or a combine: whole if n is even, in halves if odd. */
 static EpcommStatus make(EpComm *comm, const EpcommCall *c, int combine, uint64_t n, GpuStream stream) {
   if (n % 2 == 0) return combine ? epcomm_combine(comm, c, stream) : epcomm_dispatch(comm, c, stream);
   EpcommStatus s = combine ? epcomm_combine_send(comm, c, stream) : epcomm_dispatch_send(comm, c, stream);
@@ -154,7 +152,7 @@ static int test_graphs(Member *member, void *plan) {
   int bad = 0, counts[] = {p->most, p->most / 2 + 1, 3};
   for (int i = 0; i < 3 && !bad; i++) bad = capture(m, &graphs[i], 1000 + 3 * (uint64_t)i, counts[i], stream);
   for (int i = 0; i < p->replays && !bad; i++) {
-    uint64_t h = (uint64_t)i * 0x9e3779b97f4a7c15ull >> 33; /* the same on all ranks */
+    uint64_t h = (uint64_t)i * 0x9e3779b97f4a7c15ull >> 33;
     int which = (int)(h % 4);
     bad = which < 3 ? replay(m, &graphs[which], counts[which], stream) : one_call(m, 5000 + h % 97, 0, p->most, stream);
   }
@@ -168,7 +166,6 @@ static int test_graphs(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes calls on two slots at the same time, in halves on two streams. */
 static int flight_round(Moe **m, uint64_t n, int most, GpuStream ours, GpuStream side) {
   EpcommCall c[2];
   EpcommStatus s = EPCOMM_OK;
@@ -215,7 +212,7 @@ static int test_flight(Member *member, void *plan) {
   return bad;
 }
 
-/* Makes calls with outputs by turns in the memory of epcomm_extra, where any kernel may write, and outside the heap. */
+/* Makes calls with outputs in and outside the memory of epcomm_extra. */
 static int test_outputs(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 64u << 20);
@@ -251,7 +248,6 @@ static int test_outputs(Member *member, void *plan) {
   return bad;
 }
 
-/* Creates and destroys several times. The same amount of device memory must be free each time. */
 static int test_leak(Member *member, void *plan) {
   const Plan *p = plan;
   gpu_use(ranks_device(member, p));
@@ -264,14 +260,13 @@ static int test_leak(Member *member, void *plan) {
     world_gather(member, &there, (int[8]){0}, sizeof there); /* ranks may share a device */
     after[i] = gpu_free_bytes();
     world_gather(member, &there, (int[8]){0}, sizeof there);
-    bad |= after[i] != after[0]; /* not compared with the amount before creation 1, whose module loads take memory that is never freed */
+    bad |= after[i] != after[0]; /* module loads of creation 1 take memory that is never freed */
   }
   for (int i = 0; bad && i < n; i++) printf("rank %d: %zu bytes free after creation %d\n", member->rank, after[i], i + 1);
   if (!bad && member->rank == 0) printf("device memory is equal before and after\n");
   return bad;
 }
 
-/* Measures the host time of dispatch and combine, in batches that fit into the stream's queue. */
 static int test_host(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
@@ -337,7 +332,6 @@ static Plan arguments(int argc, char **argv) {
   return p;
 }
 
-/* Returns the properties of a pack, or ends the program if the pack cannot be read. */
 static EpcommInfo info_of(const char *path) {
   static uint8_t data[1 << 26];
   FILE *f = fopen(path, "rb");

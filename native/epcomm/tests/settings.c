@@ -1,5 +1,4 @@
-/* Tests options and their defaults, epcomm_explain, the order of calls, the caller's context, epcomm_stop, and on
- * which machines a pack is accepted. */
+/* Tests options and their defaults, and on which machines a pack is accepted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@ static int differs(const char *what, int got, int want) {
 
 /* ---- defaults and limits ---- */
 
-/* Returns 0 if creation fails with a status and an error text that contains `words`. */
+/* Returns 0 if creation fails with a status and a text that contains `words`. */
 static int refused(Member *member, const EpcommOptions *o, EpcommStatus want, const char *words) {
   EpComm *comm = NULL;
   char text[EPCOMM_TEXT];
@@ -31,7 +30,7 @@ static int limits(Member *member, void *plan) {
   for (int i = 0; i < 14; i++) o[i] = ranks_options(member, plan);
   o[0].in_flight = EPCOMM_MAX_SLOTS + 1;
   o[1].in_flight = -1;
-  o[2].streams = 2; /* with one call in flight */
+  o[2].streams = 2;
   o[3].routing = EPCOMM_ALL_ROUTINGS + 1;
   o[4].routing = -1;
   o[5].deadline_ns = 999999;
@@ -69,8 +68,7 @@ static int defaults(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* Creates for fp8 only and with own_outputs; calls of another dtype or without outputs must be refused. epcomm_info
- * must not write past the end of an older header's struct. */
+/* Creates for fp8 only and with own_outputs; other calls must be refused. */
 static int one_dtype(Member *member, void *plan) {
   EpcommOptions o = ranks_options(member, plan);
   EpcommInfo i = {.size = sizeof i, .survivors = 77};
@@ -94,7 +92,7 @@ static int one_dtype(Member *member, void *plan) {
   return bad | (epcomm_destroy(comm) != EPCOMM_OK);
 }
 
-/* An all_gather that returns the data of the ranks in the opposite order. */
+/* An all_gather that returns the ranks in the opposite order. */
 static int mixed_up(void *member, const void *mine, void *all, size_t bytes) {
   const Member *s = member;
   uint8_t *right = malloc((size_t)s->ranks * bytes);
@@ -128,9 +126,8 @@ static int same(const EpcommExplanation *a, const EpcommExplanation *b) {
   return a->plan == b->plan && a->first == b->first && a->last == b->last && strcmp(a->why, b->why) == 0 && strcmp(a->dispatch, b->dispatch) == 0;
 }
 
-/* Creates with options.routing set to `routing`. A call without a routing must then get the kernels of routing
- * `stands_for`. Returns for how many token counts EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS have different kernels, or -1
- * after an error. */
+/* Creates with options.routing; a call without routing must get the kernels of `stands_for`. Returns for how many
+ * token counts EPCOMM_EVEN and EPCOMM_ALL_ROUTINGS differ, or -1. */
 static int without_routing(Member *member, void *plan, int routing, int stands_for) {
   EpcommOptions o = ranks_options(member, plan);
   EpComm *comm = NULL;
@@ -151,8 +148,7 @@ static int without_routing(Member *member, void *plan, int routing, int stands_f
   return epcomm_destroy(comm) != EPCOMM_OK || bad ? -1 : other;
 }
 
-/* Checks that each run (range of token counts with one plan) ends where the next begins. A call must get the plan for
- * outputs on the heap only if all bytes of its outputs are in the memory of epcomm_extra. */
+/* Checks that the runs (ranges of token counts with one plan) have no gaps, and which outputs count as on the heap. */
 static int runs(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 1u << 20);
   if (comm == NULL) return 1;
@@ -183,7 +179,6 @@ static int test_answers(Member *member, void *plan) {
   return runs(member, plan);
 }
 
-/* Returns the smallest token count whose plan differs from the plan of one token. */
 static int of_another_plan(Moe *m) {
   EpcommExplanation first = explained(m, 1, EPCOMM_EVEN, NULL);
   for (int n = 2; n <= m->info.max_tokens; n++)
@@ -198,8 +193,8 @@ static int refuses(EpComm *comm, EpcommStatus s, const char *words) {
   return 1;
 }
 
-/* Checks that a recv must have the plan of its send, and a combine the plan of its dispatch. Exception: in layouts whose
- * rows may be combined in any order, a combine may have another plan than its dispatch. */
+/* Checks that a recv must have the plan of its send, and a combine that of its dispatch unless the layout allows any
+ * order. */
 static int test_fits(Member *member, void *plan) {
   EpComm *comm = ranks_create(member, plan, 1, 0, 0);
   if (comm == NULL) return 1;
@@ -234,7 +229,6 @@ static int moved(void *before, const char *what) {
   return 1;
 }
 
-/* Checks that every function leaves the caller's context current. */
 static int test_context(Member *member, void *plan) {
   const Plan *p = plan;
   EpcommOptions o = ranks_options(member, p);
@@ -274,8 +268,7 @@ static int test_context(Member *member, void *plan) {
 
 /* ---- ends of waits ---- */
 
-/* Calls epcomm_stop on the last rank, which makes no call. The waits of the other ranks must end long before their
- * deadline. */
+/* Calls epcomm_stop on an idle rank; the others' waits must end long before their deadline. */
 static int test_stop(Member *member, void *plan) {
   const Plan *p = plan;
   EpComm *comm = ranks_create(member, p, 1, 0, 0);
@@ -304,7 +297,6 @@ static int test_stop(Member *member, void *plan) {
 
 /* ---- machines ---- */
 
-/* Writes another machine to the pack's header, and computes the pack's digest again. */
 static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t minor, int exact) {
   PackHeader h;
   memcpy(&h, data, sizeof h);
@@ -315,8 +307,7 @@ static void for_machine(uint8_t *data, size_t bytes, uint32_t major, uint32_t mi
   sha256(data + PACK_DIGEST_FROM, bytes - PACK_DIGEST_FROM, data + offsetof(PackHeader, digest));
 }
 
-/* Checks that a pack for one GPU is accepted on later GPUs of the same generation, unless its code is exact. Needs
- * --processes, because EMUL_ARCH and EMUL_SMS set the kind of a process's emulated GPUs. */
+/* Checks that a pack is accepted on later GPUs of the same generation, unless its code is exact. */
 static int test_machines(Member *member, void *plan) {
   static const struct {
     uint32_t major, minor;

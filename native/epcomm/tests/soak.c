@@ -1,6 +1,5 @@
-/* Makes random calls for --seconds, from the seed --seed: eager calls and graphs with random token counts on random
- * streams. One rank leaves out some calls. In between the test resets, sets call numbers near 2^31 or 2^32, and
- * creates new EpComms. All results are checked. Device memory, open files and host memory must not grow. */
+/* Makes random calls for --seconds, from --seed: eager calls, graphs, faults, resets, new EpComms. All results are
+ * checked. Memory and open files must not grow. */
 #include <dirent.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ typedef struct Soak {
   EpComm *comm;
   Moe *moe;
   GpuStream streams[2];
-  uint64_t random; /* state of the random numbers, the same on all ranks */
+  uint64_t random; /* the same on all ranks */
   long calls, replays, faults, created;
 } Soak;
 
@@ -64,7 +63,6 @@ static int destroy(Soak *s) {
   return status != EPCOMM_OK ? ranks_say(NULL, "destroy", status) : 0;
 }
 
-/* Captures a dispatch and a combine as two graphs, and replays them with new inputs. */
 static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   Moe *m = s->moe;
   EpcommCall c = any_call(m, n, fullest);
@@ -91,8 +89,7 @@ static int graphs(Soak *s, uint64_t n, int fullest, GpuStream stream) {
   return bad;
 }
 
-/* Leaves a call out on one rank. On the others the call must end with a fault and leave NaN in its outputs. Then all
- * ranks reset. */
+/* Leaves a call out on one rank; the others must get a fault and NaN. */
 static int fault(Soak *s, int fullest, GpuStream stream) {
   Moe *m = s->moe;
   int lazy = (int)draw(s, (uint64_t)s->member->ranks), bad = 0;
@@ -112,7 +109,6 @@ static int fault(Soak *s, int fullest, GpuStream stream) {
   return status != EPCOMM_OK ? ranks_say(s->comm, "reset", status) : bad;
 }
 
-/* Sets call numbers so that they wrap around or change their sign a few calls later. */
 static int near_end(Soak *s) {
   static const uint32_t ends[] = {0x7fffffffu, 0x80000000u, 0xfffffffcu, 0xffffffffu};
   if (epcomm_reset(s->comm) != EPCOMM_OK) return ranks_say(s->comm, "reset", EPCOMM_FAULT);

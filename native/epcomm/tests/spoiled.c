@@ -1,6 +1,5 @@
-/* Tests the outputs of calls that give up a wait. The last rank makes no more calls; the others replay a graph and
- * make eager calls. After each of these, rows and combined tokens must be NaN, row_offsets must be 0, and the fault
- * must be reported. After a reset, eager calls and the graph must be right again. */
+/* Tests the outputs of calls that give up a wait: rows and combined tokens must be NaN, row_offsets 0. After a reset,
+ * calls and graphs must be right again. */
 #include <stdio.h>
 
 #include "any.h"
@@ -13,7 +12,7 @@ typedef struct Spoiled {
   GpuStream stream;
 } Spoiled;
 
-/* Returns 0 if all outputs are NaN, there are no rows and the fault is reported. Otherwise prints the differences. */
+/* Returns 0 if all outputs are NaN, there are no rows and the fault is reported. */
 static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream stream) {
   EpcommOutputs o = {.size = sizeof o};
   uint32_t offsets[1025] = {0};
@@ -31,7 +30,6 @@ static int spoilt(Moe *m, const EpcommCall *c, const char *what, GpuStream strea
   return 1;
 }
 
-/* Replays the graph and makes an eager call after the last rank has stopped. */
 static int without_last(Moe *m, const EpcommCall *c, GpuGraph graph, GpuStream stream) {
   int bad = 0;
   for (int i = 0; i < REPLAYS && !bad; i++) {

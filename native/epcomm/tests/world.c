@@ -13,10 +13,10 @@
 
 #define MOST_RANKS 8
 #define MOST_BYTES 65536
-#define PATIENCE 120.0 /* seconds of the device's clock; a rank that takes longer counts as gone */
+#define PATIENCE 120.0 /* seconds of the device's clock, after which a rank counts as gone */
 
 struct World {
-  int written[MOST_RANKS], read[MOST_RANKS]; /* number of the last gather whose data a rank has written, or read */
+  int written[MOST_RANKS], read[MOST_RANKS]; /* last gather whose data a rank has written, or read */
   unsigned char data[MOST_RANKS][MOST_BYTES];
 };
 
@@ -26,8 +26,7 @@ double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Waits until all ranks have reached gather number `turn`. It sleeps between checks, because the other ranks need the
- * processor. */
+/* Waits until all ranks have reached gather number `turn`. */
 static int await(const int *turns, int ranks, int turn) {
   const struct timespec nap = {0, 100000};
   double start = gpu_seconds();
@@ -67,8 +66,7 @@ static void *work(void *p) {
   return NULL;
 }
 
-/* Returns the worse of two results. A killed process (99) is the worst, then a wrong result (an odd number), then any
- * other number. */
+/* Returns the worse of two results: killed (99), then wrong (odd), then any other. */
 static int worse(int a, int b) {
   const int killed = (a == 99) - (b == 99), wrong = (a & 1) - (b & 1);
   if (killed != 0) return killed > 0 ? a : b;

@@ -1,5 +1,4 @@
-/* Tests call numbers that wrap around. After a reset, the test sets the call numbers on the device to just below 2^31
- * or 2^32. Then it makes calls with every kernel of the pack. */
+/* Tests call numbers that wrap around: they begin just below 2^31 or 2^32. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +8,7 @@
 
 enum { BASES = 3, FEW = 20 };
 
-/* The numbers at which calls begin: --calls calls at the second number, at most FEW calls at each of the others. */
+/* The numbers at which calls begin; --calls calls at the second, at most FEW at the others. */
 static const uint32_t bases[BASES] = {0x7fffffffu - 2, 0xfffffffcu - 3, 0xfffffffeu};
 
 typedef struct Wrap {
@@ -18,7 +17,6 @@ typedef struct Wrap {
   GpuStream stream;
 } Wrap;
 
-/* Sets the call numbers of all states of slot 0. */
 void wrap_begin_at(EpComm *c, uint32_t base) {
   uint32_t *words = malloc(4 * PACK_ROUND_WORDS);
   for (int i = 0; i < PACK_ROUND_WORDS; i++) words[i] = base;
@@ -46,8 +44,7 @@ static int across(Moe *m, int fullest, void *context) {
   return 0;
 }
 
-/* Makes calls of many token counts in turn, so with all kernels and dtypes of the pack, in one slot and without
- * barriers between them. */
+/* Makes calls with all kernels and dtypes in turn, in one slot, without barriers. */
 static int mixed(Moe *m, const Wrap *w) {
   for (int n = 0; n < w->plan->calls; n++) {
     int bad = any_checked(m, (uint64_t)n, 1 + n / 2 * 7 % m->info.max_tokens, w->stream);

@@ -11,7 +11,7 @@ namespace {
 
 using Current = AOTITorchError (*)(int32_t, void **);
 
-/* Returns PyTorch's function that returns the current stream of a GPU, or null if this PyTorch has none. */
+/* Returns PyTorch's function for the current stream of a GPU, or null. */
 Current current_of_torch() {
   void *cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
   return cuda != nullptr ? reinterpret_cast<Current>(dlsym(cuda, "aoti_torch_get_current_cuda_stream")) : nullptr;
@@ -96,8 +96,7 @@ void calls_free(PyObject *self) {
 }
 
 /* learn_dispatch(hidden, experts, topk, most, fp8, later, link, number, begun, device, key) stores the link and the
- * key for later low-latency dispatches with these arguments. device is -1 for the CPU. It stores nothing if PyTorch
- * has no function that returns the current stream. */
+ * key for later low-latency dispatches with these arguments. device is -1 for the CPU. */
 PyObject *learn_dispatch(PyObject *self, PyObject *args) {
   Known k = {};
   long long hidden = 0, experts = 0, topk = 0, most = 0, number = 0, key = 0;
@@ -127,7 +126,7 @@ PyObject *learn_combine(PyObject *, PyObject *args) {
 
 bool idle(const Known &k, int op) { return PyList_GetItem(k.begun, op) == Py_None; }
 
-/* Returns the Sent of a call with `tokens` tokens (what a handle keeps for combine), or null if Python raised. */
+/* Returns the Sent (what a handle keeps for combine), or null if Python raised. */
 PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   if (k.sent != nullptr && k.tokens == tokens) return kept(k.sent);
   PyObject *sent = tuple_of(c->sent, {kept(k.link), kept(k.fp8 ? Py_True : Py_False), PyLong_FromLongLong(tokens)});
@@ -138,7 +137,7 @@ PyObject *sent_of(Calls *c, Known &k, int64_t tokens) {
   return sent;
 }
 
-/* Returns the results of low_latency_dispatch: (recv_x, recv_count, handle, event, hook). */
+/* Returns (recv_x, recv_count, handle, event, hook). */
 PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, PyObject *stats, int64_t tokens, EpcommStream stream, const LowReceived &made) {
   PyObject *out = wrap(made.out.get()), *count = wrap(made.count.get()), *src_info = wrap(made.src_info.get());
   PyObject *received = k.fp8 ? tuple_of({out, wrap(made.scales.get())}) : out;
@@ -156,7 +155,7 @@ PyObject *dispatched(Calls *c, Known &k, PyObject *const *args, PyObject *stats,
   return tuple_of({received, count, handle, kept(c->event), hook});
 }
 
-/* Returns the results of low_latency_combine: (combined, event, hook). */
+/* Returns (combined, event, hook). */
 PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args, PyObject *given, bool later, EpcommStream stream, const Owned &made) {
   PyObject *out = given != Py_None ? kept(given) : wrap(made.get()), *hook = nullptr;
   if (out == nullptr) return nullptr;
@@ -165,7 +164,7 @@ PyObject *combined(Calls *c, const Known &k, PyObject *y, PyObject *const *args,
   return tuple_of({out, kept(c->event), hook});
 }
 
-/* pause(on) makes all calls go the long way, through Python (see methods.cpp), until pause(off). */
+/* pause(on) makes all calls go through Python, until pause(off). */
 PyObject *calls_pause(PyObject *self, PyObject *on) {
   as_calls(self)->paused = PyObject_IsTrue(on) == 1;
   Py_RETURN_NONE;
@@ -186,7 +185,7 @@ PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later) {
   const int64_t most = PyLong_AsLongLong(args[MOST]), experts = PyLong_AsLongLong(args[EXPERTS]);
   int64_t dims = 0, of_ids = 0;
   const int64_t *x = sizes_of(in.x, &dims), *ids = sizes_of(in.ids, &of_ids);
-  PyErr_Clear(); /* an argument that is not a number; the long way raises the error */
+  PyErr_Clear(); /* not a number; the long way raises the error */
   if (dims != 2 || of_ids != 2 || x[0] > most) return nullptr;
   if (!later && stats != Py_None) in.stats = tensor_in(stats);
   for (Known &k : *c->known) {

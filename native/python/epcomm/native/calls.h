@@ -1,5 +1,4 @@
-/* The Python objects behind the methods of Buffer that the extension serves: Calls (calls.cpp, normal_calls.cpp), Hook
- * (hook.cpp), and the methods themselves (methods.cpp). */
+/* The Python objects behind the methods of Buffer that the extension serves. */
 #ifndef EPCOMM_NATIVE_CALLS_H
 #define EPCOMM_NATIVE_CALLS_H
 
@@ -28,20 +27,20 @@ inline PyObject *kept(PyObject *o) {
 
 inline bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
 
-/* Returns the current stream of a GPU, null for the CPU. */
+/* null for the CPU. */
 EpcommStream current_stream(int32_t device);
-/* Returns whether current_stream works: for the CPU, or if PyTorch has the function that it calls. */
+/* Returns whether current_stream works. */
 bool knows_streams(int32_t device);
 
-/* Returns a tuple of the items, or null if an item is null. It takes the references to the items. */
+/* Takes the references to the items. Returns null if an item is null. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items);
-/* Returns the same tuple as an instance of `type`, a subclass of tuple. */
+/* Returns an instance of `type`, a subclass of tuple. */
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items);
 
-/* Raises link.reason(RuntimeError(text)), the exception that says why a call failed. */
+/* Raises link.reason(RuntimeError(text)). */
 PyObject *failed(PyObject *link, const std::string &text);
 
-/* Calls f while other threads of Python may run. Returns true if f threw nothing; otherwise stores the error text. */
+/* Calls f without Python's global lock. Returns true, or stores the error text of what f threw. */
 template <class F>
 bool released(F f, std::string *text) {
   Released others;
@@ -59,21 +58,21 @@ void *slot(F f) {
   return reinterpret_cast<void *>(f);
 }
 
-/* The arguments of low-latency dispatches that the ranks have compared once, with the link (a communicator) and the key
- * for such calls. A key is a number that stands for a call's arguments; see agreement.py. */
+/* Arguments of low-latency dispatches that the ranks have compared, with the link (a communicator) and the key for
+ * such calls. A key is a number that stands for arguments; see agreement.py. */
 struct Known {
   int64_t hidden, experts, topk, most, key;
   bool fp8, later;
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* the list link.begun: for each op (0 dispatch, 1 combine) the Hook of a call not yet received, or None */
-  PyObject *wide;  /* the hidden size as Python's int */
-  PyObject *sent;  /* the last Sent (what a handle keeps for combine), which calls with the same number of tokens share */
-  int64_t tokens;  /* number of tokens of `sent` */
+  PyObject *begun; /* link.begun: by op (0 dispatch, 1 combine) the Hook of a call not yet received, or None */
+  PyObject *wide;  /* hidden, as Python's int */
+  PyObject *sent;  /* the last Sent, which calls with as many tokens share */
+  int64_t tokens;
 };
 
-/* Normal is the same for normal dispatches. */
+/* The same for normal dispatches. */
 struct Normal {
   int64_t hidden, experts, topk, sms, key;
   bool fp8;
@@ -83,44 +82,42 @@ struct Normal {
   PyObject *nothing; /* an empty tensor */
 };
 
-/* Returns a new Hook and stores it in link.begun. It takes the reference to tensors. */
+/* Stores a new Hook in link.begun. It takes the reference to tensors. */
 PyObject *new_hook(const Known &k, int op, EpcommStream stream, PyObject *tensors, PyObject *stats);
-/* Makes the type Hook. Returns false if Python raised. */
+/* Returns false if Python raised. */
 bool add_hooks();
 
-/* Calls holds what the methods of one Buffer need. */
+/* What the methods of one Buffer need. */
 struct Calls {
   PyObject ob_base;
-  std::deque<Known> *known; /* a deque, because it never moves its elements: a call uses an element while another thread may add one */
+  std::deque<Known> *known; /* a deque, because calls keep references while another thread adds elements */
   std::deque<Normal> *normal;
   Slab *slab;
-  Link *counter; /* the link whose kernel get_dispatch_layout uses; null until there is a link */
+  Link *counter; /* the link whose kernel get_dispatch_layout uses; may be null */
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
-  PyObject *event; /* the EventOverlap that every call returns; it holds no event */
-  bool paused;     /* all calls go the long way, because Python must first tell the library which ranks left or came back */
+  PyObject *event; /* returned by every call; holds no event */
+  bool paused;     /* all calls go the long way: ranks have left or come back */
 };
 
 inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
 
 extern PyTypeObject *calls_type;
-extern PyObject *sent_name; /* "sent", an attribute of a handle */
+extern PyObject *sent_name;
 
-/* Makes a low-latency dispatch and returns its results. If Python must make the call (the long way, see methods.cpp),
- * it returns null and raises nothing. */
+/* Makes a low-latency dispatch. Returns null without an exception if Python must make the call (the long way, see
+ * methods.cpp). */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
-/* Does the same for a low-latency combine of rows y. */
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
-/* These do the same for the normal calls: get_dispatch_layout, a new dispatch, combine. */
+/* The same for the normal calls. */
 PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);
 PyObject *send_now(Calls *c, PyObject *buffer, PyObject *const *args);
 PyObject *add_now(Calls *c, PyObject *const *args);
 
-/* Methods of Calls, in normal_calls.cpp. */
 PyObject *learn_normal(PyObject *self, PyObject *args);
 PyObject *learn_layout(PyObject *self, PyObject *args);
-/* Makes the Python strings that normal_calls.cpp needs. Returns false if Python raised. */
+/* Returns false if Python raised. */
 bool add_normal();
 
 } // namespace native

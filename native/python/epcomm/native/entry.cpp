@@ -1,9 +1,7 @@
-/* The operators as plain functions of Python. They avoid PyTorch's dispatcher, which takes longer than
- * most calls. PyTorch's stable ABI cannot convert a Python object to a tensor, or a tensor to a Python
- * object. So this file finds at which offset a Python object holds its tensor, from tensors whose address
- * is known, and loads PyTorch's function THPVariable_Wrap by its exported name. If either is missing,
- * Python uses the dispatcher. The file uses only Python's limited API, so one binary works with every
- * Python from 3.10 on. */
+/* The operators as plain functions of Python, without PyTorch's dispatcher, which takes longer than most calls. The
+ * stable ABI converts no Python object to a tensor. So this file finds at which offset an object holds its tensor,
+ * and loads THPVariable_Wrap by name. If either fails, Python uses the dispatcher. The file uses Python's limited API
+ * of 3.10. */
 #include "python.h"
 
 #include <dlfcn.h>
@@ -54,7 +52,7 @@ PyObject *to_tuple(const std::tuple<T...> &values, std::index_sequence<i...>) {
   PyObject *each[] = {to(std::get<i>(values))...};
   for (size_t n = 0; n < sizeof...(T); n++) {
     fine = fine && each[n] != nullptr;
-    if (fine) PyTuple_SetItem(all, static_cast<Py_ssize_t>(n), each[n]); /* the tuple takes the reference */
+    if (fine) PyTuple_SetItem(all, static_cast<Py_ssize_t>(n), each[n]);
   }
   return fine ? all : nullptr;
 }
@@ -97,7 +95,7 @@ struct Entry<f> {
   }
 };
 
-/* Makes a dispatch and returns (tensors, rows received, tokens of the fullest rank, rows of each expert). */
+/* Returns (tensors, rows received, tokens of the fullest rank, rows of each expert). */
 PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
   PyObject *made = Entry<&dispatch>::call(self, args, n);
   if (made == nullptr) return nullptr;
@@ -105,8 +103,7 @@ PyObject *counted_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t n) 
   return Py_BuildValue("(NiiN)", made, l.said[1], l.said[2], counts_of(l));
 }
 
-/* use(type, tensors) finds the offset of a tensor in its Python object, from a list of tensors. It returns False
- * if there is no such offset, or if PyTorch does not export THPVariable_Wrap. */
+/* use(type, tensors) finds the offset of a tensor in its Python object. It returns False if that fails. */
 PyObject *use(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *tensors = nullptr;
   if (!PyArg_ParseTuple(args, "OO", &type, &tensors)) return nullptr;
@@ -131,7 +128,7 @@ PyObject *use(PyObject *, PyObject *args) {
   Py_RETURN_TRUE;
 }
 
-/* same(tensor) converts its argument as every call does and returns it, so that Python can check the conversions. */
+/* Returns its argument, so that Python can check the conversions. */
 Tensor same(Tensor t) { return t; }
 
 #define FUNCTION(name, f) {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(f)), METH_FASTCALL, nullptr}

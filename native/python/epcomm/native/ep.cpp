@@ -3,7 +3,7 @@
 
 namespace native {
 
-/* Makes one call. which: 0 is dispatch, 1 its send, 2 its recv; 3 to 5 are the same for combine. rows: tokens in a
+/* Makes one call. which: 0 is dispatch, 1 its send, 2 its recv; 3 to 5 the same for combine. rows: tokens in a
  * dispatch, outputs of experts in a combine. */
 void call(int64_t link, int64_t stream, int64_t which, Tensor rows, Tensor ids, Tensor weights, MaybeTensor out, int64_t fullest,
           int64_t slot, int64_t dtype, int64_t routing, int64_t purpose) {

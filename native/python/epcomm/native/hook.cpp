@@ -5,7 +5,7 @@ namespace {
 
 PyTypeObject *hook_type;
 
-/* A Hook receives a call that only sent. Until it has received, it keeps the call's tensors, which must not change. */
+/* Receives a call that only sent. Until then it keeps the call's tensors. */
 struct Hook {
   PyObject ob_base;
   PyObject *link, *begun, *tensors, *stats;
@@ -45,7 +45,6 @@ void hook_free(PyObject *self) {
   Py_DECREF(type);
 }
 
-/* Notes that the call was received, and drops the call's tensors. */
 void end(PyObject *self) {
   Hook *h = as_hook(self);
   h->pending = false;
@@ -68,7 +67,7 @@ PyObject *hook_finish(PyObject *self, PyObject *) {
     low_receive(*h->native, reinterpret_cast<int64_t>(stream), h->op, h->stats != nullptr ? tensor_in(h->stats) : Ref());
   }, &text);
   if (!fine) {
-    if (h->native->sent_in[h->op] != 0) h->pending = false; /* sent in a capture: it cannot be received after the capture */
+    if (h->native->sent_in[h->op] != 0) h->pending = false; /* sent in a capture: cannot be received after it */
     return failed(h->link, text);
   }
   PyObject *used = stream != h->stream ? PyObject_CallMethod(h->link, "used", "O", h->tensors) : kept(Py_None);

@@ -4,7 +4,7 @@
 
 namespace native {
 
-/* An Index holds the offsets of a dispatch's tensors in their common allocation, which begins with row_offsets. */
+/* Offsets of a dispatch's tensors in their common allocation. */
 struct Index {
   int64_t ranges, scale_offsets, src_info, scales, bytes;
   Index(const Link &l, Elements elements) {
@@ -22,7 +22,7 @@ static EpcommCall call_of(Elements elements, Ref ids, bool halves, const Index &
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(size(ids, 0));
-  c.fullest = 0; /* selects the kernels for the pack's capacity on all ranks: kernels for different token counts may not work together */
+  c.fullest = 0; /* the pack's capacity: kernels for different token counts may not work together */
   c.purpose = halves ? EPCOMM_FOR_HALVES : EPCOMM_FOR_PAIR;
   c.ids_bits = wide(ids) ? 64 : 32;
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
@@ -86,7 +86,6 @@ Owned Slab::cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden
   return view(bytes_, at_ - size, BF16, {tokens, hidden});
 }
 
-/* Returns a new output of a combine. */
 static Owned new_output(const Link &l, const LowReturned &in, const Turn &turn) {
   bool small = in.slab != nullptr && turn.capture == 0 && in.tokens > 0 && 2 * in.tokens * l.hidden <= Slab::BYTES / 2;
   return small ? in.slab->cut(place_of(in.y), turn.stream, in.tokens, l.hidden) : make(place_of(in.y), BF16, {in.tokens, l.hidden});
@@ -120,7 +119,7 @@ void low_receive(Link &l, int64_t stream, int64_t op, Ref stats) {
   Timer whole(WHOLE);
   Turn turn(l, stream, 0);
   const EpcommCall &c = l.half[op];
-  /* If a graph received a call without sending it, every replay would wait forever. */
+  /* A graph that receives a call without sending it would wait forever. */
   status_of(l) = turn.capture == l.sent_in[op] ? 0 : ELSEWHERE;
   STD_TORCH_CHECK(status_of(l) == 0, "received in another capture than it was sent in");
   LAUNCHED(op == 0 ? l.library->dispatch_recv(l.comm, &c, turn.stream) : l.library->combine_recv(l.comm, &c, turn.stream));

@@ -1,5 +1,4 @@
-/* DeepEP's low-latency calls as C++ functions. PyTorch's operators (low_latency.cpp) and the methods of a Buffer
- * that run without Python code (calls.cpp) call them. */
+/* DeepEP's low-latency calls as C++ functions. */
 #ifndef EPCOMM_NATIVE_LOW_LATENCY_H
 #define EPCOMM_NATIVE_LOW_LATENCY_H
 
@@ -7,24 +6,22 @@
 
 namespace native {
 
-/* Inputs of a dispatch. x holds rows [tokens, hidden] in BF16, or in FP8 with scales. If fp8 is true, rows are sent
- * in FP8, otherwise in BF16. If later is true, the call only sends. stats may be none. */
+/* Inputs of a dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. fp8: rows are sent in FP8. later: the
+ * call only sends. stats may be none. */
 struct LowRows {
   Ref x, scales, ids, stats;
   bool fp8, later;
 };
 
-/* Outputs of a dispatch. scales, count, src_info and ranges share one allocation, which a handle keeps through
- * src_info. scales is none in BF16. */
+/* Outputs of a dispatch in one allocation, which a handle keeps through src_info. scales is none in BF16. */
 struct LowReceived {
   Owned out, scales, count, src_info, ranges;
 };
 
 LowReceived low_dispatch(Link &l, int64_t stream, int64_t key, const LowRows &in);
 
-/* A Slab cuts small outputs of calls on one stream from allocations of 1 MiB, because an allocation takes several
- * times as long on the host as a view. No part is given out twice. Captured calls do not use a Slab, because each
- * replay of a graph writes to the same memory again. */
+/* Cuts small outputs of calls on one stream from allocations of 1 MiB, because an allocation takes longer than a
+ * view. Captured calls use none: each replay writes to the same memory. */
 struct Slab {
   static constexpr int64_t BYTES = 1 << 20;
   Owned cut(Place place, EpcommStream stream, int64_t tokens, int64_t hidden);
@@ -36,7 +33,7 @@ struct Slab {
   int64_t at_ = BYTES;
 };
 
-/* Inputs of a combine. given is the caller's output, or none. src_info comes from the handle. slab may be null. */
+/* Inputs of a combine. given is the caller's output, or none. slab may be null. */
 struct LowReturned {
   Ref y, ids, weights, src_info, given;
   bool fp8, later;
@@ -47,7 +44,7 @@ struct LowReturned {
 /* Returns the output, none if the caller gave one. */
 Owned low_combine(Link &l, int64_t stream, int64_t key, const LowReturned &in);
 
-/* Receives the last sent call of an op: 0 is dispatch, 1 is combine. */
+/* op: 0 is dispatch, 1 is combine. */
 void low_receive(Link &l, int64_t stream, int64_t op, Ref stats);
 
 } // namespace native

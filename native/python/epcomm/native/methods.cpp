@@ -1,42 +1,38 @@
-/* The methods of Buffer that the extension serves: the normal calls and the low-latency calls.
+/* The methods of Buffer that the extension serves.
  *
- * The short way: a Buffer's object Calls holds a link (a communicator) for each set of arguments. A method looks up the
- * link for its arguments, makes the call and returns DeepEP's tuple. If the call only sends, its Hook receives later.
+ * The short way: a method looks up the link (a communicator) for its arguments and makes the call.
  *
- * The long way: a method calls the Python method that serve() replaced, before anything is sent. It does so if no
- * link is known for the arguments, if an option is on that this file does not support, or if a tensor must be copied. */
+ * The long way: before anything is sent, it calls the Python method that serve() replaced. It does so if no link is
+ * known for the arguments, if an option is not supported here, or if a tensor must be copied. */
 #include "calls.h"
 
 namespace native {
 namespace {
 
-PyObject *calls_name, *next_name, *size_name; /* attributes of a Buffer: "_calls", "_next_combine" and "group_size" */
+PyObject *calls_name, *next_name, *size_name; /* of a Buffer */
 
-/* A method that the extension serves, with its parameters and the Python function for the long way. */
 struct Method {
   const char *names[MOST_PARAMETERS];
-  int positional; /* number of leading parameters that may be given by position */
+  int positional; /* parameters that may be positional */
   PyObject *interned[MOST_PARAMETERS], *longer;
   std::string doc;
   PyMethodDef def;
 };
 
-/* Writes each argument to out at the index of its parameter, and null for parameters without an argument. Returns
- * false if the arguments do not fit the parameters. */
+/* Writes each argument to out at its parameter's index, else null. Returns false if they do not fit. */
 bool take(const Method &m, PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out) {
   if (n > m.positional) return false;
   for (Py_ssize_t i = 0; i < n; i++) out[i] = args[i];
   for (Py_ssize_t k = 0, count = names != nullptr ? PyTuple_Size(names) : 0; k < count; k++) {
     PyObject *name = PyTuple_GetItem(names, k);
     int i = 0;
-    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* Python interns the names in source code, so equal names are one object */
+    while (i < MOST_PARAMETERS && m.interned[i] != name) i++; /* names in source code are interned */
     if (i == MOST_PARAMETERS || out[i] != nullptr) return false;
     out[i] = args[n + k];
   }
   return true;
 }
 
-/* Calls the method that serve() replaced. */
 PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
   PyObject *all = PyTuple_New(n + 1), *by_name = PyDict_New(), *made = nullptr;
   if (all != nullptr && by_name != nullptr) {
@@ -52,7 +48,7 @@ PyObject *long_way(const Method &m, PyObject *self, PyObject *const *args, Py_ss
 
 bool on(PyObject *flag) { return flag != nullptr && flag != Py_False && (flag == Py_True || PyObject_IsTrue(flag) == 1); }
 
-/* Returns the Calls of a Buffer, or null while all its calls must go the long way. */
+/* Returns null while all calls must go the long way. */
 PyObject *calls_of(PyObject *buffer) {
   PyObject *calls = PyObject_GetAttr(buffer, calls_name);
   if (calls == nullptr) PyErr_Clear();
@@ -140,7 +136,7 @@ const struct {
               {"dispatch", &send_method, slot(dispatch_rows)},
               {"combine", &add_method, slot(combine_rows)}};
 
-/* Replaces one method of a class. Returns false if Python raised. */
+/* Returns false if Python raised. */
 bool replace(PyObject *type, const char *name, Method &m, void *function, const char *doc) {
   m.doc = doc;
   m.def = {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, m.doc.c_str()};
@@ -154,8 +150,7 @@ bool replace(PyObject *type, const char *name, Method &m, void *function, const 
 
 } // namespace
 
-/* serve(Buffer, {name: text}): replaces methods of the class. The texts are their docstrings, with their signatures in
- * the form that inspect reads. */
+/* serve(Buffer, {name: text}) replaces methods. The texts are signatures, as inspect reads them, and docstrings. */
 PyObject *serve(PyObject *, PyObject *args) {
   PyObject *type = nullptr, *texts = nullptr;
   if (!PyArg_ParseTuple(args, "OO!", &type, &PyDict_Type, &texts)) return nullptr;

@@ -1,9 +1,8 @@
-/* Declarations that the files of the extension share: tensors, a communicator (Link), and the order of calls (Lane).
+/* Declarations shared by the files of the extension.
  *
- * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch
- * and every Python. That ABI cannot choose a stream, and has no events and no record_stream.
- * So the stream is passed as a number, events are the driver's, and Python calls record_stream
- * for the tensors of calls on other streams. */
+ * The extension uses PyTorch's stable ABI of 2.9, so one binary works with every later PyTorch and every Python. That
+ * ABI has no streams, events or record_stream: streams are numbers, events the driver's, and Python calls
+ * record_stream. */
 #ifndef EPCOMM_NATIVE_H
 #define EPCOMM_NATIVE_H
 
@@ -24,7 +23,7 @@ namespace native {
 using torch::stable::Tensor;
 using MaybeTensor = std::optional<Tensor>;
 
-/* A Ref refers to a tensor that another object owns, or to none. Unlike a Tensor, it allocates nothing. */
+/* Refers to a tensor that another object owns, or to none. */
 struct Ref {
   AtenTensorHandle handle = nullptr;
   Ref() = default;
@@ -34,7 +33,7 @@ struct Ref {
   explicit operator bool() const { return handle != nullptr; }
 };
 
-/* An Owned owns a tensor, or none. It converts to a Tensor, which then owns the tensor. */
+/* Owns a tensor, or none. */
 class Owned {
  public:
   explicit Owned(AtenTensorHandle h = nullptr) : handle_(h) {}
@@ -54,24 +53,24 @@ class Owned {
   AtenTensorHandle handle_;
 };
 
-/* Dtypes as numbers of the stable ABI. */
+/* Numbers of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
-bool wide(Ref ids); /* returns whether ids are int64 */
+bool wide(Ref ids); /* whether ids are int64 */
 
-/* A Place is the device of an argument. New tensors are made on the same device. */
+/* The device of an argument, on which new tensors are made. */
 struct Place {
   int32_t type, index;
 };
 Place place_of(Ref t);
 
 Owned make(Place place, Elements elements, std::initializer_list<int64_t> sizes);
-/* Returns a tensor over the bytes of another tensor, from byte `at` on. */
+/* Returns a tensor over another's bytes, from byte `at` on. */
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes);
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* Returns the sizes of a tensor, and stores the number of sizes in dims. */
+/* dims: the number of sizes. */
 const int64_t *sizes_of(Ref t, int64_t *dims);
 inline int64_t size(Ref t, int64_t dim) {
   int64_t dims = 0;
@@ -80,7 +79,7 @@ inline int64_t size(Ref t, int64_t dim) {
 
 void *address(Ref t);
 
-/* Returns the address of a tensor, never null: the library needs an address even if no row arrives. */
+/* Never null: the library needs an address even if no row arrives. */
 template <class T = void>
 T *at(Ref t) {
   alignas(16) static uint64_t none[8];
@@ -88,7 +87,7 @@ T *at(Ref t) {
   return static_cast<T *>(p != nullptr ? p : none);
 }
 
-/* Driver holds functions of the CUDA driver. Python passes their addresses. */
+/* Functions of the CUDA driver, at addresses from Python. */
 struct Driver {
   int (*event_create)(void **, unsigned);
   int (*event_record)(void *, void *);
@@ -98,7 +97,6 @@ struct Driver {
   int (*context_wait)();
 };
 
-/* Functions of libepcomm. */
 struct Library {
   EpcommStatus (*dispatch)(EpComm *, const EpcommCall *, EpcommStream);
   EpcommStatus (*dispatch_send)(EpComm *, const EpcommCall *, EpcommStream);
@@ -115,34 +113,32 @@ struct Library {
   const char *(*error)(EpComm *);
 };
 
-/* Behind describes the last call of one kind (eager or captured), and the event recorded after it, if any. */
+/* The last call of one kind (eager or captured), and the event after it, if any. */
 struct Behind {
   void *stream, *event;
   uint64_t capture;
   bool any, recorded;
 };
 
-/* A Lane orders the calls of all Buffers that one thread has made for one GPU. Calls of one Buffer must not overlap,
- * because they share memory. Calls of two Buffers must not overlap, because they may need more SMs together
- * than there are. Calls in a graph and calls outside it cannot wait for each other. A program with one stream
- * needs no events; see RECORDED in order.cpp. */
+/* Orders the calls of all Buffers that one thread has made for one GPU. They must not overlap: they share memory, or
+ * need more SMs together than there are. Calls in a graph and calls outside it cannot wait for each other. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* number of next calls after which an event is recorded */
-  void *context; /* the emulated driver's context, on which the host waits for the end of every call; null on a GPU */
-  std::mutex order; /* protects behind and recorded, because two threads may use Buffers that a third thread made */
+  int32_t recorded; /* next calls after which an event is recorded */
+  void *context; /* the emulated driver's context, on which every call is awaited; null on a GPU */
+  std::mutex order; /* two threads may use Buffers of a third */
   Behind behind[2]; /* eager, captured */
 };
 
-/* Board lists the calls that all ranks have made, in memory that they share; see agreement.py. */
+/* The calls that all ranks have made, in shared memory; see agreement.py. */
 struct Board {
-  std::atomic<uint32_t> *verdict; /* 0 until a rank has found that the ranks differ */
-  uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls so far, then the keys of the last calls */
+  std::atomic<uint32_t> *verdict; /* not 0 once ranks differ */
+  uint64_t *records;              /* [ranks][1 + BOARD_RING]: number of calls, then the last keys */
   int32_t rank, ranks;
 };
 constexpr uint64_t BOARD_RING = 1023;
 
-/* Sizes of the outputs of a dtype, from epcomm_outputs. */
+/* Of a dtype's outputs. */
 struct Sizes {
   int64_t max_rows, out_bytes, scales, src_info;
 };
@@ -151,17 +147,17 @@ struct Link {
   EpComm *comm;
   const Library *library;
   Lane *lane;
-  Board *board; /* null if the ranks share none */
+  Board *board;
   int32_t ranks, local, hidden, topk, max_tokens, masked;
-  int64_t deadline_ms; /* longest wait of the host */
-  bool debug;          /* debug mode, in which the ranks compare their calls and the number of tokens of the fullest rank */
+  int64_t deadline_ms;
+  bool debug;          /* ranks compare calls and fullest */
   Sizes sizes[2]; /* bf16, fp8 */
-  EpcommCall half[2]; /* for dispatch and combine: the call that was sent and not yet received */
-  uint64_t sent_in[2]; /* for dispatch and combine: number of the capture in which this call was sent */
-  /* Keys of combines, 0 until the ranks have compared them. Layout masked: [0] whole combines, [1] combines in halves.
-   * Layout rank:packed: [0] without weights, [1] with weights. */
+  EpcommCall half[2]; /* by op: the call sent and not yet received */
+  uint64_t sent_in[2]; /* by op: capture of the last send */
+  /* Keys of combines, 0 until compared. Layout masked: [0] whole, [1] in halves. Layout rank:packed: [0] without
+   * weights, [1] with weights. */
   int64_t combine_key[2];
-  int32_t said[3]; /* results of the last call for Python: status, rows received, tokens of the fullest rank */
+  int32_t said[3]; /* of the last call: status, rows received, tokens of the fullest rank */
   uint32_t *per_expert;
 };
 
@@ -173,17 +169,15 @@ inline Link &link_of(int64_t handle) { return *reinterpret_cast<Link *>(handle);
  * kernel would misread a tensor; Python then raises an error that names the tensor. */
 enum { NEEDS_WORST = 100, ELSEWHERE = 101, MISREAD = 102 };
 
-/* Throws an exception with the library's error text if the status is not EPCOMM_OK. */
+/* Throws the library's error text if the status is not EPCOMM_OK. */
 void check(Link &l, EpcommStatus status);
-/* Stores on which device the kernels of this process run, -1 for the CPU. From then on is() refuses tensors on a device
- * of another type. */
+/* Stores the device of this process's kernels, -1 for the CPU; is() then refuses tensors elsewhere. */
 void serve(int32_t device);
-/* Throws if fine is false: a kernel would misread a tensor. */
+/* Throws MISREAD if fine is false. */
 void fits(Link &l, bool fine);
-/* Returns whether a tensor is contiguous, on a device whose memory kernels can read, and has the dtype and the sizes; -1 allows any size. */
+/* Returns whether a tensor is contiguous and readable by kernels, with this dtype and these sizes; -1 allows any. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
-/* Calls check after a launch. On the emulated driver it first waits for the launch, because PyTorch reuses memory of
- * the CPU without regard to streams. */
+/* Calls check. On the emulated driver it first waits, because PyTorch reuses CPU memory without regard to streams. */
 void launched(Link &l, EpcommStatus status);
 #define LAUNCHED(call)                    \
   do {                                    \
@@ -195,8 +189,7 @@ void launched(Link &l, EpcommStatus status);
     launched(l, status_);                 \
   } while (0)
 
-/* A Turn puts one call in order: its stream waits for the call before it, and the next call waits for this one, even if
- * this one failed after a launch. */
+/* Puts one call in order between the call before it and the next one, even if it fails after a launch. */
 class Turn {
  public:
   Turn(Link &l, int64_t stream, int64_t key);
@@ -204,13 +197,13 @@ class Turn {
   Turn(const Turn &) = delete;
   Turn &operator=(const Turn &) = delete;
   EpcommStream stream;
-  uint64_t capture; /* number of the capture that the stream is in, 0 outside captures */
+  uint64_t capture;
 
  private:
   Link &link_;
 };
 
-/* The parts of the host's time. A Profile sums them in ns while it is on. */
+/* Parts of the host's time, in ns. */
 enum Part { ORDER, ALLOCATION, LAUNCH, WAIT, WHOLE, PARTS };
 struct Profile {
   bool on;
@@ -218,7 +211,6 @@ struct Profile {
 };
 extern Profile profile;
 
-/* A Timer adds the time from its construction to its destruction to a part. */
 class Timer {
  public:
   explicit Timer(Part part) : part_(part), start_(profile.on ? now() : 0) {}

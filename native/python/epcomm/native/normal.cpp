@@ -8,8 +8,7 @@
 
 namespace native {
 
-/* An Index holds the offsets in the tensor of bytes that a handle keeps, which begins with row_offsets. before is
- * DeepEP's rank_prefix_matrix. */
+/* Offsets in the tensor of bytes that a handle keeps. before is DeepEP's rank_prefix_matrix. */
 struct Index {
   int64_t src_info, ids, before, bytes;
   Index(const Link &l, Elements elements, int64_t tokens) {
@@ -42,15 +41,14 @@ Layout normal_layout(Link &l, int64_t stream, Ref ids, int64_t experts, int64_t 
   return {view(bytes, 0, INT32, {ranks}), view(bytes, by_expert, INT32, {experts}), view(bytes, by_token, BOOL, {tokens, ranks})};
 }
 
-/* Returns a call that reads or writes its row_offsets, src_info and so on in the index of a handle. */
 static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int64_t fullest, Ref index) {
   Index i(l, elements, tokens);
   EpcommCall c = {};
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* If no rank waited for the counts, each rank takes the kernels for its own number of tokens. In layout rank:packed
-   * the ranks may use different kernels. Debug mode would report the different numbers as an error. */
+  /* Without the counts, each rank takes the kernels for its own tokens, which layout rank:packed allows. Debug mode
+   * would report an error. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -58,15 +56,15 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.row_offsets = reinterpret_cast<uint32_t *>(base);
   c.src_info = reinterpret_cast<int32_t *>(base + i.src_info);
   c.topk_ids = base + i.ids;
-  c.weights = reinterpret_cast<float *>(base + i.ids); /* any address of floats: nobody reads the weights that the kernel sends */
-  /* Fields that a combine does not read must be set nevertheless. */
+  c.weights = reinterpret_cast<float *>(base + i.ids); /* any address: nobody reads the weights */
+  /* A combine does not read these fields. */
   c.out = c.out_scales = base;
   c.expert_ids = c.src_info;
   c.scale_offsets = c.row_offsets;
   return c;
 }
 
-/* Waits until the counts of all ranks are on this host. Then stores rows, fullest and per_expert in the link. */
+/* Waits for the counts of all ranks, and stores rows, fullest and per_expert in the link. */
 static void wait_counts(Link &l) {
   Timer timer(WAIT);
   EpcommTold told = {};
@@ -89,14 +87,12 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Rows holds the outputs of a dispatch: the rows (out), and one tensor of bytes (rest) with the ids, weights, sources and
- * scales of each row. If the caller's top-k is the pack's and the number of rows is known (worst is 0), dispatch writes
- * them in the caller's form (direct). Otherwise the kernel ep_received converts them. */
+/* Outputs of a dispatch: the rows (out), and bytes (rest) with each row's ids, weights, sources and scales. direct:
+ * dispatch writes the caller's form; else ep_received converts. */
 struct Rows {
   bool direct;
   int64_t rows;
-  /* Offsets in rest, which begins with the local experts, 64 bits each if `direct`. cut: the weights with the caller's
-   * top-k. */
+  /* Offsets in rest, which begins with the local experts (64 bits if `direct`). cut: weights with the caller's top-k. */
   int64_t weights, sources, scales, ids, cut;
   Owned out, rest;
 
@@ -106,13 +102,11 @@ struct Rows {
         cut(ids + (direct ? 0 : padded(8 * n * given))), out(make(place, elements, {n, l.hidden})),
         rest(make(place, UINT8, {cut + (direct ? 0 : padded(4 * n * given))})) {}
 
-  /* Returns the rows' scales, none in BF16. */
   Owned scales_of(const Link &l, Elements elements) const {
     return elements == FP8 ? view(rest, scales, FLOAT, {rows, l.sizes[FP8].scales}) : Owned();
   }
 };
 
-/* Launches the pack's dispatch into the rows. */
 static void place_rows(Link &l, EpcommCall &c, Ref x, Ref scales, const Rows &rows, EpcommStream stream) {
   c.x = at(x);
   c.input_scale = scales ? at<float>(scales) : nullptr;
@@ -125,7 +119,7 @@ static void place_rows(Link &l, EpcommCall &c, Ref x, Ref scales, const Rows &ro
   LAUNCHED(l.library->dispatch(l.comm, &c, stream));
 }
 
-/* Launches the exchange of counts. filled: memory for the weights, padded to the pack's top-k, or none. */
+/* filled: memory for weights padded to the pack's top-k, or none. */
 static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t given, Ref filled, Ref index, const Index &i, const Turn &turn) {
   EpcommAnnounce a = {};
   a.size = sizeof a;
@@ -148,7 +142,6 @@ static void announce(Link &l, const NormalRows &in, int64_t tokens, int64_t give
   l.per_expert = nullptr;
 }
 
-/* Launches the kernel that converts the data in rest to the caller's form. */
 static void convert(Link &l, const EpcommCall &c, const Rows &rows, int64_t given, bool pads, const Turn &turn) {
   uint8_t *rest = at<uint8_t>(rows.rest);
   EpcommReceived r = {};
@@ -207,7 +200,7 @@ NormalCombined normal_combine(Link &l, int64_t stream, int64_t key, const Normal
   NormalCombined made;
   made.combined = make(place, BF16, {in.tokens, l.hidden});
   EpcommCall c = call_of(l, in.fp8 ? FP8 : BF16, in.tokens, in.fullest, in.index);
-  c.y = in.received > 0 ? at(in.y) : c.out; /* no row is read, but debug mode needs an address on this GPU */
+  c.y = in.received > 0 ? at(in.y) : c.out; /* debug mode needs an address on this GPU */
   c.combined = at(made.combined);
   LAUNCHED(l.library->combine(l.comm, &c, turn.stream));
   if (!in.weights) return made;
@@ -233,7 +226,6 @@ std::tuple<Tensor, Tensor, Tensor> layout(int64_t link, int64_t stream, Tensor i
   return {std::move(made.per_rank), std::move(made.per_expert), std::move(made.in_rank)};
 }
 
-/* Returns the tensor in `made`, or `other` if `made` holds none. */
 static Tensor either(Owned made, const Tensor &other) { return made.get() != nullptr ? Tensor(std::move(made)) : other; }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> dispatch(

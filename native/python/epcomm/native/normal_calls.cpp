@@ -1,4 +1,4 @@
-/* A Buffer's normal calls without Python code: from the arguments of a method to DeepEP's results. */
+/* A Buffer's normal calls without Python code. */
 #include "calls.h"
 
 namespace native {
@@ -11,7 +11,7 @@ PyObject *or_none(const Owned &t) { return t.get() != nullptr ? wrap(t.get()) : 
 bool is_tensor_or_absent(PyObject *o) { return absent(o) || is_tensor(o); }
 Ref tensor_or_none(PyObject *o) { return absent(o) ? Ref() : tensor_in(o); }
 
-/* Returns the number in an argument, or `otherwise` if the argument is missing. If it holds no number, *fine becomes false. */
+/* Returns the number, or `otherwise` if there is none. *fine becomes false if it is no number. */
 int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   if (o == nullptr) return otherwise;
   int64_t n = PyLong_AsLongLong(o);
@@ -22,7 +22,7 @@ int64_t number(PyObject *o, int64_t otherwise, bool *fine) {
   return n;
 }
 
-/* Returns the largest number of SMs that a call may use: its Config's limit, or the Buffer's if the call has no Config. */
+/* Returns the SMs that a call may use: its Config's limit, or the Buffer's. */
 int64_t most_sms(PyObject *buffer, PyObject *config, bool *fine) {
   PyObject *bound = absent(config) ? PyObject_GetAttr(buffer, own_bound_name) : PyObject_GetAttr(config, bound_name);
   PyErr_Clear();
@@ -32,8 +32,7 @@ int64_t most_sms(PyObject *buffer, PyObject *config, bool *fine) {
   return n;
 }
 
-/* Returns the handle of a dispatch: rank_prefix_matrix, two empty channel matrices, recv_src_idx, is_token_in_rank and
- * an empty send_head. */
+/* Returns rank_prefix_matrix, two empty channel matrices, recv_src_idx, is_token_in_rank and an empty send_head. */
 PyObject *handle_of(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens, const NormalReceived &made) {
   const Link &l = *k.native;
   PyObject *handle = tuple_of(c->handle, {wrap(made.before.get()), kept(k.nothing), kept(k.nothing), wrap(made.sources.get()), kept(in_rank),
@@ -45,23 +44,22 @@ PyObject *handle_of(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens
   return handle;
 }
 
-/* Returns the results of dispatch: (recv_x, recv_topk_idx, recv_topk_weights, rows of each expert, handle, event). */
+/* Returns (recv_x, recv_topk_idx, recv_topk_weights, rows of each expert, handle, event). */
 PyObject *received(Calls *c, const Normal &k, PyObject *in_rank, int64_t tokens, const NormalReceived &made) {
   PyObject *out = wrap(made.out.get());
   if (k.fp8) out = tuple_of({out, wrap(made.scales.get())});
   return tuple_of({out, or_none(made.ids), or_none(made.weights), counts_of(*k.native), handle_of(c, k, in_rank, tokens, made), kept(c->event)});
 }
 
-/* Returns the link and the key for a dispatch, or null if the ranks have not yet compared these arguments, as Python does
- * in the first such call. */
+/* Returns null if the ranks have not yet compared these arguments. */
 const Normal *find(const Calls *c, int64_t hidden, int64_t experts, int64_t topk, int64_t sms, bool fp8) {
   for (const Normal &k : *c->normal)
     if (k.hidden == hidden && k.experts == experts && k.topk == topk && k.sms == sms && k.fp8 == fp8) return &k;
   return nullptr;
 }
 
-/* Calls f(stream) with the current stream while other threads of Python may run. If f throws, it returns false and raises
- * a Python error. With the status MISREAD it raises none, because the Python code then makes the call and names the tensor. */
+/* Calls f(stream) without Python's global lock. If f throws, it returns false and raises, except for MISREAD: then
+ * Python makes the call and names the tensor. */
 template <class F>
 bool called(const Link &l, PyObject *link, int32_t device, F f) {
   std::string text;
@@ -76,7 +74,7 @@ PyObject *counts_of(const Link &l) {
   const Py_ssize_t experts = l.per_expert != nullptr ? l.local : 0;
   PyObject *counts = PyList_New(experts);
   for (Py_ssize_t e = 0; counts != nullptr && e < experts; e++)
-    PyList_SetItem(counts, e, PyLong_FromUnsignedLong(l.per_expert[e])); /* the list takes the reference */
+    PyList_SetItem(counts, e, PyLong_FromUnsignedLong(l.per_expert[e]));
   return counts;
 }
 
@@ -136,8 +134,8 @@ PyObject *add_now(Calls *c, PyObject *const *args) {
   return nullptr;
 }
 
-/* learn_normal(hidden, experts, topk, sms, fp8, link, number, nothing, device, key) stores the link and the key that later
- * dispatches with these arguments use. nothing: an empty tensor. device is -1 for the CPU. */
+/* learn_normal(hidden, experts, topk, sms, fp8, link, number, nothing, device, key) stores the link and the key for
+ * later dispatches with these arguments. nothing: an empty tensor. device is -1 for the CPU. */
 PyObject *learn_normal(PyObject *self, PyObject *args) {
   Normal k = {};
   long long hidden = 0, experts = 0, topk = 0, sms = 0, number = 0, key = 0;
@@ -154,7 +152,6 @@ PyObject *learn_normal(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* learn_layout(link, number, device) stores the link whose kernel get_dispatch_layout uses. */
 PyObject *learn_layout(PyObject *self, PyObject *args) {
   Calls *c = as_calls(self);
   PyObject *link = nullptr;

@@ -22,15 +22,14 @@ void fits(Link &l, bool fine) {
 
 void launched(Link &l, EpcommStatus status) {
   const Lane &lane = *l.lane;
-  if (lane.context != nullptr) { /* also after a fault, because kernels then overwrite the outputs */
+  if (lane.context != nullptr) { /* also after a fault */
     lane.driver.context_set(lane.context);
     lane.driver.context_wait();
   }
   check(l, status);
 }
 
-/* Writes this rank's call n to the board, and compares it with call n of each rank that has reached it. Ranks that
- * reach it later compare then. */
+/* Compares this rank's call n with that of each rank that has reached it; later ranks compare then. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -38,7 +37,7 @@ static void compare(Link &l, uint64_t key) {
   uint64_t *mine = b->records + static_cast<uint64_t>(b->rank) * words;
   bool differ = b->verdict->load(std::memory_order_acquire) != 0;
   uint64_t n = mine[0];
-  if (key != 0) { /* 0: the first call with its arguments, which Python has already written and compared */
+  if (key != 0) { /* 0: Python has compared the call */
     n++;
     __atomic_store_n(&mine[1 + n % BOARD_RING], key, __ATOMIC_RELAXED);
     __atomic_store_n(&mine[0], n, __ATOMIC_RELEASE);
@@ -53,7 +52,7 @@ static void compare(Link &l, uint64_t key) {
   STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
 }
 
-/* Returns the driver's number of the capture that a stream is in, 0 outside captures. */
+/* 0 outside captures. */
 static uint64_t capture_of(const Driver &d, void *stream) {
   int status = 0;
   uint64_t number = 0;
@@ -61,9 +60,9 @@ static uint64_t capture_of(const Driver &d, void *stream) {
   return status != 0 ? number : 0;
 }
 
-/* After a change of stream, an event is recorded after each of the next RECORDED calls. A program with one stream
- * records none, because an event takes time on the host and keeps the next kernel from starting early. At a change
- * of stream without an event, the new stream waits for all work on the old stream, not only for the last call. */
+/* After a change of stream, an event is recorded after each of the next RECORDED calls. An event takes host time and
+ * keeps the next kernel from starting early. At a change without an event, the new stream waits for all work on the
+ * old one. */
 constexpr int32_t RECORDED = 32;
 
 Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void *>(handle)), capture(0), link_(l) {
@@ -79,7 +78,8 @@ Turn::Turn(Link &l, int64_t handle, int64_t key) : stream(reinterpret_cast<void 
   /* CUDA does not let a stream wait for an event of another capture. */
   if (!b.any || b.stream == stream || b.capture != capture) return;
   lane.recorded = RECORDED;
-  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture has begun on that stream and waits for all work before it */
+  if (!b.recorded && capture_of(lane.driver, b.stream) != capture) return; /* a capture on that stream waits for all
+                                                                              work before it */
   if (!b.recorded) lane.driver.event_record(b.event, b.stream);
   lane.driver.stream_wait(stream, b.event, 0);
 }
@@ -98,17 +98,17 @@ Turn::~Turn() {
 
 } // namespace native
 
-/* ---- functions that Python calls by ctypes, most of them when it makes a Buffer or a communicator ---- */
+/* ---- functions that Python calls by ctypes ---- */
 
 extern "C" {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Returns the version of these functions. native.py refuses an extension of another version. */
+/* Version of these functions, which native.py checks. */
 EXPORT int64_t epcomm_native_version() { return 4; }
 
-/* Makes a lane. addresses: the six functions of native::Driver. context: null on a GPU. Its events are never
- * destroyed, because a destructor may run while a graph is captured. */
+/* addresses: the six functions of native::Driver. context: null on a GPU. Events are never destroyed: a destructor
+ * may run during a capture. */
 EXPORT native::Lane *epcomm_native_lane(const uint64_t *addresses, void *context) {
   native::Lane *lane = new native::Lane();
   static_assert(sizeof lane->driver == 6 * sizeof *addresses);
@@ -126,8 +126,8 @@ EXPORT native::Board *epcomm_native_board(uint32_t *verdict, uint64_t *records, 
   return new native::Board{reinterpret_cast<std::atomic<uint32_t> *>(verdict), records, rank, ranks};
 }
 
-/* Makes a link. numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; then for each
- * dtype max_rows, out_bytes, scales and the 4-byte words of src_info; the deadline in ms; 1 in debug mode. */
+/* numbers: ranks, local experts, hidden, topk, max_tokens, 1 for layout masked; for each dtype max_rows, out_bytes,
+ * scales, 4-byte words of src_info; deadline in ms; 1 in debug mode. */
 EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions, native::Lane *lane, native::Board *board,
                                         const int64_t *numbers) {
   native::Library *library = new native::Library();
@@ -145,14 +145,14 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* Returns the address of three numbers about the last call: its status, rows received, tokens of the fullest rank. */
+/* Of the last call: status, rows received, tokens of the fullest rank. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
-/* Returns the address of the rows of each expert, or null if the host did not wait for them. */
+/* Null if the host did not wait. */
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 
-/* Begins a profile if on is 1, and ends the profile if on is 0. Writes to out the ns that ordering, allocation, launches,
- * waits and whole calls have taken in the profile so far, then the number of calls. */
+/* Begins (1) or ends (0) a profile. out: ns of ordering, allocation, launches, waits and whole calls, then the number
+ * of calls. */
 EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   native::Profile &p = native::profile;
   for (int i = 0; i < native::PARTS; i++) out[i] = p.ns[i];
@@ -161,7 +161,7 @@ EXPORT void epcomm_native_profile(int32_t on, int64_t *out) {
   p.on = on != 0;
 }
 
-/* Returns the number of the capture in which an op's last send was made, 0 outside captures. */
+/* Returns the capture of an op's last send, 0 outside captures. */
 EXPORT uint64_t epcomm_native_sent_in(const native::Link *l, int32_t op) { return l->sent_in[op]; }
 
 } // extern "C"

@@ -1,5 +1,4 @@
-/* Python's limited API, and functions that convert between tensors and their Python objects. entry.cpp sets the
- * variables that they need. */
+/* Python's limited API, and conversions between tensors and their Python objects. */
 #ifndef EPCOMM_NATIVE_PYTHON_H
 #define EPCOMM_NATIVE_PYTHON_H
 
@@ -17,20 +16,19 @@ extern PyObject *(*wrap)(const void *tensor); /* THPVariable_Wrap */
 
 inline bool is_tensor(PyObject *o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type); }
 
-/* Returns the tensor in an object for which is_tensor is true. The object still owns the tensor. */
+/* The object still owns the tensor. */
 inline Ref tensor_in(PyObject *o) { return reinterpret_cast<AtenTensorHandle>(reinterpret_cast<char *>(o) + tensor_at); }
 
-/* A Released gives up Python's global lock until it is destroyed, so that other threads of Python may run. */
+/* Gives up Python's global lock until it is destroyed. */
 struct Released {
   PyThreadState *state = PyEval_SaveThread();
   ~Released() { PyEval_RestoreThread(state); }
 };
 
-/* Returns the number of rows of each local expert in the last dispatch. The list is empty if the host did not wait for
- * the counts. */
+/* Rows of each local expert in the last dispatch, empty if the host did not wait. */
 PyObject *counts_of(const Link &l);
 
-/* Adds the types of calls.cpp to the module. Returns false if Python raised. */
+/* Returns false if Python raised. */
 bool add_calls(PyObject *module);
 PyObject *serve(PyObject *module, PyObject *args);
 

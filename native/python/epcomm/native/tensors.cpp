@@ -36,12 +36,12 @@ void *address(Ref t) {
   return p;
 }
 
-/* The type of the device whose kernels read this process's tensors; -1 before the first serve(). */
+/* The type of the kernels' device; -1 before the first serve(). */
 static std::atomic<int32_t> device_type{-1};
 
 void serve(int32_t device) { device_type = device < 0 ? aoti_torch_device_type_cpu() : aoti_torch_device_type_cuda(); }
 
-/* Returns whether kernels can read the tensor's memory. A tensor on meta has none. */
+/* A tensor on meta has no memory. */
 static bool readable(Ref t) {
   int32_t type = 0, wanted = device_type;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(t.handle, &type));
@@ -64,7 +64,6 @@ bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes) {
   return contiguous;
 }
 
-/* Writes the strides of a contiguous tensor. */
 static void contiguous(const int64_t *sizes, size_t n, int64_t *strides) {
   int64_t step = 1;
   for (size_t i = n; i-- > 0;) {

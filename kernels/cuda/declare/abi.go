@@ -15,6 +15,17 @@ import (
 // stores the words of the kernels that it launches.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
+// HostABI returns the words of the kernels that HostKernels lists.
+func HostABI() ep.ABI { return abiOf(HostDeclarations()) }
+
+// ABIOver returns the words of the kernels that KernelsOver lists.
+func ABIOver(nodes int) ep.ABI {
+	if nodes > 1 {
+		return HostABI()
+	}
+	return ABI()
+}
+
 // abiOf returns a word for each kernel of `all`: its revision and its source hash. A former kernel, which
 // is now a parameter value of another kernel, has a word without a hash: its table rows are accepted,
 // but it cannot be built any more.

@@ -10,7 +10,7 @@ import (
 
 // activationState declares no memory, because no call of an activation reads data of
 // another call.
-var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: func(ep.Problem) int { return 1 }}
+var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: onlyAbort}
 
 // fusedSilu declares SwiGLU between an expert's two matrix products, native/kernels/silu, with
 // one entry for each dtype. The entries take EpSiluArgs instead of EpArgs. No block waits for
@@ -21,7 +21,6 @@ func fusedSilu() Declaration {
 			Name: "fused_silu",
 			Op:   ep.Activation,
 			Doc:  "One kernel: a warp loads 256 gates and ups of a row, multiplies, rounds to the dtype and stores.",
-			Work: ep.Work{Library: "epbench", Layout: "expert", Inside: []string{"cast"}},
 			Params: append([]kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				threadsParam("256", "512", "1024"),
@@ -30,23 +29,20 @@ func fusedSilu() Declaration {
 			}, kernels.ActivationParams()...),
 			Check: func(m ep.Machine, p ep.Problem, c ep.Config) error {
 				return cmp.Or(CheckProblem(m, p), checkSMs(m, p, c, 1), checkThreads(c, Warp),
-					kernels.CheckRange(c, "in_flight", 1, 8), checkSwitch(c, "pdl"), kernels.CheckActivation(p, c))
+					checkSpans(c, span{"in_flight", 1, 8}), kernels.CheckActivation(p, c))
 			},
 			// The constants of Modular's MAX: every SM, 1,024 threads, 8 elements for each thread
 			// in each step.
-			Default: func(m ep.Machine, p ep.Problem) ep.Config {
-				return ep.Config{Kernel: "fused_silu", Values: map[string]ep.Value{
-					"sms": number(fastSMs(m, p)), "threads": "1024", "in_flight": "1", "pdl": "0", "columns": "split", "clamp": "none"}}
-			},
+			Default: func(m ep.Machine, p ep.Problem) ep.Config { return fusedSilu().plain(m, p) },
 		},
 		source: "silu/silu.cuh",
+		entry:  siluEntry,
 		State:  activationState,
 		defines: func(c ep.Config) []string {
 			how := ref.ActivationOf(c)
-			return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_IN_FLIGHT", c, "in_flight"),
+			return []string{defineThreads(c), defineInt("EP_IN_FLIGHT", c, "in_flight"),
 				Define("EP_INTERLEAVED", Bit(how.Interleaved)), Define("EP_CLAMP", Bit(how.Clamp != nil))}
 		},
-		Launches: func(p ep.Problem, c ep.Config) []Launch { return []Launch{launchOf(siluEntry(p, c), c)} },
 	}
 }
 

@@ -35,12 +35,11 @@ func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 // Launch returns the launch of the copy. Its values travel in the parameter struct of the litmus kernels;
 // beside/copy.cuh lists what each field means here.
 func (p CopyProbe) Launch() Launch {
-	own := LitmusMemcpyParams{Cases: p.Home, Step: p.Away, CellBytes: p.RowBytes, Peer: p.rows()}
-	return Launch{Entry: "beside_copy", Grid: p.SMs, Block: 512, Params: LaunchParams{Own: own}}
+	return litmusLaunch("beside_copy", p.SMs, 512, p.Home, p.Away, p.RowBytes, p.rows())
 }
 
 // State returns the memory of the copy: source rows, then target rows.
 func (p CopyProbe) State() State {
 	area := Zeroed("area", 2*int64(p.rows())*int64(p.RowBytes))
-	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: func(ep.Problem) int { return 1 }}
+	return State{Name: "copy", Regions: func(ep.Problem) []Region { return []Region{area} }, Counters: onlyAbort}
 }

@@ -13,7 +13,10 @@ import (
 // code and launches. Its functions are pure. Kernels that share sources are declared in one file.
 // Each declaration has a line in Declarations.
 type Declaration struct {
-	Kernel kernels.Kernel
+	Kernel kernels.Kernel // its Check holds what words and ties do not say; see Declaration.Check
+
+	// ties lists the values with which other parameters of the kernel have no meaning.
+	ties []tie
 
 	// source is the file under native/kernels that holds the entry points, such as
 	// "ep/dispatch.cuh". The paths of its includes begin in native/kernels or native/include
@@ -22,6 +25,13 @@ type Declaration struct {
 	// Without __grid_constant__, the compiler would copy EpArgs to the stack before it passes
 	// EpArgs on by reference.
 	source string
+
+	// entry returns the name of the entry point, without the suffix of split phases. If entry is nil, the
+	// entry point has the name of the kernel.
+	entry func(ep.Problem, ep.Config) string
+
+	// shared returns the dynamic shared memory of each block, in bytes. Nil means none.
+	shared func(ep.Problem, ep.Config) int
 
 	// State is the memory that the calls use. A dispatch and the combines that return its
 	// tokens have the same state.
@@ -36,17 +46,13 @@ type Declaration struct {
 	// binary, so leave out defines that an entry does not read.
 	defines func(ep.Config) []string
 
-	// Launches returns the launches of one call, in order. They are the same on every rank.
-	Launches func(ep.Problem, ep.Config) []Launch
-
 	// dispatch returns the dispatch config that runs before a combine, if the combine is timed
 	// or verified alone. Both use the same state. Nil in the declaration of a dispatch.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
-	// compare returns how far the output may be from the oracle's. If it is nil, the output of a
-	// dispatch must equal the oracle's bytes, and the output of a combine must be within the
-	// oracle's error bound.
-	compare func(ep.Config) ref.Compare
+	// compare says how far the output may be from the oracle's. The zero value means: the output of a dispatch
+	// must equal the oracle's bytes, and the output of a combine must be within the oracle's error bound.
+	compare ref.Compare
 
 	// places is true for a dispatch whose output rows are written by other ranks. The output
 	// must then lie on the symmetric heap.
@@ -55,6 +61,25 @@ type Declaration struct {
 	// Consumes is true for a combine that uses up the data of its dispatch. To time it
 	// alone, an untimed dispatch runs before every call.
 	Consumes bool
+}
+
+// Declarations lists the kernels that one process can run on all GPUs of a host. Every gain is
+// measured against the default config of the first kernel that has the op and the layout.
+func Declarations() []Declaration {
+	return []Declaration{
+		dispatchEP(), combineEP(),
+		dispatchLL(), combineLL(),
+		dispatchFinal(), combineFinal(),
+		dispatchRank(), combineRank(),
+		dispatchMasked(), combineMasked(),
+		fusedSilu(),
+	}
+}
+
+// HostDeclarations lists the kernels that cross hosts. They need one process for each GPU. A
+// process that has all GPUs of a host cannot run them, so Declarations does not list them.
+func HostDeclarations() []Declaration {
+	return []Declaration{dispatchHosts(), combineHosts()}
 }
 
 // State is memory through which calls pass data to each other: regions of the symmetric
@@ -79,6 +104,9 @@ type State struct {
 	// the abort word.
 	Counters func(ep.Problem) int
 }
+
+// onlyAbort is State.Counters of a state whose only counter is the abort word.
+func onlyAbort(ep.Problem) int { return 1 }
 
 // StateOf returns the memory that the calls of a config use.
 func (f Declaration) StateOf(c ep.Config) State {
@@ -144,43 +172,3 @@ func Zeroed(name string, bytes int64) Region { return Region{Name: name, Bytes: 
 // Poisoned declares a region that starts as ones: NaN in every float dtype, and a value
 // that no index, count or flag has.
 func Poisoned(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes, Fill: 0xff} }
-
-// Launch is one kernel of a call.
-type Launch struct {
-	Entry  string // name of the extern "C" __global__ function
-	Grid   int    // number of blocks; all of them must be resident at once
-	Block  int    // threads of each block
-	Shared int    // bytes of dynamic shared memory of each block
-	PDL    bool   // launch with programmatic dependent launch
-	Params LaunchParams
-}
-
-// LaunchParams holds the launch parameters of EpArgs, under the same names.
-type LaunchParams struct {
-	SMs, WaitSMs, CountSMs, TileTokens, ChunkBytes int
-	Own                                            any // parameters that only some kernels have: CombineParams, LLParams, a type of litmus.go, or nil
-}
-
-// Types of LaunchParams.Own, for the kernels named ep and ll.
-type (
-	CombineParams struct{ Rotate bool }
-	LLParams      struct{ Receivers, PauseNs int }
-)
-
-// Declarations lists the kernels that one process can run on all GPUs of a host. Every gain is
-// measured against the default config of the first kernel that has the op and the layout.
-func Declarations() []Declaration {
-	return []Declaration{
-		dispatchEP(),
-		combineEP(),
-		dispatchLL(),
-		combineLL(),
-		dispatchFinal(),
-		combineFinal(),
-		dispatchRank(),
-		combineRank(),
-		dispatchMasked(),
-		combineMasked(),
-		fusedSilu(),
-	}
-}

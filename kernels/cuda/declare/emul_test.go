@@ -173,7 +173,7 @@ func (e *emulated) arguments() []string {
 // call returns the statements of one call.
 func (e *emulated) call(f Declaration, c ep.Config) []string {
 	e.t.Helper()
-	if err := f.Kernel.Check(onCPU(), e.w.Problem, c); err != nil {
+	if err := f.Check(onCPU(), e.w.Problem, c); err != nil {
 		e.t.Fatal(err)
 	}
 	s := []string{e.object(f.source, f.defines(c))}
@@ -200,27 +200,9 @@ func (e *emulated) object(source string, defines []string) string {
 
 // launchLine spells a launch for the harness.
 func launchLine(l Launch) string {
-	return fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d %s",
-		l.Entry, l.Grid, l.Block, l.Shared, l.Params.SMs, l.Params.WaitSMs, l.Params.CountSMs, l.Params.TileTokens, l.Params.ChunkBytes, ownFields(l.Params.Own))
-}
-
-// ownFields spells a kernel's own launch parameters for the harness.
-func ownFields(own any) string {
-	switch v := own.(type) {
-	case nil:
-		return ""
-	case CombineParams:
-		return fmt.Sprintf("rotate=%d", Bit(v.Rotate))
-	case LLParams:
-		return fmt.Sprintf("receivers=%d pause_ns=%d", v.Receivers, v.PauseNs)
-	case LitmusMemcpyParams:
-		return fmt.Sprintf("cases=%d step=%d cell_bytes=%d peer=%d", v.Cases, v.Step, v.CellBytes, v.Peer)
-	case LitmusScanParams:
-		return fmt.Sprintf("sizes=%d", v.Sizes)
-	case LitmusPassParams:
-		return fmt.Sprintf("scope=%d rounds=%d", v.Scope, v.Rounds)
-	}
-	panic(fmt.Sprintf("launch parameters of an unknown kernel: %T", own))
+	p := l.Params
+	return fmt.Sprintf("launch %s %d %d %d sms=%d wait_sms=%d count_sms=%d tile_tokens=%d chunk_bytes=%d rotate=%d pause_ns=%d cell_bytes=%d peer=%d",
+		l.Entry, l.Grid, l.Block, l.Shared, p.SMs, p.WaitSMs, p.CountSMs, p.TileTokens, p.ChunkBytes, p.Own[0], p.Own[1], p.Own[2], p.Own[3])
 }
 
 // wipe returns the statement that fills a part of each rank's own heap with ones between calls.

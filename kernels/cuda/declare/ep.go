@@ -3,8 +3,6 @@ package declare
 import (
 	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
@@ -25,19 +23,19 @@ func dispatchEP() Declaration {
 			Doc:     "Tokens are staged, copied to every destination and counted. The counts are sent last, and receivers wait for them.",
 			Params: append(epParams(),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
-				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
+				tileParam(),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp sends; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				speedParam(kernels.Compile, "algo", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert",
-					"", "direct", "direct", "dedup"),
+				wordParam("algo", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert", "direct", "dedup"),
 				copyParam(), inFlightParam("4"),
 			),
-			Check:   checkDispatchEP,
+			Check:   checkEP,
 			Default: defaultDispatchEP,
 		},
-		source:   "ep/dispatch.cuh",
-		State:    epState,
-		defines:  definesEP,
-		Launches: func(p ep.Problem, c ep.Config) []Launch { return launchesEP("ep_dispatch", p, c) },
+		source:  "ep/dispatch.cuh",
+		entry:   func(ep.Problem, ep.Config) string { return "ep_dispatch" },
+		shared:  sharedEP,
+		State:   epState,
+		defines: definesEP,
 	}
 }
 
@@ -50,32 +48,26 @@ func combineEP() Declaration {
 			Layouts: byExpert,
 			Doc:     "Each row is sent back to its own place and counted. Some blocks wait for the counts, and then let the other blocks sum the rows.",
 			Params: append(epParams(),
-				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
-				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
+				waitersParam(),
+				sumChunkParam(),
 				speedParam(kernels.Compile, "rows", "rows that a block sends at a time", "tokens", "1", "1", "2", "4"),
-				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "0", "0", "1"),
+				rotateParam("0"),
 				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
 				kernels.Param{Name: "epilogue", Doc: "operation on each finished value: none, scale or bias",
 					Values: []ep.Value{"none", "scale", "bias"}, Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
 				copyParam(), inFlightParam("8"),
 			),
-			Check:     checkCombineEP,
+			Check:     checkEP,
 			Default:   defaultCombineEP,
 			CheckPair: checkPairEP,
 		},
 		source: "ep/combine.cuh",
+		entry:  func(ep.Problem, ep.Config) string { return "ep_combine" },
+		shared: sharedEP,
 		State:  epState,
 		defines: func(c ep.Config) []string {
 			return append(definesEP(c), defineInt("EP_ROWS", c, "rows"), Define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
 		},
-		Launches: func(p ep.Problem, c ep.Config) []Launch {
-			of := launchesEP("ep_combine", p, c)
-			for i := range of {
-				of[i].Params.Own = CombineParams{Rotate: c.Int("rotate") == 1}
-			}
-			return of
-		},
-		compare: preReduced,
 		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
 			return defaultDispatchEP(m, p).With("algo", c.Values["algo"])
 		},
@@ -88,23 +80,18 @@ func epParams() []kernels.Param {
 	return []kernels.Param{
 		threadsParam("256", "512", "1024"),
 		smsParam("32", "64", "132"),
-		speedParam(kernels.Launch, "mode", "fused: one kernel sends and receives; split: one kernel sends and another receives", "", "fused", "fused", "split"),
+		modeParam(kernels.Launch),
 		pdlParam("1"),
 	}
 }
 
-func inFlightParam(def ep.Value) kernels.Param {
-	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
-}
-
 func copyParam() kernels.Param {
-	return speedParam(kernels.Compile, "copy", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)",
-		"", "vector", "vector", "bulk")
+	return wordParam("copy", "how senders move data: vector (16 bytes a lane) or bulk (asynchronous copies through shared memory)", "vector", "bulk")
 }
 
 func definesEP(c ep.Config) []string {
 	return []string{
-		defineInt("EP_THREADS", c, "threads"),
+		defineThreads(c),
 		Define("EP_ALGO", Bit(isDedup(c))),
 		defineInt("EP_IN_FLIGHT", c, "in_flight"),
 		Define("EP_COPY", Bit(isBulk(c))),
@@ -112,21 +99,6 @@ func definesEP(c ep.Config) []string {
 }
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
-
-// launchesEP returns the launches of a call. A fused call launches `entry`. A split call launches
-// entry_async, which sends, and then entry_wait, which receives, on a grid of the same size.
-func launchesEP(entry string, p ep.Problem, c ep.Config) []Launch {
-	l := launchOf(entry, c)
-	l.Shared = sharedEP(p, c)
-	l.Params.WaitSMs, l.Params.CountSMs = c.Int("wait_sms"), c.Int("count_sms")
-	l.Params.TileTokens, l.Params.ChunkBytes = c.Int("tile_tokens"), c.Int("chunk_bytes")
-	if c.Str("mode") == "fused" {
-		return []Launch{l}
-	}
-	async, wait := l, l
-	async.Entry, wait.Entry = entry+"_async", entry+"_wait"
-	return []Launch{async, wait}
-}
 
 // sharedEP returns the dynamic shared memory of bulk copies, in bytes: three messages in a
 // dispatch, eight rows in a combine.
@@ -146,44 +118,20 @@ func sharedEP(p ep.Problem, c ep.Config) int {
 func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	sms := max(2, maxBlocks(m, p))
 	counting := max(1, (p.Experts*Warp+MaxThreads-1)/MaxThreads) // a warp for each expert, as in MAX
-	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{
-		"threads": "1024", "sms": number(sms), "mode": "fused", "pdl": "1",
-		"count_sms": number(min(counting, sms-1)), "tile_tokens": "128", "chunk_bytes": "0",
-		"algo": "direct", "copy": "vector", "in_flight": "4",
-	}}
+	return dispatchEP().plain(m, p).With("sms", number(sms)).With("count_sms", number(min(counting, sms-1)))
 }
 
 // defaultCombineEP returns a config in which all rows of a token are in flight, as in MAX. With
 // more than 8 rows, 4 are in flight, because 64 registers of each thread are not enough for all.
 func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
-	inFlight := ep.Value("8")
+	c := combineEP().plain(m, p).With("sms", number(max(2, maxBlocks(m, p))))
 	if p.TopK > 8 {
-		inFlight = "4"
+		return c.With("in_flight", "4")
 	}
-	return ep.Config{Kernel: "combine", Values: map[string]ep.Value{
-		"threads": "1024", "sms": number(max(2, maxBlocks(m, p))), "mode": "fused", "pdl": "1",
-		"wait_sms": "1", "chunk_bytes": "512", "rows": "1", "rotate": "0",
-		"algo": "direct", "epilogue": "none", "copy": "vector", "in_flight": inFlight,
-	}}
+	return c
 }
 
-func checkDispatchEP(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkEP(m, p, c),
-		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
-		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
-		checkChunk(c, 0))
-}
-
-func checkCombineEP(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkEP(m, p, c),
-		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
-		kernels.CheckRange(c, "rows", 1, 8),
-		checkSwitch(c, "rotate"),
-		kernels.CheckWord(c, "epilogue", "none", "scale", "bias"),
-		checkChunk(c, 16))
-}
-
-// checkEP checks the parameters that dispatch and combine have in common.
+// checkEP checks the configs of dispatch and combine.
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -196,11 +144,26 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 		checkThreads(c, Warp),
 		checkSMs(m, p, c, 2),
 		kernels.CheckRange(c, "sms", 2, maxBlocksEP),
-		kernels.CheckWord(c, "mode", "fused", "split"),
-		checkSwitch(c, "pdl"),
-		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"),
-		kernels.CheckWord(c, "algo", "direct", "dedup"),
+		checkCounted(c),
 		checkCopy(m, p, c))
+}
+
+// checkCounted checks the numbers of the kernels that count, ep and hosts.
+func checkCounted(c ep.Config) error {
+	leastChunk := 0
+	if _, combine := c.Values["rotate"]; combine {
+		leastChunk = 16 // 0 stands for all of a message; a combine has no such value
+	}
+	return cmp.Or(
+		checkSpans(c,
+			span{"count_sms", 1, c.Int("sms") - 1},
+			span{"wait_sms", 1, c.Int("sms") - 1},
+			span{"tile_tokens", 1, ep.MaxTokens},
+			span{"rows", 1, 8},
+			span{"relay_warps", 1, maxHostThreads / Warp},
+			span{"relay_chunk", 1, 1024}),
+		kernels.CheckWord(c, "in_flight", "1", "2", "4", "8"),
+		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
 }
 
 // sharedLimit is the shared memory that a block may have from sm_90 on, less a reserve for
@@ -209,7 +172,7 @@ const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if !isBulk(c) {
-		return kernels.CheckWord(c, "copy", "vector", "bulk")
+		return nil
 	}
 	if before90(m.Arch) {
 		return fmt.Errorf("copy: bulk needs sm_90 or later and this is %s; use vector", m.Arch)
@@ -221,16 +184,6 @@ func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 		return fmt.Errorf("copy: bulk stages %d bytes in shared memory, more than %d; use vector", n, sharedLimit)
 	}
 	return nil
-}
-
-// before90 reports whether an architecture such as sm_80 or sm_90a is older than sm_90.
-func before90(arch string) bool {
-	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
-	return err == nil && n < 90
-}
-
-func checkChunk(c ep.Config, least int) error {
-	return kernels.CheckMultiple(c, "chunk_bytes", 16, least, 1<<20, "one vector")
 }
 
 // checkPairEP refuses a combine of partial sums after a direct dispatch. A partial sum needs all

@@ -18,7 +18,7 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 	for bound := 2; bound <= m.SMs; bound++ {
 		for _, f := range Declarations() {
 			c := f.Kernel.DefaultWithin(m, p, bound)
-			if err := f.Kernel.Check(m, p, c); err != nil || c.Int("sms") > bound {
+			if err := f.Check(m, p, c); err != nil || c.Int("sms") > bound {
 				t.Fatalf("at most %d SMs: %s: %v", bound, c.Key(), err)
 			}
 		}
@@ -46,7 +46,7 @@ func TestEPDefaultsAreLegal(t *testing.T) {
 		m.SMs = rapid.IntRange(2, 160).Draw(t, "sms")
 		for _, f := range []Declaration{dispatchEP(), combineEP()} {
 			c := f.Kernel.Default(m, p)
-			if err := f.Kernel.Check(m, p, c); err != nil {
+			if err := f.Check(m, p, c); err != nil {
 				t.Fatalf("%s: %v", c.Key(), err)
 			}
 			for _, q := range f.Kernel.Params {
@@ -102,7 +102,7 @@ func TestEPRefusals(t *testing.T) {
 		if c.machine != nil {
 			c.machine(&m)
 		}
-		if err := checkDispatchEP(m, p, conf); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		if err := dispatchEP().Check(m, p, conf); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v: %v, want an error that starts %q", c.conf, err, c.want)
 		}
 	}

@@ -220,7 +220,7 @@ func TestFastLegality(t *testing.T) {
 		{dispatchFinal(), change(func(q *ep.Problem) { q.Hidden = 32768 }), "", "hidden: 32768"},
 		{dispatchLL(), change(func(q *ep.Problem) { q.MaxTokens = 1 << 20 }), "", "max-tokens: 1048576"},
 	} {
-		err := c.f.Kernel.Check(onCPU(), c.p, overDefault(t, c.f, c.p, c.changes))
+		err := c.f.Check(onCPU(), c.p, overDefault(t, c.f, c.p, c.changes))
 		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s %q: %v, want %q", c.f.Kernel.Name, c.changes, err, c.want)
 		}

@@ -3,19 +3,17 @@ package declare
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
+	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // finalState declares the memory of the kernels in native/kernels/final, whose senders store each
 // token at its final place. Its counters are FinCounter of final/layout.cuh.
 var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
-
-// finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups of 128
-// elements.
-const finalFP8Hidden = 128 * 128
 
 // dispatchFinal declares the dispatch for prefill: counts are sent first, then each token is
 // stored directly in its row of the output.
@@ -28,37 +26,40 @@ func dispatchFinal() Declaration {
 			Doc:     "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
 				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
-				designParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "dedup", "direct", "home"),
+				design(wordParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "direct", "home")),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
 				threadsParam("512", "768", "1024"),
-				teamParam(),
-				scalesParam(),
+				added(speedParam(kernels.Compile, "team", "with algo=home, number of warps that send a token together, so that the tokens of a block arrive one after the other; 1: each warp sends tokens of its own",
+					"warps", "1", "1", "4", "8")),
+				wordParam("scales", "when FP8 scales are written to the output: row, with their row; tile, for 32 rows together after these rows have arrived", "row", "tile"),
 			},
 			Formerly: formerly("dispatch_final_home", "algo=home"),
 			Check:    checkDispatchFinal,
 			Default:  defaultDispatchFinal,
 			Starts:   startsDispatchFinal,
 		},
+		ties:   []tie{{"algo=dedup", "team=1"}, {"algo=direct", "team=1"}},
 		source: "final/dispatch.cuh",
-		State:  finalState,
+		entry: func(_ ep.Problem, c ep.Config) string {
+			return "dispatch_final" + optionIf(isHome(c), "_home")
+		},
+		State: finalState,
 		defines: func(c ep.Config) []string {
-			scales := Define("EP_SCALES", Bit(c.Str("scales") == "tile"))
+			sender := defineSums(c)
 			if isHome(c) {
-				return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_TEAM", c, "team"), scales}
+				sender = defineInt("EP_TEAM", c, "team")
 			}
-			return append(definesFast(c), scales)
+			return []string{defineThreads(c), sender, Define("EP_SCALES", Bit(c.Str("scales") == "tile"))}
 		},
-		compare: inOrder,
+		compare: ref.Compare{Ordered: true},
 		places:  func(ep.Config) bool { return true },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			if isHome(c) {
-				return launchesFinal("dispatch_final_home", c, 0)
-			}
-			return launchesFinal("dispatch_final", c, 0)
-		},
 	}
 }
+
+// isHome reports whether the sender stores all rows that a token has on its own rank. That pays on few ranks,
+// where a large part of a token's rows stays on its own rank. Rows of other ranks' tokens are copied.
+func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
 // combineFinal declares the combine for prefill.
 func combineFinal() Declaration {
@@ -69,7 +70,7 @@ func combineFinal() Declaration {
 			Layouts: byExpert,
 			Doc:     "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
 			Params: []kernels.Param{
-				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+				fastAlgoParam(),
 				ownParam(),
 				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
 				waitParam("sums what arrived", "0", "3", "4", "5", "8", "9", "10", "12", "16", "24", "32", "48", "64"),
@@ -83,55 +84,32 @@ func combineFinal() Declaration {
 			Starts:   startsCombineFinal,
 		},
 		source: "final/combine.cuh",
+		shared: func(_ ep.Problem, c ep.Config) int { return ringBytes(c) },
 		State:  finalState,
 		defines: func(c ep.Config) []string {
-			flight := defineInt("EP_IN_FLIGHT", c, "in_flight")
-			if ownRegisters(c) {
-				return append(definesOwn(c), flight)
-			}
-			return append(definesFast(c), flight)
+			return []string{defineThreads(c), defineSums(c), defineInt("EP_IN_FLIGHT", c, "in_flight")}
 		},
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesFinal("combine_final", c, ringBytes(c)) },
-		compare:  preReduced,
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchFinal(m, p) },
 	}
 }
 
-func waitParam(does string, sweep ...ep.Value) kernels.Param {
-	return speedParam(kernels.Launch, "wait_sms", "how many of the blocks (sms) send nothing: each of them "+does+". 0: every block first sends, and then does that too",
-		"SMs", sweep[0], sweep...)
-}
+// finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups of 128
+// elements.
+const finalFP8Hidden = 128 * 128
 
-// definesFast returns the options of combine_final and of combine_ll.
-func definesFast(c ep.Config) []string {
-	return []string{defineInt("EP_THREADS", c, "threads"), Define("EP_DIRECT", Bit(c.Str("algo") == "direct"))}
-}
-
-func launchesFinal(entry string, c ep.Config, shared int) []Launch {
-	l := launchOf(entry, c)
-	l.Shared, l.Params.WaitSMs = shared, c.Int("wait_sms")
-	return []Launch{l}
-}
-
+// checkFinal checks the conditions that the kernels of native/kernels/final have in common.
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"))
-}
-
-// checkFinalBlocks checks the conditions that all kernels of native/kernels/final have in common.
-func checkFinalBlocks(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
 	}
-	return cmp.Or(checkFast(m, p, c),
-		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1)) // at least one block sends
+	return checkFast(m, p, c)
 }
 
 func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
-	most := 1
-	if isHome(c) {
-		most = c.Int("threads")/Warp - 1 // at least one warp completes what a team sends
+	if c.Str("scales") != "row" && p.Dispatch != ep.FP8 {
+		return fmt.Errorf("scales: %s has no FP8 scales, so %s has no meaning; use row", p.Dispatch, c.Str("scales"))
 	}
-	return cmp.Or(checkFinalBlocks(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup", "home"), checkScales(p, c), kernels.CheckRange(c, "team", 1, most))
+	return checkFinal(m, p, c)
 }
 
 // ringShared is the largest shared memory, in bytes, of a block's ring. It fits every supported
@@ -145,11 +123,8 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(checkFinal(m, p, c), kernels.CheckMultiple(c, "in_flight", 4, 0, 32, "the vectors that one step loads")); err != nil {
 		return err
 	}
-	if err := checkOwnRanks(p, c); err != nil {
-		return err
-	}
 	if ownRegisters(c) && c.Int("in_flight") == 0 {
-		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use %d", partialInFlight)
+		return fmt.Errorf("in_flight: 0, but with own=registers loads wait in shared memory; use 8")
 	}
 	if n := ringBytes(c); n > ringShared {
 		return fmt.Errorf("in_flight: %s loads for each of %s threads take %d bytes of shared memory, more than %d; use %d",
@@ -158,14 +133,17 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
+// onSMs returns c on `sms` SMs, of which `wait` send nothing.
+func onSMs(c ep.Config, sms, wait int) ep.Config {
+	return c.With("sms", number(sms)).With("wait_sms", number(wait))
+}
+
 // defaultDispatchFinal returns a config in which five of every eight SMs complete the tokens that
 // arrive, and the others send. On 4 H200 this was within 4 % of the best split from 1,024 tokens
 // on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	sms := fastSMs(m, p)
-	return ep.Config{Kernel: "dispatch_final", Values: map[string]ep.Value{
-		"algo": "dedup", "sms": number(sms), "wait_sms": number(sms * 5 / 8), "threads": "768", "team": "1", "scales": "row",
-	}}
+	return onSMs(dispatchFinal().plain(m, p), sms, sms*5/8).With("threads", "768")
 }
 
 // fewSMs is the number of SMs below which the loads and stores of the SMs limit a call, and not the
@@ -178,17 +156,41 @@ const fewSMs = 32
 // saves a third on few SMs, and costs 2 to 5 % if rows are spread evenly.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
-	splits := []ep.Config{own, own.With("wait_sms", number(sms*3/4))}
+	splits := []ep.Config{own, onSMs(own, sms, sms*3/4)}
 	if sms < fewSMs {
-		splits = []ep.Config{own, own.With("wait_sms", number(sms/2)), own.With("wait_sms", "0")}
+		splits = []ep.Config{own, onSMs(own, sms, sms/2), onSMs(own, sms, 0)}
 	}
-	out := splits[1:]
-	if p.Dispatch == ep.FP8 {
-		for _, c := range splits {
-			out = append(out, c.With("scales", "tile"))
-		}
-	}
+	out := append(splits[1:], inTiles(p, splits)...)
 	return append(append(out, defaultDispatchFinalHome(m, p)), startsDispatchFinalHome(m, p)...)
+}
+
+// inTiles returns the configs with scales=tile, nil for tokens without FP8 scales.
+func inTiles(p ep.Problem, configs []ep.Config) (out []ep.Config) {
+	if p.Dispatch != ep.FP8 {
+		return nil
+	}
+	for _, c := range configs {
+		out = append(out, c.With("scales", "tile"))
+	}
+	return out
+}
+
+// defaultDispatchFinalHome returns a config without teams, which is legal with any number of SMs
+// and of threads. These two numbers decide whether teams are faster: see startsDispatchFinalHome.
+func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
+	return with(defaultDispatchFinal(m, p), "algo=home,wait_sms=0,threads=512")
+}
+
+// startsDispatchFinalHome returns configs with teams, with single warps in larger blocks, with
+// other splits of the SMs, and with scales=tile. On 2 H200 with 132 SMs, teams of eight won at
+// 1,024 and 4,096 tokens in both dtypes. On 24 SMs single warps took half the time of teams,
+// because teams waited for their loads. 768 threads are not the default, because single warps in
+// BF16 then spill registers on 4 and 8 ranks.
+func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
+	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
+	large, team := with(own, "threads=768"), with(own, "team=8,threads=768")
+	out := []ep.Config{with(own, "team=8"), team, onSMs(team, sms, sms/4), large, onSMs(large, sms, sms/2)}
+	return slices.Concat(out, inTiles(p, out))
 }
 
 // defaultCombineFinal returns a config with half of the SMs: if every rank sends the same amount,
@@ -197,9 +199,7 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
-	return ep.Config{Kernel: "combine_final", Values: map[string]ep.Value{
-		"algo": "direct", "own": "slot", "sms": number(sms), "wait_sms": number(sms / 2), "threads": "768", "in_flight": "0",
-	}}
+	return onSMs(combineFinal().plain(m, p), sms, sms/2).With("threads", "768")
 }
 
 // startsCombineFinal returns a config with all SMs, for ranks that read and sum more than they
@@ -207,11 +207,11 @@ func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 // that only sum, and one without such blocks.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	sms := fastSMs(m, p)
-	all := defaultCombineFinal(m, p).With("sms", number(sms)).With("wait_sms", number(sms*3/8))
+	all := onSMs(defaultCombineFinal(m, p), sms, sms*3/8)
 	out := []ep.Config{all}
 	if sms < fewSMs {
-		deep := all.With("threads", "1024").With("in_flight", "8")
-		out = append(out, deep, deep.With("wait_sms", "0"))
+		deep := with(all, "threads=1024,in_flight=8")
+		out = append(out, deep, with(deep, "wait_sms=0"))
 	}
 	if p.Ranks < 2 {
 		return out
@@ -219,10 +219,28 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
 }
 
+// defaultCombineFinalPartial returns the default among the configs with own=registers. With few SMs, 8 was the
+// fastest value of in_flight. With it, 1,024 threads x 8 loads x 16 bytes take 128 KiB of shared memory.
+func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
+	sms := fastSMs(m, p)
+	return with(onSMs(defaultCombineFinal(m, p), sms, sms/2), "own=registers,in_flight=8,threads=512")
+}
+
+// startsCombineFinalPartial returns configs that divide the SMs in other ways, and configs
+// with larger blocks. Larger blocks are not the default, because on sm_80 they spill registers.
+func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
+	own, sms := defaultCombineFinalPartial(m, p).With("threads", "768"), fastSMs(m, p)
+	if sms < fewSMs {
+		return []ep.Config{own, onSMs(own, sms, 0), onSMs(own, sms, sms*5/8)}
+	}
+	half := max(sms/2, fewSMs)
+	return []ep.Config{own, onSMs(own, sms, sms*5/8), onSMs(own, half, half/2)}
+}
+
 // regionsFinal lists the regions in the order of the enum FinRegion in final/layout.cuh.
 func regionsFinal(p ep.Problem) []Region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
-	l := dtype.Of(p.Dispatch, p.Hidden)
+	l := encodingOf(p)
 	slots, rows := max(r, k), int64(0)
 	if p.Dispatch == ep.FP8 {
 		rows = int64(dtype.MaxRows(p))

@@ -3,59 +3,34 @@ package declare
 import (
 	"cmp"
 	"fmt"
-	"strings"
-	"sync"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
-	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // hostsState declares the memory of the kernels that cross hosts, native/kernels/hosts.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
+// hostsLLState declares their memory with arrival=data.
+var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: onlyAbort}
+
 // Limits of the kernels that cross hosts.
 const (
 	maxHostRanks = 64 // one block waits for all ranks
 	// maxHostThreads leaves 128 registers for each thread: NVSHMEM's functions may need them.
 	maxHostThreads = 512
+	// maxHeaderTopK is the largest top-k with arrival=data: the warp that reads a header has one lane for the
+	// token's number, and one for each selection.
+	maxHeaderTopK = Warp - 1
 )
 
-// HostDeclarations lists the kernels that cross hosts. They need one process for each GPU. A
-// process that has all GPUs of a host cannot run them, so Declarations does not list them.
-func HostDeclarations() []Declaration {
-	return []Declaration{dispatchHosts(), combineHosts()}
-}
-
-func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
-
-// declarationsOver lists the kernels for ranks on `nodes` nodes. The list is made once, because each
-// description of a call looks up a kernel in it. Callers must not change it.
-func declarationsOver(nodes int) []Declaration {
-	if nodes > 1 {
-		return overHosts()
-	}
-	return oneHost()
-}
-
-var oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
-
-// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes.
-func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
-	if nodes > 1 {
-		return HostKernels(m)
-	}
-	return Kernels()
-}
-
-// ABIOver returns the words of the kernels that KernelsOver lists.
-func ABIOver(nodes int) ep.ABI {
-	if nodes > 1 {
-		return HostABI()
-	}
-	return ABI()
-}
+// dispatchUnpolled and combineUnpolled list the parameters that have no effect with arrival=data, with the only values
+// that are legal then.
+const (
+	dispatchUnpolled = "count_sms=2,tile_tokens=128,chunk_bytes=0,relay_warps=4,relay_chunk=1,in_flight=4"
+	combineUnpolled  = "wait_sms=1,chunk_bytes=512,rotate=1,route=direct,partial=f32,in_flight=4"
+)
 
 // dispatchHosts declares dispatch over hosts, as MAX's ep_comm does it with use_shmem.
 func dispatchHosts() Declaration {
@@ -64,85 +39,67 @@ func dispatchHosts() Declaration {
 			Name: "dispatch_hosts",
 			Op:   ep.Dispatch,
 			Doc:  "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
-			Params: append(hostParams(),
-				arrivalParam("count: receivers wait until all messages are counted; data: they poll the messages, and between hosts a word that is put after each: one for each rank of a token, for small batches"),
-				partParam(),
+			Params: append(hostParams("count: receivers wait until all messages are counted; data: they poll the messages, and between hosts a word that is put after each: one for each rank of a token, for small batches"),
+				added(pieceParam("part", "with arrival=data, message bytes one receiving or forwarding warp waits for and copies")),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
-				speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128"),
+				tileParam(),
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				routeParam("direct: a message to each expert, or with arrival=data to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there"),
+				wordParam("route", "direct: a message to each expert, or with arrival=data to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there", "direct", "rail"),
 				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
 				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
 				inFlightParam("4"),
 			),
-			Formerly: formerly("dispatch_ll_hosts", strings.Join(dispatchUnpolled, ",")+",arrival=data"),
-			Check:    checkDispatchHosts,
+			Formerly: formerly("dispatch_ll_hosts", dispatchUnpolled+",arrival=data"),
+			Check:    checkHosts,
 			Starts:   startsHosts(dispatchHosts),
 		},
+		ties: []tie{
+			{"arrival=data", dispatchUnpolled}, {"arrival=count", "part=512"},
+			{"route=rail", "chunk_bytes=0"}, // with route=rail a message is sent in one piece
+		},
 		source:  HostsFolder + "dispatch.cuh",
+		entry:   entryHosts("dispatch"),
 		State:   hostsState,
 		stateOf: stateOfHosts,
 		defines: func(c ep.Config) []string {
 			if pollsData(c) {
-				return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_PART_BYTES", c, "part"), defineRoute(c), defineArrival}
+				return []string{defineThreads(c), defineInt("EP_PART_BYTES", c, "part"), defineRoute(c), defineArrival}
 			}
-			return append(definesHosts(c), defineRoute(c),
-				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk"))
-		},
-		compare: func(c ep.Config) ref.Compare { return ref.Compare{Ordered: pollsData(c)} },
-		Launches: func(p ep.Problem, c ep.Config) []Launch {
-			if pollsData(c) {
-				return launchesHosts("ll_hosts_dispatch", c)
-			}
-			return launchesHosts("ep_hosts_dispatch", c)
+			return []string{defineThreads(c), defineInt("EP_IN_FLIGHT", c, "in_flight"), defineRoute(c),
+				defineInt("EP_RELAY_WARPS", c, "relay_warps"), defineInt("EP_RELAY_CHUNK", c, "relay_chunk")}
 		},
 	}
 }
 
-// combineHosts declares combine over hosts.
+// combineHosts declares combine over hosts. BF16 rounds the sum of a host once more.
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "combine_hosts",
 			Op:   ep.Combine,
 			Doc:  "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
-			Params: append(hostParams(),
-				arrivalParam("count: receivers wait until all rows are counted; data: they poll the rows, and between hosts a word that is put after each, for small batches"),
-				speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2"),
-				speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048"),
-				speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", "1", "0", "1"),
-				routeParam("direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's"),
-				hostPartialParam(),
+			Params: append(hostParams("count: receivers wait until all rows are counted; data: they poll the rows, and between hosts a word that is put after each, for small batches"),
+				waitersParam(),
+				sumChunkParam(),
+				rotateParam("1"),
+				wordParam("route", "direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's", "direct", "rail"),
+				rounding(wordParam("partial", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "f32", "bf16")),
 				inFlightParam("4"),
 			),
-			Formerly: formerly("combine_ll_hosts", strings.Join(combineUnpolled, ",")+",arrival=data"),
-			Check:    checkCombineHosts,
+			Formerly: formerly("combine_ll_hosts", combineUnpolled+",arrival=data"),
+			Check:    checkHosts,
 			Starts:   startsHosts(combineHosts),
 		},
+		ties:    []tie{{"arrival=data", combineUnpolled}, {"route=direct", "partial=f32"}},
 		source:  HostsFolder + "combine.cuh",
+		entry:   entryHosts("combine"),
 		State:   hostsState,
 		stateOf: stateOfHosts,
 		defines: func(c ep.Config) []string {
 			if pollsData(c) {
-				return []string{defineInt("EP_THREADS", c, "threads"), defineArrival}
+				return []string{defineThreads(c), defineArrival}
 			}
-			return append(definesHosts(c), defineRoute(c), Define("EP_PARTIAL", Bit(c.Str("partial") == "bf16")))
-		},
-		compare: func(c ep.Config) ref.Compare {
-			if !isRail(c) {
-				return ref.Compare{}
-			}
-			return preReduced(c) // the bound for sums by rank holds for sums by host too
-		},
-		Launches: func(p ep.Problem, c ep.Config) []Launch {
-			if pollsData(c) {
-				return launchesHosts("ll_hosts_combine", c)
-			}
-			of := launchesHosts("ep_hosts_combine", c)
-			for i := range of {
-				of[i].Params.Own = CombineParams{Rotate: c.Int("rotate") == 1}
-			}
-			return of
+			return []string{defineThreads(c), defineInt("EP_IN_FLIGHT", c, "in_flight"), defineRoute(c), Define("EP_PARTIAL", Bit(c.Str("partial") == "bf16"))}
 		},
 		dispatch: func(m ep.Machine, p ep.Problem, c ep.Config) ep.Config {
 			return Fitted(dispatchHosts().Kernel, m, p).With("arrival", c.Values["arrival"])
@@ -150,24 +107,34 @@ func combineHosts() Declaration {
 	}
 }
 
-// arrivalParam declares whether receivers wait for counters or poll the data. The two values use
-// different memory.
-func arrivalParam(doc string) kernels.Param {
-	q := designParam("arrival", doc, "count", "count", "data")
-	q.Before = "count"
-	return q
-}
-
-// partParam declares the part of a message that a warp handles with arrival=data.
-func partParam() kernels.Param {
-	q := speedParam(kernels.Compile, "part", "with arrival=data, message bytes one receiving or forwarding warp waits for and copies", "bytes", "512", "512", "1024")
-	q.Before = "512"
-	return q
+// hostParams returns the parameters that dispatch and combine share. arrival declares whether receivers wait for
+// counters or poll the data. The two values use different memory.
+func hostParams(arrival string) []kernels.Param {
+	return []kernels.Param{
+		threadsParam("128", "256", "512"),
+		smsParam("32", "64", "132"),
+		modeParam(kernels.Launch),
+		pdlParam("1"),
+		design(added(wordParam("arrival", arrival, "count", "data"))),
+	}
 }
 
 func pollsData(c ep.Config) bool { return c.Str("arrival") == "data" }
 
 const defineArrival = "EP_ARRIVAL_DATA=1"
+
+func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
+
+func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
+
+func entryHosts(op string) func(ep.Problem, ep.Config) string {
+	return func(_ ep.Problem, c ep.Config) string {
+		if pollsData(c) {
+			return "ll_hosts_" + op
+		}
+		return "ep_hosts_" + op
+	}
+}
 
 func stateOfHosts(c ep.Config) State {
 	if pollsData(c) {
@@ -176,13 +143,6 @@ func stateOfHosts(c ep.Config) State {
 	return hostsState
 }
 
-// dispatchUnpolled and combineUnpolled list the parameters that have no effect with arrival=data, with the only values
-// that are legal then.
-var (
-	dispatchUnpolled = []string{"count_sms=2", "tile_tokens=128", "chunk_bytes=0", "relay_warps=4", "relay_chunk=1", "in_flight=4"}
-	combineUnpolled  = []string{"wait_sms=1", "chunk_bytes=512", "rotate=1", "route=direct", "partial=f32", "in_flight=4"}
-)
-
 // startsHosts returns a function for Kernel.Starts that returns the default with arrival=data.
 func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
@@ -190,141 +150,47 @@ func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config
 	}
 }
 
-func hostParams() []kernels.Param {
-	return []kernels.Param{
-		threadsParam("128", "256", "512"),
-		smsParam("32", "64", "132"),
-		speedParam(kernels.Launch, "mode", "fused: one kernel sends and receives; split: one kernel sends and another receives", "", "fused", "fused", "split"),
-		pdlParam("1"),
-	}
-}
-
-// routeParam declares how tokens or rows cross hosts.
-func routeParam(doc string) kernels.Param {
-	return speedParam(kernels.Compile, "route", doc, "", "direct", "direct", "rail")
-}
-
-// hostPartialParam declares the dtype in which a host sends its sum. BF16 rounds the sum once more.
-func hostPartialParam() kernels.Param {
-	q := speedParam(kernels.Compile, "partial", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "", "f32", "f32", "bf16")
-	q.Class = kernels.Precision
-	return q
-}
-
-func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
-
-func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
-
-func definesHosts(c ep.Config) []string {
-	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_IN_FLIGHT", c, "in_flight")}
-}
-
-func launchesHosts(entry string, c ep.Config) []Launch {
-	l := launchOf(entry, c)
-	l.Params.WaitSMs, l.Params.CountSMs = c.Int("wait_sms"), c.Int("count_sms")
-	l.Params.TileTokens, l.Params.ChunkBytes = c.Int("tile_tokens"), c.Int("chunk_bytes")
-	if c.Str("mode") == "fused" {
-		return []Launch{l}
-	}
-	async, wait := l, l
-	async.Entry, wait.Entry = entry+"_async", entry+"_wait"
-	return []Launch{async, wait}
-}
-
 // Fitted returns a kernel's default, with at most the SMs that the machine has.
 func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// HostKernels lists the kernels that cross hosts. The defaults of their parameters fit the machine,
-// because a program that knows these kernels only from a worker's announcement cannot compute
-// defaults itself.
-func HostKernels(m ep.Machine) []kernels.Kernel {
-	var out []kernels.Kernel
-	for _, f := range HostDeclarations() {
-		k := f.Kernel
-		k.Check, k.Work = f.Check, Work(k.Op)
-		for i, q := range k.Params {
-			k.Params[i].Default = Fitted(k, m, ep.Problem{}).Values[q.Name]
-		}
-		if k.Op == ep.Combine {
-			k.CheckPair = pairCheck(f, HostDeclarations())
-		}
-		out = append(out, k)
-	}
-	return out
-}
-
-// HostABI returns the words of the kernels that HostKernels lists.
-func HostABI() ep.ABI { return abiOf(HostDeclarations()) }
-
-func checkDispatchHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if pollsData(c) {
-		return cmp.Or(checkHostsLL(m, p, c), kernels.CheckWord(c, "part", "512", "1024", "2048"), checkRoute(p, c), checkUnused(c, "arrival=data", dispatchUnpolled...))
-	}
-	err := cmp.Or(checkHosts(m, p, c), checkInFlight(c), checkArrival(c), checkUnused(c, "arrival=count", "part=512"),
-		kernels.CheckRange(c, "count_sms", 1, c.Int("sms")-1),
-		kernels.CheckRange(c, "tile_tokens", 1, ep.MaxTokens),
-		checkChunk(c, 0),
-		checkRoute(p, c),
-		kernels.CheckRange(c, "relay_warps", 1, maxHostThreads/Warp),
-		kernels.CheckRange(c, "relay_chunk", 1, 1024))
-	switch {
-	case err != nil:
-		return err
-	case isRail(c) && c.Int("chunk_bytes") != 0:
-		return fmt.Errorf("chunk_bytes: %d, but with route=rail a message is sent in one piece; use 0", c.Int("chunk_bytes"))
-	}
-	return nil
-}
-
-func checkCombineHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if pollsData(c) {
-		return cmp.Or(checkHostsLL(m, p, c), checkUnused(c, "arrival=data", combineUnpolled...))
-	}
-	return cmp.Or(checkHosts(m, p, c), checkInFlight(c), checkArrival(c),
-		kernels.CheckRange(c, "wait_sms", 1, c.Int("sms")-1),
-		checkSwitch(c, "rotate"),
-		checkChunk(c, 16),
-		checkRoute(p, c),
-		checkHostPartial(c))
-}
-
-func checkArrival(c ep.Config) error { return kernels.CheckWord(c, "arrival", "count", "data") }
-
-func checkRoute(p ep.Problem, c ep.Config) error {
-	if isRail(c) && p.Nodes == 1 {
-		return fmt.Errorf("route: rail needs several hosts, and this problem has one; use direct")
-	}
-	return kernels.CheckWord(c, "route", "direct", "rail")
-}
-
-func checkHostPartial(c ep.Config) error {
-	if c.Str("partial") == "bf16" && !isRail(c) {
-		return fmt.Errorf("partial: bf16 needs route=rail, because route=direct sends no sums; use f32")
-	}
-	return kernels.CheckWord(c, "partial", "f32", "bf16")
-}
-
-// checkHosts checks the conditions that dispatch and combine over hosts have in common. Each rank
-// may use all SMs of its GPU.
+// checkHosts checks the configs of dispatch and combine over hosts. Each rank may use all SMs of its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:
 		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels wait for", p.Ranks, maxHostRanks)
 	case p.SkipA2A:
 		return fmt.Errorf("skip-a2a: with it nothing is sent between hosts; use --backend cuda")
+	case isRail(c) && p.Nodes == 1:
+		return fmt.Errorf("route: rail needs several hosts, and this problem has one; use direct")
+	}
+	arrival := checkCounted
+	if pollsData(c) {
+		arrival = func(c ep.Config) error { return checkPolled(p, c) }
 	}
 	return cmp.Or(
 		checkShape(p),
 		checkNVFP4(p),
 		kernels.CheckMultiple(c, "threads", Warp, Warp, maxHostThreads, "a warp"),
 		kernels.CheckRange(c, "sms", 2, min(maxBlocksEP, max(m.SMs, 2))),
-		kernels.CheckWord(c, "mode", "fused", "split"),
-		checkSwitch(c, "pdl"))
+		arrival(c))
 }
 
-func checkInFlight(c ep.Config) error { return kernels.CheckWord(c, "in_flight", "1", "2", "4", "8") }
+// checkPolled refuses problems that the hosts kernels cannot run with arrival=data.
+func checkPolled(p ep.Problem, c ep.Config) error {
+	switch {
+	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
+		return fmt.Errorf("dtype: %s with arrival=data sends bf16 and fp8, not %s; use arrival=count", c.Kernel, p.Dispatch)
+	case p.SharedExpert:
+		return fmt.Errorf("shared-expert: %s with arrival=data does not fuse it; use arrival=count", c.Kernel)
+	case p.TopK > maxHeaderTopK:
+		return fmt.Errorf("topk: %d is more than %d, the most that a header of %s holds with arrival=data; use arrival=count", p.TopK, maxHeaderTopK, c.Kernel)
+	case p.MaxTokens > maxFastTokens:
+		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
+	}
+	return nil
+}
 
 // regionsHosts lists the regions in the order of the enum EpHostRegion in hosts/layout.cuh.
 func regionsHosts(p ep.Problem) []Region {
@@ -354,3 +220,27 @@ func regionsHosts(p ep.Problem) []Region {
 
 // countersHosts returns the number of words that the enum EpHostCounter in hosts/layout.cuh describes.
 func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
+
+// regionsHostsLL lists the regions in the order of the enum LhRegion in hosts/ll_layout.cuh.
+func regionsHostsLL(p ep.Problem) []Region {
+	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // one for each local expert, one of messages, one of relayed messages; rounded up to 16 bytes
+	header := 8 * (k + 1)
+	slot := int64(encodingOf(p).TokenBytes())
+	message := slot + (header+15)/16*16 + (4*k+15)/16*16
+	return []Region{
+		Zeroed("counts", 3*r*counts*8),
+		Zeroed("count_flags", 3*r*8),
+		Zeroed("count_send", 3*r*counts*8),
+		Poisoned("headers", 3*r*t*header),
+		Poisoned("slots", 2*r*t*message),
+		Zeroed("flags", 2*r*t*8),
+		Zeroed("send", 2*t*message),
+		Zeroed("route", r*t*header),
+		Zeroed("messages", r*4),
+		Zeroed("started", 2*r*8),
+		Poisoned("return", 2*t*k*int64(2*p.Hidden)),
+		Zeroed("return_flags", 2*t*k*8),
+		Poisoned("forwarded", 2*r*t*slot),
+	}
+}

@@ -1,8 +1,8 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
+	"sync"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/tune/ep"
@@ -15,14 +15,46 @@ func Kernels() []kernels.Kernel { return declared(Declarations()) }
 // AllKernels lists Kernels and HostKernels.
 func AllKernels() []kernels.Kernel { return declared(allDeclarations()) }
 
+// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes.
+func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
+	if nodes > 1 {
+		return HostKernels(m)
+	}
+	return Kernels()
+}
+
+// HostKernels lists the kernels that cross hosts. The defaults of their parameters fit the machine,
+// because a program that knows these kernels only from a worker's announcement cannot compute
+// defaults itself.
+func HostKernels(m ep.Machine) []kernels.Kernel {
+	out := declared(HostDeclarations())
+	for _, k := range out {
+		fitted := Fitted(k, m, ep.Problem{})
+		for i, q := range k.Params {
+			k.Params[i].Default = fitted.Values[q.Name]
+		}
+	}
+	return out
+}
+
+func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
+
+// declarationsOver lists the kernels for ranks on `nodes` nodes. The list is made once, because each
+// description of a call looks up a kernel in it. Callers must not change it.
+func declarationsOver(nodes int) []Declaration {
+	if nodes > 1 {
+		return overHosts()
+	}
+	return oneHost()
+}
+
+var oneHost, overHosts = sync.OnceValue(Declarations), sync.OnceValue(HostDeclarations)
+
 func declared(all []Declaration) []kernels.Kernel {
 	out := make([]kernels.Kernel, len(all))
 	for i, f := range all {
 		out[i] = f.Kernel
-		out[i].Check = f.Check
-		if f.Kernel.Work.Library == "" {
-			out[i].Work = Work(f.Kernel.Op)
-		}
+		out[i].Check, out[i].Work = f.Check, workOf(f.Kernel)
 		if f.Kernel.Op == ep.Combine {
 			out[i].CheckPair = pairCheck(f, all)
 		}
@@ -30,22 +62,22 @@ func declared(all []Declaration) []kernels.Kernel {
 	return out
 }
 
-// Work lists the work that is part of the measured times in layout expert. Dispatch begins
-// with BF16 tokens and ends with rows in the order of their experts. Combine goes the other way.
-func Work(op ep.Op) ep.Work {
-	if op == ep.Combine {
-		return ep.Work{Library: "epbench", Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}
+// workOf lists the work that is part of a kernel's measured times. In layout expert, a dispatch begins
+// with BF16 tokens and ends with rows in the order of their experts. A combine goes the other way.
+func workOf(k kernels.Kernel) ep.Work {
+	layout := append(k.Layouts, ep.LayoutExpert)[0].Kind()
+	w := ep.Work{Library: "epbench", Layout: layout, Inside: []string{"cast", "counts", "expansion"}}
+	switch {
+	case k.Op == ep.Activation:
+		w.Inside = w.Inside[:1]
+	case k.Op == ep.Combine && layout == "rank":
+		w.Sum, w.Inside = "plain", []string{"reduction"}
+	case k.Op == ep.Combine:
+		w.Sum, w.Inside = "gated", []string{"reduction"}
+	case layout == "rank":
+		w.Inside = w.Inside[:2] // a rank gets a token once
 	}
-	return ep.Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
-}
-
-// Check returns why a config is illegal, nil if it is legal. A legal config sets exactly the
-// declared parameters.
-func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := cmp.Or(f.Kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.Kernel.Params)); err != nil {
-		return err
-	}
-	return f.Kernel.Check(m, p, c)
+	return w
 }
 
 // pairCheck returns the legality check of pairs with a combine: the combine may follow only

@@ -1,8 +1,13 @@
 package declare
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -18,6 +23,80 @@ const (
 	Warp       = 32
 	MaxThreads = 1024 // of one block
 )
+
+// Check returns why a config is illegal, nil if it is legal. A legal config sets exactly the
+// declared parameters.
+func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := cmp.Or(f.Kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.Kernel.Params)); err != nil {
+		return err
+	}
+	return cmp.Or(checkWords(c, f.Kernel.Params), checkTies(c, f.ties), f.Kernel.Check(m, p, c))
+}
+
+// checkWords checks the parameters whose values are words, 0 and 1, or pieces. A piece is the number of bytes that
+// a warp moves at a time.
+func checkWords(c ep.Config, params []kernels.Param) error {
+	for _, q := range params {
+		var legal []string
+		switch {
+		case q.Name == "send" || q.Name == "part" || q.Name == "unit":
+			legal = []string{"512", "1024", "2048"}
+		case slices.Equal(q.Values, []ep.Value{"0", "1"}) || !slices.ContainsFunc(q.Values, isNumber):
+			for _, v := range q.Values {
+				legal = append(legal, string(v))
+			}
+		default:
+			continue
+		}
+		if err := kernels.CheckWord(c, q.Name, legal...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isNumber(v ep.Value) bool {
+	_, ok := v.Int()
+	return ok
+}
+
+// A tie is a value with which other parameters have no meaning. They must then have the values in `then`.
+// Example: {"mode=split", "receivers=0,pause=0"}.
+type tie struct{ when, then string }
+
+func checkTies(c ep.Config, ties []tie) error {
+	for _, t := range ties {
+		if name, value, _ := strings.Cut(t.when, "="); c.Str(name) != value {
+			continue
+		}
+		for _, only := range strings.Split(t.then, ",") {
+			name, value, _ := strings.Cut(only, "=")
+			if c.Str(name) != value {
+				return fmt.Errorf("%s: %s has no meaning with %s; use %s", name, c.Str(name), t.when, value)
+			}
+		}
+	}
+	return nil
+}
+
+// span is the legal range of a number.
+type span struct {
+	name   string
+	lo, hi int
+}
+
+// checkSpans checks the parameters that the config has.
+func checkSpans(c ep.Config, spans ...span) error {
+	for _, s := range spans {
+		if _, has := c.Values[s.name]; !has {
+			continue
+		}
+		if err := kernels.CheckRange(c, s.name, s.lo, s.hi); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // CheckProblem refuses problems that no kernel can run on this machine.
 func CheckProblem(m ep.Machine, p ep.Problem) error {
@@ -54,6 +133,44 @@ func checkNVFP4(p ep.Problem) error {
 	return nil
 }
 
+// maxFastTokens is the largest max-tokens of the ll and final kernels: 20 bits of a header word
+// hold a position in a segment.
+const maxFastTokens = 1<<20 - 1
+
+// checkFast checks the conditions that the ll, final, rank and masked kernels have in common.
+func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
+	if err := CheckProblem(m, p); err != nil {
+		return err
+	}
+	switch {
+	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
+		return fmt.Errorf("dtype: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
+	case p.SharedExpert:
+		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
+	case p.SkipA2A:
+		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
+	case p.MaxTokens > maxFastTokens:
+		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
+	case TakesCast(c) && p.Dispatch != ep.FP8:
+		return fmt.Errorf("input: tokens that the caller cast to fp8 cannot be sent as %s; use input=bf16", p.Dispatch)
+	case ownRegisters(c) && p.Ranks < 2:
+		return fmt.Errorf("own: with %d rank there is no other rank to send sums to; use slot", p.Ranks)
+	}
+	return cmp.Or(checkMarks(p, c), checkSMs(m, p, c, 1), checkThreads(c, 64), checkFastSpans(m, p, c))
+}
+
+func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
+	warps := c.Int("threads") / Warp
+	if isSplit(c) {
+		return checkSpans(c, span{"recv_sms", 1, maxBlocks(m, p)})
+	}
+	return checkSpans(c,
+		span{"wait_sms", 0, c.Int("sms") - 1}, // at least one block sends
+		span{"receivers", 0, warps - 1},       // at least one warp sends
+		span{"team", 1, warps - 1},            // at least one warp completes what a team sends
+		span{"pause", 0, 100_000})
+}
+
 // maxBlocks returns how many blocks one rank may launch: one for each SM. Blocks that wait for
 // each other must all be resident, and one block for each SM always fits. Whether more blocks
 // would fit depends on the number of registers, which only the compiler knows; a session
@@ -68,6 +185,33 @@ func maxBlocks(m ep.Machine, p ep.Problem) int {
 		return m.SMs / (2 * ranks)
 	}
 	return m.SMs
+}
+
+// fastSMs returns the number of SMs that a rank may use, at least 1.
+func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
+
+// checkThreads checks that threads are whole warps and at least lo.
+func checkThreads(c ep.Config, lo int) error {
+	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
+}
+
+// checkSMs checks that sms, the number of blocks, is at least lo, and that so many blocks can be
+// resident at once.
+func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
+	n, hi := c.Int("sms"), maxBlocks(m, p)
+	if n > hi {
+		return fmt.Errorf("sms: %d blocks cannot all be resident: each rank has %d SMs, with one block on each", n, hi)
+	}
+	if n < lo {
+		return fmt.Errorf("sms: %s is below %d, the fewest blocks that the kernel's roles need", c.Values["sms"], lo)
+	}
+	return nil
+}
+
+// before90 reports whether an architecture such as sm_80 or sm_90a is older than sm_90.
+func before90(arch string) bool {
+	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
+	return err == nil && n < 90
 }
 
 // encodingOf returns the encoding in which one token is sent in the problem's dispatch

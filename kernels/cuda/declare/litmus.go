@@ -20,22 +20,9 @@ type Litmus struct {
 	check   func(areas [][]byte, me int) error // checks the region of rank `me` afterwards; may be nil
 }
 
-// Types of LaunchParams.Own for litmus kernels. The fields have the same names in EpArgs.
-type (
-	LitmusMemcpyParams struct{ Cases, Step, CellBytes, Peer int }
-	LitmusScanParams   struct{ Sizes int }
-	LitmusPassParams   struct {
-		Scope  litmusScope
-		Rounds int
-	}
-)
-
-// litmusScope tells between which threads messages pass. Its values are EP_LITMUS_BLOCK and the
-// enumerators after it.
-type litmusScope int
-
+// Between which threads messages pass: EP_LITMUS_BLOCK and the enumerators after it.
 const (
-	withinBlock litmusScope = iota
+	withinBlock = iota
 	betweenBlocks
 	betweenRanks
 )
@@ -46,7 +33,7 @@ const LitmusSource = "ep/litmus.cuh"
 func Litmuses(rounds int) []Litmus {
 	return []Litmus{
 		litmusMemcpy(61, 7, 1),
-		{Name: "block_prefix_sum", Launch: litmusLaunch("ep_litmus_scan", 4, 128, LitmusScanParams{Sizes: 1024}), checks: 1024},
+		{Name: "block_prefix_sum", Launch: litmusLaunch("ep_litmus_scan", 4, 128, 1024), checks: 1024},
 		litmusPass("message passing in a block", withinBlock, rounds),
 		litmusPass("message passing between blocks", betweenBlocks, rounds),
 		litmusPass("message passing between ranks", betweenRanks, rounds),
@@ -71,8 +58,11 @@ func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	return nil
 }
 
-func litmusLaunch(entry string, grid, block int, own any) Launch {
-	return Launch{Entry: entry, Grid: grid, Block: block, Params: LaunchParams{Own: own}}
+// litmusLaunch returns a launch with the words `own` of LaunchParams.Own.
+func litmusLaunch(entry string, grid, block int, own ...int) Launch {
+	l := Launch{Entry: entry, Grid: grid, Block: block}
+	copy(l.Params.Own[:], own)
+	return l
 }
 
 // litmusMemcpy copies pieces of growing size into another rank's region, at every alignment
@@ -82,7 +72,7 @@ func litmusMemcpy(cases, step, peer int) Litmus {
 	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
 	return Litmus{
 		Name:   "block_memcpy",
-		Launch: litmusLaunch("ep_litmus_memcpy", 4, 96, LitmusMemcpyParams{cases, step, cell, peer}),
+		Launch: litmusLaunch("ep_litmus_memcpy", 4, 96, cases, step, cell, peer),
 		Area:   int64(2 * cases * cell),
 		Prepare: func(area []byte) {
 			for i := range cases * cell {
@@ -116,8 +106,8 @@ func checkCells(area []byte, cases, step, cell int, source func(int) byte) error
 	return nil
 }
 
-func litmusPass(name string, scope litmusScope, rounds int) Litmus {
-	return Litmus{Name: name, Launch: litmusLaunch("ep_litmus_pass", 2, 64, LitmusPassParams{scope, rounds}), Area: 1024, checks: rounds}
+func litmusPass(name string, scope, rounds int) Litmus {
+	return Litmus{Name: name, Launch: litmusLaunch("ep_litmus_pass", 2, 64, scope, rounds), Area: 1024, checks: rounds}
 }
 
 // litmusSignal passes 32 words and a signal from each block to the same block of the next
@@ -125,7 +115,7 @@ func litmusPass(name string, scope litmusScope, rounds int) Litmus {
 func litmusSignal(blocks, rounds int) Litmus {
 	return Litmus{
 		Name:   "ep_signal_completion",
-		Launch: litmusLaunch("ep_litmus_signal", blocks, 64, LitmusPassParams{Rounds: rounds}),
+		Launch: litmusLaunch("ep_litmus_signal", blocks, 64, 0, rounds),
 		Area:   int64(1024 * blocks),
 		checks: 33 * blocks * rounds,
 		Prepare: func(area []byte) {
@@ -140,7 +130,7 @@ func litmusSignal(blocks, rounds int) Litmus {
 func litmusCodec() Litmus {
 	return Litmus{
 		Name:   "codecs",
-		Launch: litmusLaunch("ep_litmus_codec", 2, 128, nil),
+		Launch: litmusLaunch("ep_litmus_codec", 2, 128),
 		Area:   4 << 16,
 		check: func(areas [][]byte, me int) error {
 			for i := range 1 << 16 {

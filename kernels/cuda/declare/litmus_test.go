@@ -88,7 +88,7 @@ func TestEPLayout(t *testing.T) {
 	direct, dedup := messagesEP(p)
 	ends := map[string]int64{}
 	for algo, message := range []int64{direct, dedup} {
-		l := Litmus{Launch: litmusLaunch("ep_litmus_layout", 1, 32, nil), Area: 4096}
+		l := Litmus{Launch: litmusLaunch("ep_litmus_layout", 1, 32), Area: 4096}
 		areas, _, err := runLitmus(t, emulator, l, Define("EP_ALGO", algo))
 		if err != nil {
 			t.Fatal(err)

@@ -81,14 +81,14 @@ func TestLowLatencyIDsLegality(t *testing.T) {
 		{256, 128, "pdl=2", "pdl:"},
 	} {
 		f, p := dispatchLLIDs(), pairProblem(ep.FP8, 2, 7168, q.experts, 8, q.maxTokens)
-		err := f.Kernel.Check(onCPU(), p, overDefault(t, f, p, q.changes))
+		err := f.Check(onCPU(), p, overDefault(t, f, p, q.changes))
 		if (err == nil) != (q.want == "") || err != nil && !strings.HasPrefix(err.Error(), q.want) {
 			t.Errorf("%d experts, %d tokens, %q: %v, want %q", q.experts, q.maxTokens, q.changes, err, q.want)
 		}
 	}
 	p := pairProblem(ep.FP8, 2, 7168, 256, 8, 128)
 	p.MaxTokens = 8192
-	if err := dispatchLLIDs().Kernel.Check(onCPU(), p, overDefault(t, dispatchLLIDs(), p, "")); err != nil || markBytes(p) != 4096 {
+	if err := dispatchLLIDs().Check(onCPU(), p, overDefault(t, dispatchLLIDs(), p, "")); err != nil || markBytes(p) != 4096 {
 		t.Errorf("128 tokens in buffers for 8,192: the marks take %d bytes, error %v", markBytes(p), err)
 	}
 }

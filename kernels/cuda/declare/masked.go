@@ -1,21 +1,18 @@
 package declare
 
 import (
-	"cmp"
-	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maskedState declares the memory of the kernels of layout masked, native/kernels/masked. Its
-// only counter is the abort word.
-var maskedState = State{Name: "masked", anyDType: true, Regions: regionsMasked, Counters: func(ep.Problem) int { return 1 }}
+// maskedState declares the memory of the kernels of layout masked, native/kernels/masked.
+var maskedState = State{Name: "masked", anyDType: true, Regions: regionsMasked, Counters: onlyAbort}
 
-// maskedExperts is the largest number of experts. A block keeps two row counts for each expert in
-// shared memory, and the first row of each of its own segments.
-const maskedExperts = 2048
+// byMasked lists the layout that these kernels serve.
+var byMasked = []ep.Layout{ep.LayoutMasked}
 
 // dispatchMasked declares a dispatch that sends each token once to each rank with one of its
 // experts. The receiver copies the token to the rows of each of these experts.
@@ -24,43 +21,41 @@ func dispatchMasked() Declaration {
 		Kernel: kernels.Kernel{
 			Name:    "dispatch_masked",
 			Op:      ep.Dispatch,
-			Layouts: []ep.Layout{ep.LayoutMasked},
-			Work:    ep.Work{Library: "epbench", Layout: "masked", Inside: []string{"cast", "counts", "expansion"}},
+			Layouts: byMasked,
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
-			Params: []kernels.Param{
+			Params: slices.Concat([]kernels.Param{
 				countParam(),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
 				threadsParam("512", "768", "1024"),
 				unitParam("message"),
-				idsParam("send", "message bytes that a sending warp converts and stores at a time with count=receiver"),
-				idsParam("part", "message bytes that a receiving warp waits for and copies at a time with count=receiver"),
+				added(pieceParam("send", "message bytes that a sending warp converts and stores at a time with count=receiver")),
+				added(pieceParam("part", "message bytes that a receiving warp waits for and copies at a time with count=receiver")),
 				inputParam(),
 				pdlParam("0"),
-				splitParam(), recvParam(),
-			},
-			Formerly:   formerly("dispatch_masked_split", kernels.ModeParam+"=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
-			Check:      checkDispatchMasked,
+			}, splitParams()),
+			Formerly:   formerly("dispatch_masked_split", "mode=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
+			Check:      checkFast,
 			Default:    defaultDispatchMasked,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(defaultDispatchMasked(m, p)) },
 			Starts:     startsDispatchMasked,
-			Overlapped: overlappedLL,
+			Overlapped: overlapped,
+		},
+		ties: []tie{
+			{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0"},
+			{"count=sender", "send=512,part=512"}, {"count=receiver", "mode=fused,wait_sms=0,unit=512"},
 		},
 		source: "masked/dispatch.cuh",
+		entry:  entryIDs("dispatch_masked"),
+		shared: sharedMarks,
 		State:  maskedState,
 		defines: func(c ep.Config) []string {
 			if countsReceiver(c) {
-				return append(definesUnits(c), defineInput(c), Define("EP_COUNT_IDS", 1))
+				return definesIDs(c)
 			}
-			return append(append(definesRank(c), defineInput(c)), definesSplit(c)...)
+			return options(defineThreads(c), defineUnit(c), defineInput(c), defineSplit(c))
 		},
-		compare: inOrder,
-		Launches: func(p ep.Problem, c ep.Config) []Launch {
-			if countsReceiver(c) {
-				return launchesIDs("dispatch_masked_ids", p, c)
-			}
-			return launchesRank("dispatch_masked", c)
-		},
+		compare: ref.Compare{Ordered: true},
 	}
 }
 
@@ -70,11 +65,10 @@ func combineMasked() Declaration {
 		Kernel: kernels.Kernel{
 			Name:    "combine_masked",
 			Op:      ep.Combine,
-			Layouts: []ep.Layout{ep.LayoutMasked},
-			Work:    ep.Work{Library: "epbench", Layout: "masked", Sum: "gated", Inside: []string{"reduction"}},
+			Layouts: byMasked,
 			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup the weights are sent ahead, and a rank sums its rows before it sends them.",
-			Params: []kernels.Param{
-				algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank"),
+			Params: slices.Concat([]kernels.Param{
+				fastAlgoParam(),
 				ownParam(),
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
@@ -82,50 +76,26 @@ func combineMasked() Declaration {
 				unitParam("row"),
 				ownReceivers(),
 				pdlParam("0"),
-				splitParam(), recvParam(),
-			},
-			Formerly:   formerly("combine_masked_split", kernels.ModeParam+"=split,wait_sms=0"),
-			Check:      checkCombineMasked,
+			}, splitParams()),
+			Formerly:   formerly("combine_masked_split", "mode=split,wait_sms=0"),
+			Check:      checkFast,
 			Default:    defaultCombineMasked,
 			Split:      splitCombineMasked,
 			Starts:     startsCombineMasked,
-			Overlapped: overlappedLL,
+			Overlapped: overlapped,
+		},
+		ties: []tie{
+			{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0,receivers=0"},
+			{"own=slot", "receivers=0"}, {"own=registers", "wait_sms=0,unit=512"},
 		},
 		source: "masked/combine.cuh",
 		State:  maskedState,
 		defines: func(c ep.Config) []string {
-			out := append(definesRank(c), definesSplit(c)...)
-			if ownRegisters(c) {
-				return append(out, Define("EP_PARTIAL", Bit(isDedup(c))))
-			}
-			return append(out, Define("EP_DIRECT", Bit(!isDedup(c))))
+			return options(defineThreads(c), defineUnit(c), defineSplit(c), defineSums(c))
 		},
-		compare: func(c ep.Config) ref.Compare { return ref.Compare{Bits: true, Partial: partialOf(c)} },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			if ownRegisters(c) {
-				return launchesOwn("combine_masked", c)
-			}
-			return launchesRank("combine_masked", c)
-		},
+		compare:  ref.Compare{Bits: true},
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchMasked(m, p) },
 	}
-}
-
-func checkDispatchMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if !countsReceiver(c) {
-		if err := checkUnused(c, "count=sender", "send=512", "part=512"); err != nil {
-			return err
-		}
-	}
-	return cmp.Or(checkMaskedExperts(p, c), checkCount(p, c, "wait_sms=0", "unit=512"), checkDispatchRank(m, p, c),
-		kernels.CheckWord(c, "send", "512", "1024", "2048"), kernels.CheckWord(c, "part", "512", "1024", "2048"))
-}
-
-// idsParam declares a parameter that only configs with count=receiver use.
-func idsParam(name, doc string) kernels.Param {
-	q := speedParam(kernels.Compile, name, doc, "bytes", "512", "512", "1024")
-	q.Before = "512"
-	return q
 }
 
 // startsDispatchMasked returns the configs of startsRank and, if it is legal, a config with
@@ -140,29 +110,15 @@ func startsDispatchMasked(m ep.Machine, p ep.Problem) []ep.Config {
 
 // defaultDispatchMaskedIDs returns the default among the configs with count=receiver.
 func defaultDispatchMaskedIDs(m ep.Machine, p ep.Problem) ep.Config {
-	c := defaultDispatchMasked(m, p).With("count", "receiver").With("wait_sms", "0").With("unit", "512")
+	c := with(defaultDispatchMasked(m, p), "count=receiver,wait_sms=0,unit=512")
 	of := defaultDispatchLL(m, p)
 	return c.With("threads", of.Values["threads"]).With("send", of.Values["send"]).With("part", of.Values["part"])
-}
-
-func checkMaskedExperts(p ep.Problem, c ep.Config) error {
-	if p.Experts > maskedExperts {
-		return fmt.Errorf("experts: %d are more than the %d that %s counts; use layout rank", p.Experts, maskedExperts, c.Kernel)
-	}
-	return nil
-}
-
-func checkCombineMasked(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if p.Experts > maskedExperts {
-		return fmt.Errorf("experts: %d are more than the %d that dispatch_masked counts; use layout rank", p.Experts, maskedExperts)
-	}
-	return cmp.Or(checkRank(m, p, c), kernels.CheckWord(c, "algo", "direct", "dedup"), checkOwn(p, c))
 }
 
 // defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver writes a
 // token once for each of the token's experts on the rank.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
-	return defaultRank("dispatch_masked", m, p, 2).With("input", "bf16").With("count", "sender").With("send", "512").With("part", "512")
+	return defaultRank(dispatchMasked(), m, p, 2)
 }
 
 // aheadTokens is the largest token count at which algo=dedup is slower than algo=direct: sending the
@@ -195,20 +151,20 @@ func slotCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
 		algo = "dedup"
 	}
-	return defaultRank("combine_masked", m, p, 2).With("algo", algo).With("own", "slot").With("receivers", "0")
+	return defaultRank(combineMasked(), m, p, 2).With("algo", algo)
 }
 
 // registersCombineMasked returns the default among the configs with own=registers. Blocks of 768 threads spill
 // registers on more than 2 ranks.
 func registersCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
-	c := slotCombineMasked(m, p).With("own", "registers").With("wait_sms", "0").With("unit", "512")
+	c := with(slotCombineMasked(m, p), "own=registers,wait_sms=0,unit=512")
 	switch {
 	case p.Ranks > 2:
-		return c.With("threads", "512").With("receivers", "4")
+		return with(c, "threads=512,receivers=4")
 	case p.Tokens <= longTokens:
-		return c.With("threads", "768").With("receivers", "8")
+		return with(c, "threads=768,receivers=8")
 	}
-	return c.With("threads", "768").With("receivers", "12")
+	return with(c, "threads=768,receivers=12")
 }
 
 // startsCombineMasked returns the configs of startsRank, and the default with each value of own.
@@ -218,11 +174,8 @@ func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
 		return out
 	}
 	own := registersCombineMasked(m, p)
-	return append(out, slotCombineMasked(m, p), own, own.With("threads", "512").With("receivers", "0"))
+	return append(out, slotCombineMasked(m, p), own, with(own, "threads=512,receivers=0"))
 }
-
-// splitEarly returns the config with split phases. The sending kernel may start while the kernel before it still runs.
-func splitEarly(c ep.Config) ep.Config { return split(c, "wait_sms").With("pdl", "1") }
 
 // splitCombineMasked sends one sum for each token and rank if the problem accepts reduced
 // precision. To make the sums, a rank waits for the weights of other ranks and holds its SMs until

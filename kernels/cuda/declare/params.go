@@ -1,12 +1,11 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -16,13 +15,31 @@ func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep .
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
-// designParam declares a compile-bound parameter whose values are different designs. A search treats the
+// wordParam declares a compile-bound parameter of words. The first value is the default.
+func wordParam(name, doc string, words ...ep.Value) kernels.Param {
+	return speedParam(kernels.Compile, name, doc, "", words[0], words...)
+}
+
+// design marks a compile-bound parameter whose values are different designs. A search treats the
 // values like different kernels.
-func designParam(name, doc string, def ep.Value, sweep ...ep.Value) kernels.Param {
-	q := speedParam(kernels.Compile, name, doc, "", def, sweep...)
+func design(q kernels.Param) kernels.Param {
 	q.Design = true
 	return q
 }
+
+// added marks a parameter that earlier builds did not have. Their kernels did what the default does.
+func added(q kernels.Param) kernels.Param {
+	q.Before = q.Default
+	return q
+}
+
+// rounding marks a parameter that changes how sums are rounded.
+func rounding(q kernels.Param) kernels.Param {
+	q.Class = kernels.Precision
+	return q
+}
+
+// Parameters that several kernels have.
 
 func smsParam(sweep ...ep.Value) kernels.Param {
 	q := speedParam(kernels.Launch, "sms", "number of blocks, each on an SM of its own", "SMs", sweep[len(sweep)-1], sweep...)
@@ -40,144 +57,178 @@ func pdlParam(def ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "pdl", "1: the kernel may start while the last blocks of the kernel before it still run (programmatic dependent launch)", "", def, "0", "1")
 }
 
-// algoParam declares algo of a combine. Its class is Precision, because dedup rounds partial sums.
-func algoParam(doc string) kernels.Param {
-	q := speedParam(kernels.Compile, "algo", doc, "", "direct", "direct", "dedup")
-	q.Class = kernels.Precision
+// algoParam declares algo of a combine, where dedup rounds partial sums.
+func algoParam(doc string) kernels.Param { return rounding(wordParam("algo", doc, "direct", "dedup")) }
+
+// fastAlgoParam declares algo of the combines that send from blocks of their own.
+func fastAlgoParam() kernels.Param {
+	return algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank")
+}
+
+// modeParam declares whether a call is one launch, or two of which the first sends and the second receives. Between
+// the two launches the call occupies no SM.
+func modeParam(b kernels.Binding) kernels.Param {
+	return speedParam(b, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
+}
+
+// splitParams declares mode=split with two grids, because few SMs should send and many should receive.
+func splitParams() []kernels.Param {
+	recv := speedParam(kernels.Launch, "recv_sms", "blocks of the receiving kernel with mode=split; 0 with mode=fused", "SMs", "0", "0", "32", "64", "132")
+	recv.Cost = kernels.SMCost
+	return []kernels.Param{added(modeParam(kernels.Compile)), added(recv)}
+}
+
+// countParam declares which rank counts the rows of each expert. If the receivers count, ids and data are
+// sent at once: each receiving block counts the ids that arrive.
+func countParam() kernels.Param {
+	return design(added(wordParam("count", "which rank counts the rows of each expert: sender, before it sends them; receiver, each of whose blocks counts the ids that arrive", "sender", "receiver")))
+}
+
+// inputParam declares the dtype of the caller's tokens. A time with fp8 is never compared with a
+// time with bf16, because with fp8 the caller does the cast.
+func inputParam() kernels.Param {
+	q := added(wordParam("input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "bf16", "fp8"))
+	q.Class, q.Outside = kernels.Hook, map[ep.Value]string{"fp8": "cast"}
 	return q
 }
 
-// maxFastTokens is the largest max-tokens of the ll and final kernels: 20 bits of a header word
-// hold a position in a segment.
-const maxFastTokens = 1<<20 - 1
-
-// checkFast refuses problems that none of the ll, final, rank and masked kernels can run.
-func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if err := CheckProblem(m, p); err != nil {
-		return err
-	}
-	switch {
-	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
-		return fmt.Errorf("dtype: %s sends bf16 and fp8, not %s; use the ep kernels", c.Kernel, p.Dispatch)
-	case p.SharedExpert:
-		return fmt.Errorf("shared-expert: %s does not fuse it; use the ep kernels", c.Kernel)
-	case p.SkipA2A:
-		return fmt.Errorf("skip-a2a: %s always sends; use the ep kernels", c.Kernel)
-	case p.MaxTokens > maxFastTokens:
-		return fmt.Errorf("max-tokens: %d is more than %d, the largest position that a header holds", p.MaxTokens, maxFastTokens)
-	}
-	return cmp.Or(checkSMs(m, p, c, 1), checkThreads(c, 64))
+// ownParam declares how a rank adds the rows of its own tokens. With own=registers every rank sends
+// sums and no single rows. With algo=direct these sums are in f32.
+func ownParam() kernels.Param {
+	return design(added(wordParam("own", "what happens to the rows of a rank's own tokens: slot, they are written to a slot like the rows that are sent; registers, they are summed in registers, and every rank sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
 }
 
-// byExpert lists the layouts whose rows are sorted by expert, one group of rows after the other.
-var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
-
-// inOrder returns the comparison for a dispatch that writes the tokens of each segment in ascending
-// order: its output must equal the oracle's bytes.
-func inOrder(ep.Config) ref.Compare { return ref.Compare{Ordered: true} }
-
-// preReduced returns the comparison for a combine that may sum a rank's rows before it sends them.
-// The config decides whether the sums are rounded to BF16.
-func preReduced(c ep.Config) ref.Compare { return ref.Compare{Partial: partialOf(c)} }
-
-func partialOf(c ep.Config) ref.Partial {
-	switch {
-	case isDedup(c), c.Str("partial") == "bf16":
-		return ref.BF16Partial
-	case c.Str("partial") == "f32", ownRegisters(c):
-		return ref.F32Partial
-	}
-	return ref.NoPartial
+// ownReceivers declares how many warps sum and do not send, with own=registers.
+func ownReceivers() kernels.Param {
+	return added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
 }
 
-// JudgedElements is the largest number of output elements that one verification compares on each
-// rank. If there are more, the verification compares a sample of the rows.
-const JudgedElements = 16 << 20
-
-// Judged returns how far a config's output may be from the oracle's, and the largest number of rows to
-// compare. If the config has an epilogue, all rows are compared.
-func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
-	var out ref.Compare
-	if f.compare != nil {
-		out = f.compare(c)
-	}
-	switch c.Str("epilogue") {
-	case "scale":
-		out.Epilogue = &ref.Epilogue{Scale: EpilogueScale}
-	case "bias":
-		out.Epilogue = &ref.Epilogue{Bias: Bias(p.Hidden)}
-	default:
-		out.MaxRows = max(JudgedElements/p.Hidden, 1)
-	}
-	return out
+func waitParam(does string, sweep ...ep.Value) kernels.Param {
+	return speedParam(kernels.Launch, "wait_sms", "how many of the blocks (sms) send nothing: each of them "+does+". 0: every block first sends, and then does that too",
+		"SMs", sweep[0], sweep...)
 }
 
-// JudgedAs returns what Judged returns, for a caller that has a config but no declaration.
-func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
-	f, err := Find(c.Kernel)
-	return f.Judged(p, c), err
+func unitParam(of string) kernels.Param {
+	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
 }
+
+// pieceParam declares the bytes that a warp sends or copies at a time.
+func pieceParam(name, doc string) kernels.Param {
+	return speedParam(kernels.Compile, name, doc, "bytes", "512", "512", "1024")
+}
+
+// Parameters of the kernels that count, ep and hosts.
+
+func tileParam() kernels.Param {
+	return speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
+}
+
+func waitersParam() kernels.Param {
+	return speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
+}
+
+func sumChunkParam() kernels.Param {
+	return speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
+}
+
+func rotateParam(def ep.Value) kernels.Param {
+	return speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", def, "0", "1")
+}
+
+func inFlightParam(def ep.Value) kernels.Param {
+	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
+}
+
+// Values of parameters that several kernels have.
 
 func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
 
-// fastSMs returns the number of SMs that a rank may use, at least 1.
-func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
+func ownRegisters(c ep.Config) bool { return c.Str("own") == "registers" }
 
-// launchOf returns one launch of an entry, with the parameters that every kernel has.
-func launchOf(entry string, c ep.Config) Launch {
-	return Launch{
-		Entry: entry, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: c.Int("pdl") == 1,
-		Params: LaunchParams{SMs: c.Int("sms")},
+func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
+
+// TakesCast reports whether a dispatch takes tokens that its caller cast.
+func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
+
+// MayTakeCast reports whether the kernel of this dispatch config has the parameter input, and so can take
+// tokens that its caller cast.
+func MayTakeCast(dispatch ep.Config) bool {
+	_, ok := dispatch.Values["input"]
+	return ok
+}
+
+// options returns the options of a declaration's defines without the empty ones.
+func options(of ...string) []string {
+	return slices.DeleteFunc(of, func(s string) bool { return s == "" })
+}
+
+// optionIf returns an option, or "" if the condition does not hold.
+func optionIf(on bool, option string) string {
+	if on {
+		return option
 	}
+	return ""
 }
 
 // defineInt spells a numeric parameter as a compile option.
 func defineInt(name string, c ep.Config, param string) string { return Define(name, c.Int(param)) }
 
+func defineThreads(c ep.Config) string { return defineInt("EP_THREADS", c, "threads") }
+
+func defineInput(c ep.Config) string { return Define("EP_RAW", Bit(TakesCast(c))) }
+
+// defineSplit returns the option that compiles the two entries of a split call in place of the fused entry.
+func defineSplit(c ep.Config) string { return optionIf(isSplit(c), "EP_SPLIT=1") }
+
+// defineSums returns the option of a combine that says what ranks send: rows, or sums and how they are rounded.
+func defineSums(c ep.Config) string {
+	if ownRegisters(c) {
+		return Define("EP_PARTIAL", Bit(isDedup(c)))
+	}
+	return Define("EP_DIRECT", Bit(!isDedup(c)))
+}
+
 func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-// checkThreads checks that threads are whole warps and at least lo.
-func checkThreads(c ep.Config, lo int) error {
-	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
+// with returns c with the values of a list such as "mode=split,receivers=0".
+func with(c ep.Config, values string) ep.Config {
+	for _, v := range strings.Split(values, ",") {
+		name, value, _ := strings.Cut(v, "=")
+		c = c.With(name, ep.Value(value))
+	}
+	return c
 }
 
-// checkSMs checks that sms, the number of blocks, is at least lo, and that so many blocks can be
-// resident at once.
-func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
-	n, hi := c.Int("sms"), maxBlocks(m, p)
-	if n > hi {
-		return fmt.Errorf("sms: %d blocks cannot all be resident: each rank has %d SMs, with one block on each", n, hi)
-	}
-	if n < lo {
-		return fmt.Errorf("sms: %s is below %d, the fewest blocks that the kernel's roles need", c.Values["sms"], lo)
-	}
-	return nil
+// plain returns the config of the parameters' own defaults on all SMs that a rank may use.
+func (f Declaration) plain(m ep.Machine, p ep.Problem) ep.Config {
+	f.Kernel.Default = nil
+	return f.Kernel.DefaultConfig(m, p).With("sms", number(fastSMs(m, p)))
 }
 
-// checkUnused checks parameters that have no effect under a condition. Each must have its one legal
-// value, spelled name=value in `unused`. A parameter that the kernel does not have is skipped.
-func checkUnused(c ep.Config, condition string, unused ...string) error {
-	for _, u := range unused {
-		name, want, _ := strings.Cut(u, "=")
-		if v, ok := c.Values[name]; ok && string(v) != want {
-			return fmt.Errorf("%s: %s, but with %s it has no effect; use %s", name, v, condition, want)
-		}
-	}
-	return nil
+// split returns c with mode=split, a receiving grid as large as the sending one, and the values that
+// this mode needs.
+func split(c ep.Config, needs string) ep.Config {
+	return with(c, "mode=split,"+needs).With("recv_sms", c.Values["sms"])
 }
-
-func checkSwitch(c ep.Config, name string) error { return kernels.CheckWord(c, name, "0", "1") }
 
 // formerly returns the former kernels that are now configs of another kernel. The arguments alternate:
 // the name of a former kernel, then the parameter values of its config, spelled as in a config.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for i := 0; i < len(namesAndValues); i += 2 {
-		c, err := ep.ParseConfig(namesAndValues[i] + ":" + namesAndValues[i+1])
-		if err != nil {
-			panic(err) // the author of the declaration sees it
-		}
-		out[c.Kernel] = kernels.Former{Revision: 1, Values: c.Values}
+		out[namesAndValues[i]] = kernels.Former{Revision: 1, Values: with(ep.Config{}, namesAndValues[i+1]).Values}
 	}
 	return out
+}
+
+// formerlyPartial declares, for each of the former kernels in `all` that had a parameter `partial`,
+// that its values f32 and bf16 are now algo=direct and algo=dedup.
+func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
+	for name, f := range all {
+		if _, ok := f.Values["own"]; ok {
+			f.Params = map[string]kernels.Respelled{"partial": {Name: "algo", Values: map[ep.Value]ep.Value{"f32": "direct", "bf16": "dedup"}}}
+			all[name] = f
+		}
+	}
+	return all
 }

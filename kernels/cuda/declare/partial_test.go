@@ -25,7 +25,7 @@ func TestPartialLegality(t *testing.T) {
 	alone := p
 	alone.Ranks = 1
 	for _, f := range []Declaration{combineLLPartial(), combineFinalPartial()} {
-		if err := f.Kernel.Check(onCPU(), alone, overDefault(t, f, alone, "")); err == nil || !strings.Contains(err.Error(), "no other rank") {
+		if err := f.Check(onCPU(), alone, overDefault(t, f, alone, "")); err == nil || !strings.Contains(err.Error(), "no other rank") {
 			t.Errorf("%s on one rank: %v", f.Kernel.Name, err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestPartialLegality(t *testing.T) {
 		"sms=133":                "sms: 133",
 	} {
 		f := combineLLPartial()
-		err := f.Kernel.Check(onCPU(), p, overDefault(t, f, p, changes))
+		err := f.Check(onCPU(), p, overDefault(t, f, p, changes))
 		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", changes, err, want)
 		}

@@ -1,74 +1,64 @@
 package declare
 
 import (
-	"cmp"
-	"fmt"
+	"slices"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankState declares the memory of the kernels of layout rank, native/kernels/rank. Its only
-// counter is the abort word.
-var rankState = State{Name: "rank", anyDType: true, Regions: regionsRank, Counters: func(ep.Problem) int { return 1 }}
+// rankState declares the memory of the kernels of layout rank, native/kernels/rank.
+var rankState = State{Name: "rank", anyDType: true, Regions: regionsRank, Counters: onlyAbort}
 
 // byRank lists the layouts that these kernels serve.
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 
 // dispatchRank declares a dispatch that sends each token once to each rank with one of its
-// experts.
+// experts. With rows=home senders store elements in the peer's output, after all ranks have begun the call. Scales
+// and heads follow through a slot, after a fence. rows=home is faster for many tokens and on few SMs.
 func dispatchRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name:    "dispatch_rank",
 			Op:      ep.Dispatch,
 			Layouts: byRank,
-			Work:    ep.Work{Library: "epbench", Layout: "rank", Inside: []string{"cast", "counts"}},
 			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
-			Params: []kernels.Param{
-				rowsParam(),
+			Params: slices.Concat([]kernels.Param{
+				design(added(wordParam("rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output; staged: in a slot, and rows of the own rank in its output, while other warps of a block receive", "slot", "home", "staged"))),
 				smsParam("8", "12", "16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "1", "2", "4", "8", "12", "16", "24", "32", "48", "64"),
 				threadsParam("512", "768", "1024"),
 				unitParam("message"),
 				inputParam(),
 				pdlParam("0"),
-				splitParam(), recvParam(),
-			},
+			}, splitParams()),
 			Formerly:   formerly("dispatch_rank_home", "rows=home"),
-			Check:      checkDispatchRankRows,
+			Check:      checkFast,
 			Default:    defaultDispatchRank,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(slotDispatchRank(m, p)) },
 			Starts:     startsDispatchRank,
-			Overlapped: overlappedLL,
+			Overlapped: overlapped,
+		},
+		ties: []tie{
+			{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0"},
+			{"rows=home", "mode=fused"}, {"rows=staged", "mode=fused"},
 		},
 		source: "rank/dispatch.cuh",
-		State:  rankState,
+		entry: func(_ ep.Problem, c ep.Config) string {
+			return "dispatch_rank" + optionIf(c.Str("rows") != "slot", "_"+c.Str("rows"))
+		},
+		State: rankState,
 		defines: func(c ep.Config) []string {
-			d := append(definesRank(c), defineInput(c))
-			switch c.Str("rows") {
-			case "home":
-				d = append(d, Define("EP_HOME", 1))
-			case "staged":
-				d = append(d, Define("EP_STAGED", 1))
-			}
-			return append(d, definesSplit(c)...)
+			return options(defineThreads(c), defineUnit(c), defineInput(c), optionIf(storesHome(c), "EP_HOME=1"),
+				optionIf(c.Str("rows") == "staged", "EP_STAGED=1"), defineSplit(c))
 		},
-		compare: inOrder,
+		compare: ref.Compare{Ordered: true},
 		places:  storesHome,
-		Launches: func(_ ep.Problem, c ep.Config) []Launch {
-			switch c.Str("rows") {
-			case "home":
-				return launchesRank("dispatch_rank_home", c)
-			case "staged":
-				return launchesRank("dispatch_rank_staged", c)
-			}
-			return launchesRank("dispatch_rank", c)
-		},
 	}
 }
+
+func storesHome(c ep.Config) bool { return c.Str("rows") == "home" }
 
 // combineRank declares a combine that returns one row for each token and rank.
 func combineRank() Declaration {
@@ -77,61 +67,33 @@ func combineRank() Declaration {
 			Name:    "combine_rank",
 			Op:      ep.Combine,
 			Layouts: byRank,
-			Work:    ep.Work{Library: "epbench", Layout: "rank", Sum: "plain", Inside: []string{"reduction"}},
 			Doc:     "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
-			Params: []kernels.Param{
+			Params: slices.Concat([]kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "12", "16", "24", "32", "48", "64", "88"),
 				threadsParam("512", "768", "1024"),
 				unitParam("row"),
 				pdlParam("0"),
-				splitParam(), recvParam(),
-			},
-			Check:      checkRank,
+			}, splitParams()),
+			Check:      checkFast,
 			Default:    defaultCombineRank,
 			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(defaultCombineRank(m, p)) },
 			Starts:     startsRank(defaultCombineRank),
-			Overlapped: overlappedLL,
+			Overlapped: overlapped,
 		},
+		ties:     []tie{{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0"}},
 		source:   "rank/combine.cuh",
 		State:    rankState,
-		defines:  func(c ep.Config) []string { return append(definesRank(c), definesSplit(c)...) },
-		compare:  func(ep.Config) ref.Compare { return ref.Compare{Bits: true} },
-		Launches: func(_ ep.Problem, c ep.Config) []Launch { return launchesRank("combine_rank", c) },
+		defines:  func(c ep.Config) []string { return options(defineThreads(c), defineUnit(c), defineSplit(c)) },
+		compare:  ref.Compare{Bits: true},
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchRank(m, p) },
 	}
 }
 
-func unitParam(of string) kernels.Param {
-	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
-}
+func defineUnit(c ep.Config) string { return defineInt("EP_UNIT_BYTES", c, "unit") }
 
-func definesRank(c ep.Config) []string {
-	return []string{defineInt("EP_THREADS", c, "threads"), defineInt("EP_UNIT_BYTES", c, "unit")}
-}
-
-// launchesRank returns the launches of a call, fused or split.
-func launchesRank(entry string, c ep.Config) []Launch {
-	if isSplit(c) {
-		return splitLaunches(entry, c)
-	}
-	l := launchOf(entry, c)
-	l.Params.WaitSMs = c.Int("wait_sms")
-	return []Launch{l}
-}
-
-func checkRank(m ep.Machine, p ep.Problem, c ep.Config) error {
-	if rows := c.Str("rows"); isSplit(c) && (rows == "home" || rows == "staged") {
-		return fmt.Errorf("mode: split has no kernels for rows=%s; use mode=fused, or rows=slot", rows)
-	}
-	return cmp.Or(checkSplit(m, p, c, "wait_sms"), checkFast(m, p, c),
-		kernels.CheckRange(c, "wait_sms", 0, c.Int("sms")-1), // at least one block sends
-		kernels.CheckWord(c, "unit", "512", "1024", "2048"), checkSwitch(c, "pdl"))
-}
-
-func checkDispatchRank(m ep.Machine, p ep.Problem, c ep.Config) error {
-	return cmp.Or(checkInput(p, c), checkRank(m, p, c))
-}
+// splitEarly returns the config with split phases. The sending kernel may start while the kernel before it still runs.
+func splitEarly(c ep.Config) ep.Config { return split(c, "wait_sms=0,pdl=1") }
 
 // longTokens is a token count. Calls with more tokens have separate blocks for sending and for
 // receiving. In shorter calls the warps of a block have little to send, and all receive afterwards.
@@ -173,7 +135,7 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 // the SMs received. In short BF16 calls on a limited number of SMs, two thirds of the SMs receive:
 // on 24 SMs of 2 H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us if no SM only received.
 func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank("dispatch_rank", m, p, 3).With("input", "bf16").With("rows", "slot"), fastSMs(m, p)
+	c, sms := defaultRank(dispatchRank(), m, p, 3), fastSMs(m, p)
 	switch {
 	case p.Tokens <= longTokens && p.Dispatch == ep.BF16 && limited(m, p):
 		return c.With("wait_sms", number(sms*2/3)).With("unit", "2048")
@@ -184,12 +146,12 @@ func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Dispatch == ep.BF16 {
 		unit = "2048"
 	}
-	return c.With("wait_sms", "0").With("threads", "512").With("unit", unit)
+	return with(c, "wait_sms=0,threads=512").With("unit", unit)
 }
 
 // homeOf returns the config with rows=home in which every block sends and receives.
 func homeOf(c ep.Config) ep.Config {
-	return c.With("rows", "home").With("wait_sms", "0").With("threads", "512").With("unit", "1024")
+	return with(c, "rows=home,wait_sms=0,threads=512,unit=1024")
 }
 
 // widest returns the config with 1,024 threads, or the config itself if 1,024 threads spill registers.
@@ -200,11 +162,37 @@ func widest(p ep.Problem, c ep.Config) ep.Config {
 	return c.With("threads", "1024")
 }
 
+// localDispatchRank returns the default for outputs outside the symmetric heap. Long BF16 calls on a limited number of
+// SMs have rows=staged. On 2 H100 a dispatch of 4,096 tokens then took 326 us on 24 SMs and 249 us on 64 SMs. The best
+// config of rows=slot took 437 us and 270 us.
+func localDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
+	c := slotDispatchRank(m, p)
+	if p.Tokens <= longTokens || !limited(m, p) || p.Dispatch != ep.BF16 {
+		return c
+	}
+	return widest(p, homeOf(c)).With("rows", "staged")
+}
+
+// startsDispatchRank returns the configs of startsRank and, with rows=home, configs with blocks
+// that only receive, with larger units, and with more threads. If the default has rows=home, it first returns
+// the default for outputs outside the symmetric heap.
+func startsDispatchRank(m ep.Machine, p ep.Problem) []ep.Config {
+	starts, slot := startsRank(slotDispatchRank)(m, p), slotDispatchRank(m, p)
+	if storesHome(defaultDispatchRank(m, p)) {
+		starts = append([]ep.Config{localDispatchRank(m, p), homeOf(slot).With("rows", "staged")}, starts...)
+	}
+	c := homeOf(slot)
+	for _, values := range []string{"wait_sms=0", "wait_sms=4", "wait_sms=4,threads=768", "wait_sms=4,unit=2048", "unit=2048", "threads=1024"} {
+		starts = append(starts, with(c, values))
+	}
+	return starts
+}
+
 // defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes one, and
 // empties a slot. On a limited number of SMs it gives two thirds. With few SMs it also takes larger
 // blocks: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank("combine_rank", m, p, 2), fastSMs(m, p)
+	c, sms := defaultRank(combineRank(), m, p, 2), fastSMs(m, p)
 	if !limited(m, p) {
 		return c
 	}
@@ -218,16 +206,15 @@ func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 }
 
 // defaultRank returns a config of all SMs. In a long call, one of every `share` SMs only receives.
-func defaultRank(name string, m ep.Machine, p ep.Problem, share int) ep.Config {
-	sms := fastSMs(m, p)
-	v := map[string]ep.Value{"sms": number(sms), "wait_sms": "0", "threads": "512", "unit": "512", "pdl": "0"}
-	if p.Tokens > longTokens {
-		v["wait_sms"], v["threads"] = number(sms/share), "768"
-		if p.Op != ep.Dispatch || p.Dispatch == ep.BF16 {
-			v["unit"] = "1024" // a dispatch in FP8 would spill registers
-		}
+func defaultRank(f Declaration, m ep.Machine, p ep.Problem, share int) ep.Config {
+	c, sms := f.plain(m, p), fastSMs(m, p)
+	if p.Tokens <= longTokens {
+		return c.With("threads", "512")
 	}
-	return fused(ep.Config{Kernel: name, Values: v})
+	if p.Op != ep.Dispatch || p.Dispatch == ep.BF16 {
+		c = c.With("unit", "1024") // a dispatch in FP8 would spill registers
+	}
+	return onSMs(c, sms, sms/share).With("threads", "768")
 }
 
 // startsRank returns a function for Kernel.Starts: for a long call, configs with other splits of the
@@ -238,7 +225,7 @@ func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.
 		if p.Tokens <= longTokens {
 			return []ep.Config{c.With("threads", "1024")}
 		}
-		return []ep.Config{c.With("wait_sms", number(sms/4)), c.With("wait_sms", number(sms/2)), c.With("wait_sms", number(sms*2/3)), c.With("wait_sms", "0")}
+		return []ep.Config{onSMs(c, sms, sms/4), onSMs(c, sms, sms/2), onSMs(c, sms, sms*2/3), onSMs(c, sms, 0)}
 	}
 }
 
@@ -256,6 +243,6 @@ func regionsRank(p ep.Problem) []Region {
 // rankMessage returns RANK_SLOT_BYTES: the bytes of a row's elements, scales and head (token number,
 // experts and weights), rounded up to 128.
 func rankMessage(p ep.Problem) int64 {
-	l := dtype.Of(p.Dispatch, p.Hidden)
+	l := encodingOf(p)
 	return (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*int64(p.TopK)) + 127) / 128 * 128
 }

@@ -24,9 +24,6 @@ type CallSpec struct {
 	Places   bool     // peers write the output rows, so the outputs must lie on the symmetric heap
 }
 
-// LaunchWords is the number of int32 launch parameters in EpArgs.
-const LaunchWords = 5 + 2
-
 // DescribeCall returns what a config of one op launches for a problem on a machine. Its error
 // says why the config is illegal there.
 func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
@@ -54,25 +51,6 @@ func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 		s.AnyDType = combine.AnyDType
 	}
 	return s
-}
-
-// Words returns the launch parameters as they lie in EpArgs: sms to chunk_bytes, then the two
-// words whose meaning depends on the kernel.
-func (l Launch) Words() (out [LaunchWords]int32) {
-	p := l.Params
-	for i, n := range []int{p.SMs, p.WaitSMs, p.CountSMs, p.TileTokens, p.ChunkBytes} {
-		out[i] = int32(n)
-	}
-	switch v := p.Own.(type) {
-	case nil:
-	case CombineParams:
-		out[5] = int32(Bit(v.Rotate))
-	case LLParams:
-		out[5], out[6] = int32(v.Receivers), int32(v.PauseNs)
-	default:
-		panic(fmt.Sprintf("declare: launch parameters %T have no place in a pack", v)) // the author of a new kernel sees it
-	}
-	return out
 }
 
 // DispatchBefore returns the dispatch config that runs before a combine config if the combine is

@@ -5,14 +5,10 @@ package drive
 /*
 #include "ep_shim.h"
 
-// cgo shows an anonymous union as bytes, so these functions set its members.
-static void set_combine(EpArgs *a, int32_t rotate) { a->rotate = rotate; }
-static void set_dispatch_ll(EpArgs *a, int32_t receivers, int32_t pause_ns) { a->receivers = receivers, a->pause_ns = pause_ns; }
-static void set_litmus_memcpy(EpArgs *a, int32_t cases, int32_t step, int32_t cell_bytes, int32_t peer) {
-  a->cases = cases, a->step = step, a->cell_bytes = cell_bytes, a->peer = peer;
+// cgo shows an anonymous union as bytes, so this function sets the words from rotate to peer.
+static void set_own(EpArgs *a, int32_t first, int32_t second, int32_t third, int32_t fourth) {
+  a->rotate = first, a->pause_ns = second, a->cell_bytes = third, a->peer = fourth;
 }
-static void set_litmus_scan(EpArgs *a, int32_t sizes) { a->sizes = sizes; }
-static void set_litmus_pass(EpArgs *a, int32_t scope, int32_t rounds) { a->scope = scope, a->rounds = rounds; }
 */
 import "C"
 
@@ -286,26 +282,7 @@ func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op
 func setParams(args *C.EpArgs, p declare.LaunchParams) {
 	args.sms, args.wait_sms, args.count_sms = C.int32_t(p.SMs), C.int32_t(p.WaitSMs), C.int32_t(p.CountSMs)
 	args.tile_tokens, args.chunk_bytes = C.int32_t(p.TileTokens), C.int32_t(p.ChunkBytes)
-	setOwn(args, p.Own)
-}
-
-// setOwn sets the launch parameters that only few kernels have.
-func setOwn(args *C.EpArgs, own any) {
-	switch v := own.(type) {
-	case nil:
-	case declare.CombineParams:
-		C.set_combine(args, C.int32_t(declare.Bit(v.Rotate)))
-	case declare.LLParams:
-		C.set_dispatch_ll(args, C.int32_t(v.Receivers), C.int32_t(v.PauseNs))
-	case declare.LitmusMemcpyParams:
-		C.set_litmus_memcpy(args, C.int32_t(v.Cases), C.int32_t(v.Step), C.int32_t(v.CellBytes), C.int32_t(v.Peer))
-	case declare.LitmusScanParams:
-		C.set_litmus_scan(args, C.int32_t(v.Sizes))
-	case declare.LitmusPassParams:
-		C.set_litmus_pass(args, C.int32_t(v.Scope), C.int32_t(v.Rounds))
-	default:
-		panic(fmt.Sprintf("drive: unknown launch parameters %T", own))
-	}
+	C.set_own(args, C.int32_t(p.Own[0]), C.int32_t(p.Own[1]), C.int32_t(p.Own[2]), C.int32_t(p.Own[3]))
 }
 
 // finish adds the last steps of a round: kernels that add the round's calls to the call numbers, and a

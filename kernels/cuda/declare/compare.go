@@ -1,0 +1,50 @@
+package declare
+
+import (
+	"github.com/epbench/epbench/kernels/ref"
+	"github.com/epbench/epbench/tune/ep"
+)
+
+// JudgedElements is the largest number of output elements that one verification compares on each
+// rank. If there are more, the verification compares a sample of the rows.
+const JudgedElements = 16 << 20
+
+// Judged returns how far a config's output may be from the oracle's, and the largest number of rows to
+// compare. If the config has an epilogue, all rows are compared.
+func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
+	out := f.compare
+	if f.Kernel.Op == ep.Combine {
+		out.Partial = partialOf(c)
+	} else if pollsData(c) {
+		out.Ordered = true
+	}
+	switch c.Str("epilogue") {
+	case "scale":
+		out.Epilogue = &ref.Epilogue{Scale: EpilogueScale}
+	case "bias":
+		out.Epilogue = &ref.Epilogue{Bias: Bias(p.Hidden)}
+	default:
+		out.MaxRows = max(JudgedElements/p.Hidden, 1)
+	}
+	return out
+}
+
+// JudgedAs returns what Judged returns, for a caller that has a config but no declaration.
+func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
+	f, err := Find(c.Kernel)
+	return f.Judged(p, c), err
+}
+
+// partialOf returns how a combine rounds the sums that ranks send. The bound for sums by rank also holds for sums by
+// host (route=rail).
+func partialOf(c ep.Config) ref.Partial {
+	switch {
+	case c.Str("route") == "direct":
+		return ref.NoPartial
+	case isDedup(c), c.Str("partial") == "bf16":
+		return ref.BF16Partial
+	case c.Str("partial") == "f32", ownRegisters(c):
+		return ref.F32Partial
+	}
+	return ref.NoPartial
+}

@@ -17,6 +17,7 @@ func TestBoundedDefaultsAreLegal(t *testing.T) {
 		Tokens: 128, MaxTokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	for bound := 2; bound <= m.SMs; bound++ {
 		for _, f := range Declarations() {
+			p := inLayoutOf(f.Kernel, p)
 			c := f.Kernel.DefaultWithin(m, p, bound)
 			if err := f.Check(m, p, c); err != nil || c.Int("sms") > bound {
 				t.Fatalf("at most %d SMs: %s: %v", bound, c.Key(), err)

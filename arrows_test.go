@@ -52,10 +52,11 @@ var arrows = map[string]string{
 
 	// What CUDA kernels exist, how they are compiled, and what runs or packs them. A
 	// program without a driver links declare and pack alone.
-	"kernels/cuda/declare": "tune/ep kernels kernels/dtype kernels/ref native",
-	"kernels/cuda/compile": "tune/ep kernels kernels/cuda/declare kernels/cuda/nvrtc kernels/cuda/shmem",
-	"kernels/cuda/drive":   "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cuda/declare kernels/cuda/compile kernels/cuda/shmem",
-	"kernels/cuda/pack":    "tune/ep tune/table tune/bounded kernels kernels/dtype kernels/cuda/declare",
+	"kernels/cuda/sources": "tune/ep native",
+	"kernels/cuda/declare": "tune/ep kernels kernels/dtype kernels/ref kernels/cuda/sources",
+	"kernels/cuda/compile": "tune/ep kernels kernels/cuda/declare kernels/cuda/sources kernels/cuda/nvrtc kernels/cuda/shmem",
+	"kernels/cuda/drive":   "tune/ep workloads kernels kernels/dtype kernels/ref kernels/cuda/declare kernels/cuda/sources kernels/cuda/compile kernels/cuda/shmem",
+	"kernels/cuda/pack":    "tune/ep tune/table tune/bounded kernels kernels/dtype kernels/cuda/declare kernels/cuda/sources",
 	"kernels/cuda/nvrtc":   "",
 	"kernels/cuda/shmem":   "",
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -100,7 +101,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	if err := writable("-o", f.out); err != nil {
 		return err
 	}
-	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
+	p, err := pack.Build(r, func(arch string, units []sources.Unit) (pack.Compiled, error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "compiling %d device binaries for %s\n", len(units), arch)
 		return pack.CompileWith(program, arch, units)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/testfile"
 )
@@ -51,7 +52,7 @@ func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pac
 			r.Machine = s.Table.Header.Machine
 		}
 	}
-	p, err := pack.Build(r, func(_ string, units []declare.Unit) (pack.Compiled, error) {
+	p, err := pack.Build(r, func(_ string, units []sources.Unit) (pack.Compiled, error) {
 		return pack.Compiled{Cubins: bytes.SplitAfter(bytes.Repeat([]byte("x\n"), len(units)), []byte("\n"))[:len(units)]}, nil
 	})
 	if err != nil {

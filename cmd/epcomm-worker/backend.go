@@ -14,6 +14,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/drive"
 	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
@@ -56,7 +57,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 	if err := gpus.Close(); err != nil {
 		return nil, err
 	}
-	arch, err := declare.ArchName(b.machine)
+	arch, err := sources.ArchName(b.machine)
 	if err != nil {
 		return nil, err
 	}

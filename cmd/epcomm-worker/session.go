@@ -12,6 +12,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/kernels/ref"
 	"github.com/epbench/epbench/tune/ep"
@@ -47,7 +48,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	}
 	p, err := pack.Build(pack.Request{
 		Problem: s.problem(), DTypes: []ep.DType{s.problem().Dispatch}, Raw: declare.TakesCast(d), Machine: s.backend.machine, Only: &[2]ep.Config{d, k},
-	}, func(_ string, units []declare.Unit) (pack.Compiled, error) {
+	}, func(_ string, units []sources.Unit) (pack.Compiled, error) {
 		return pack.CompileOn(s.backend.compiler, units)
 	})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -37,7 +37,7 @@ type Compiler struct {
 	network func() (*network, error) // opens the network on the first call
 }
 
-// NewCompiler opens libnvrtc for an architecture in the spelling of declare.ArchName. Every unit is
+// NewCompiler opens libnvrtc for an architecture in the spelling of sources.ArchName. Every unit is
 // compiled with the macros `defines` in addition to its own.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
@@ -84,7 +84,7 @@ func removeStale(dir string) {
 }
 
 // CompileAll returns the binaries of units in their order. It compiles several at once.
-func (c *Compiler) CompileAll(units ...declare.Unit) ([][]byte, error) {
+func (c *Compiler) CompileAll(units ...sources.Unit) ([][]byte, error) {
 	out := make([][]byte, len(units))
 	var g errgroup.Group
 	g.SetLimit(runtime.NumCPU())
@@ -98,7 +98,7 @@ func (c *Compiler) CompileAll(units ...declare.Unit) ([][]byte, error) {
 }
 
 // Compile returns the binary of a unit. If the source does not compile, the error is a Failure.
-func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
+func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.Hash(c.arch, c.versions(u))
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Compiler) Compile(u declare.Unit) ([]byte, error) {
 // versions names what the binary of a unit depends on besides its source: the version of the compiler and,
 // for a unit that crosses hosts, the name of the binary that calls NVSHMEM. It drops errors, because build
 // reports them.
-func (c *Compiler) versions(u declare.Unit) string {
+func (c *Compiler) versions(u sources.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
 		return out
@@ -135,8 +135,8 @@ func (c *Compiler) versions(u declare.Unit) string {
 
 // build compiles a unit, and links it to NVSHMEM if it crosses hosts. log holds the messages of ptxas,
 // without the messages of the linker.
-func (c *Compiler) build(u declare.Unit) (cubin []byte, log string, err error) {
-	headers, err := declare.Closure(u.Source)
+func (c *Compiler) build(u sources.Unit) (cubin []byte, log string, err error) {
+	headers, err := sources.Closure(u.Source)
 	if err != nil {
 		return nil, "", kernels.Failf(ep.CompileFailed, "%v", err)
 	}

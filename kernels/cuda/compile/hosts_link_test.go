@@ -8,6 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -61,7 +62,7 @@ func eachRoute(c ep.Config) []ep.Config {
 }
 
 // linkOne compiles and links one unit, logs its resources, and fails if a kernel of it spills.
-func linkOne(t *testing.T, c *Compiler, u declare.Unit) {
+func linkOne(t *testing.T, c *Compiler, u sources.Unit) {
 	t.Helper()
 	cubin, log, err := c.build(u)
 	if err != nil {

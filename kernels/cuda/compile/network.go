@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 
 	"github.com/epbench/epbench/kernels"
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -65,7 +65,7 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	if b := c.load(cached); b != nil {
 		return b, nil
 	}
-	text, err := declare.ReadSource(networkSource)
+	text, err := sources.Read(networkSource)
 	if err != nil {
 		return nil, err
 	}
@@ -95,13 +95,13 @@ func (c *Compiler) bridgeName(folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := declare.ReadSource(networkSource)
-	sum := sha256.Sum256([]byte(declare.CodeOnly(text)))
+	text, err := sources.Read(networkSource)
+	sum := sha256.Sum256([]byte(sources.CodeOnly(text)))
 	return fmt.Sprintf("network-%s-%s-%s", version, c.arch, hex.EncodeToString(sum[:8])), err
 }
 
 // linked returns a unit's relocatable binary linked to NVSHMEM.
-func (c *Compiler) linked(u declare.Unit, cubin []byte) ([]byte, error) {
+func (c *Compiler) linked(u sources.Unit, cubin []byte) ([]byte, error) {
 	n, err := c.network()
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
 // manyCores is the least number of processors with which units are compiled before they are needed.
@@ -35,7 +35,7 @@ func NewQueue(c *Compiler) *Queue {
 
 // Add starts to compile a unit, unless it was added before. It reports no errors: Compile reports them
 // when the unit is needed. Only one goroutine may call Add.
-func (q *Queue) Add(u declare.Unit) {
+func (q *Queue) Add(u sources.Unit) {
 	key := u.Key()
 	if q.slots == nil || q.seen[key] {
 		return

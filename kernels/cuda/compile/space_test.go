@@ -8,6 +8,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -41,7 +42,7 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 type compiled struct {
 	declaration declare.Declaration
 	config      ep.Config
-	unit        declare.Unit
+	unit        sources.Unit
 	def         bool // config is the kernel's default
 }
 

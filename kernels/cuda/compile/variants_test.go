@@ -17,6 +17,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/nvrtc"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -147,7 +148,7 @@ func defaultSpace(t *testing.T) []compiled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []declare.Unit{litmus, {Source: "common/align.cuh"}, {Source: declare.BesideSource}, {Source: declare.CopySource}} {
+	for _, v := range []sources.Unit{litmus, {Source: "common/align.cuh"}, {Source: sources.BesideSource}, {Source: sources.CopySource}} {
 		out = append(out, compiled{unit: v, def: true})
 	}
 	return out
@@ -218,11 +219,11 @@ func TestCompileErrors(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	_, err = c.Compile(declare.Unit{Source: "common/expert.cuh", Defines: []string{"EP_HIDDEN=oops"}})
+	_, err = c.Compile(sources.Unit{Source: "common/expert.cuh", Defines: []string{"EP_HIDDEN=oops"}})
 	if err == nil || !strings.Contains(err.Error(), "error") {
 		t.Errorf("a source that does not compile gave %v", err)
 	}
-	if _, err := c.Compile(declare.Unit{Source: "no/such.cuh"}); err == nil {
+	if _, err := c.Compile(sources.Unit{Source: "no/such.cuh"}); err == nil {
 		t.Error("Compile gave no error for a source that does not exist")
 	}
 }
@@ -235,7 +236,7 @@ func TestCompileCache(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	v := declare.Unit{Source: "common/align.cuh"}
+	v := sources.Unit{Source: "common/align.cuh"}
 	first, err := c.Compile(v)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +266,7 @@ func TestCompileAhead(t *testing.T) {
 	}
 	q := NewQueue(c)
 	q.slots = make(chan struct{}, 1)
-	v := declare.Unit{Source: "common/align.cuh"}
+	v := sources.Unit{Source: "common/align.cuh"}
 	q.Add(v)
 	q.Add(v)
 	q.running.Wait()
@@ -277,7 +278,7 @@ func TestCompileAhead(t *testing.T) {
 		t.Errorf("the cached binary has %d bytes, %d units were added, %d still compile", len(b), len(q.seen), len(q.slots))
 	}
 	q.slots <- struct{}{} // takes the only slot, so that the next unit has to wait
-	dropped := declare.Unit{Source: declare.LitmusSource}
+	dropped := sources.Unit{Source: declare.LitmusSource}
 	q.Add(dropped)
 	q.closed.Store(true)
 	<-q.slots

@@ -4,10 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
-	"strings"
 	"sync"
 
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -45,7 +44,7 @@ func abiOf(all []Declaration) ep.ABI {
 // parameter. It does not cover the values of a parameter: a new value changes no config that was
 // measured, and a config with a removed value is illegal.
 func (f Declaration) sourceHash() string {
-	code, err := codeOf(f.source)
+	code, err := sources.Code(f.source)
 	if err != nil {
 		panic(err) // the sources are embedded
 	}
@@ -55,32 +54,4 @@ func (f Declaration) sourceHash() string {
 		fmt.Fprintf(h, "%s %s\n", q.Name, q.Binding)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-// cToken matches one piece of C: a comment, a literal, the head of a definition, a word, an
-// operator, or white space. The head of a definition includes a bracket that follows at once,
-// since `#define F (x)` differs from `#define F(x)`.
-var cToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'` +
-	`|#[ \t]*define[ \t]+\w+\(?|\w+|\\\r?\n|\n|\s` +
-	`|<<=|>>=|\.\.\.|->|::|##|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.`)
-
-// CodeOnly spells a C source so that comments, indentation and line breaks make no difference:
-// one space between two pieces, and each directive on a line of its own.
-func CodeOnly(text string) string {
-	var out strings.Builder
-	directive := false
-	for _, t := range cToken.FindAllString(text, -1) {
-		switch {
-		case t == "\n" && directive:
-			out.WriteString("\n")
-			directive = false
-		case strings.TrimSpace(t) == "" || t[0] == '\\' || strings.HasPrefix(t, "//") || strings.HasPrefix(t, "/*"):
-		case strings.HasPrefix(t, "#") && !directive:
-			out.WriteString("\n" + strings.Join(strings.Fields(t[1:]), " ") + " ")
-			directive = true
-		default:
-			out.WriteString(t + " ")
-		}
-	}
-	return out.String()
 }

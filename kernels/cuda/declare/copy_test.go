@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -22,7 +23,7 @@ func TestCopyProbeEmulated(t *testing.T) {
 			area[i] = byte(i*7+i>>8*13+r) | 1 // never 0, because rows that were not written are 0
 		}
 	}
-	e.run(1, []string{e.object(CopySource, nil), launchLine(c.Launch())})
+	e.run(1, []string{e.object(sources.CopySource, nil), launchLine(c.Launch())})
 	row := func(rank, half, i int) []byte {
 		at := (half*c.rows() + i) * c.RowBytes
 		return e.part(rank, "copy.area")[at : at+c.RowBytes]

@@ -106,27 +106,6 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// TestClosure: the sources of a unit include every header, and its macros are those that the
-// sources mention.
-func TestClosure(t *testing.T) {
-	files, err := Closure("common/expert.cuh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"common/expert.cuh", "common/check.cuh", "common/ptx.cuh", "ep_args.h"} {
-		if files[want] == "" {
-			t.Errorf("%s is not among the sources", want)
-		}
-	}
-	v, err := NewUnit("common/align.cuh", variantProblem(ep.Dispatch, ep.FP8), nil)
-	if err != nil || len(v.Defines) != 0 {
-		t.Errorf("alignment depends on %v (%v)", v.Defines, err)
-	}
-	if _, err := Closure("no/such.cuh"); err == nil {
-		t.Error("no error for a source that does not exist")
-	}
-}
-
 // h200 is a machine on which the whole default space is legal.
 var h200 = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 

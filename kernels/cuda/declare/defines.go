@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -43,6 +44,16 @@ func problemDefines(p ep.Problem) []string {
 		out = append(out, Define("EP_WIDE_IDS", 1))
 	}
 	return out
+}
+
+// NewUnit returns the unit of a source with the macros of the problem that it mentions, and the macros `own`.
+func NewUnit(source string, p ep.Problem, own []string) (sources.Unit, error) {
+	return sources.NewUnit(source, problemDefines(p), own)
+}
+
+// Unit returns the binary that a legal config needs for a problem.
+func (f Declaration) Unit(p ep.Problem, c ep.Config) (sources.Unit, error) {
+	return NewUnit(f.source, p, f.defines(c))
 }
 
 // Define spells a macro definition, NAME=VALUE.

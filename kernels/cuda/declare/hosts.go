@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/epbench/epbench/kernels"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -57,7 +58,7 @@ func dispatchHosts() Declaration {
 			{"arrival=data", dispatchUnpolled}, {"arrival=count", "part=512"},
 			{"route=rail", "chunk_bytes=0"}, // with route=rail a message is sent in one piece
 		},
-		source:  HostsFolder + "dispatch.cuh",
+		source:  sources.HostsFolder + "dispatch.cuh",
 		entry:   entryHosts("dispatch"),
 		State:   hostsState,
 		stateOf: stateOfHosts,
@@ -91,7 +92,7 @@ func combineHosts() Declaration {
 			Starts:   startsHosts(combineHosts),
 		},
 		ties:    []tie{{"arrival=data", combineUnpolled}, {"route=direct", "partial=f32"}},
-		source:  HostsFolder + "combine.cuh",
+		source:  sources.HostsFolder + "combine.cuh",
 		entry:   entryHosts("combine"),
 		State:   hostsState,
 		stateOf: stateOfHosts,

@@ -2,10 +2,8 @@ package declare
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
 
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -16,7 +14,7 @@ type CallSpec struct {
 	Op       ep.Op
 	State    string // name of the memory that the calls use; calls with the same state share it
 	Extends  string // another state, whose regions are the first regions of State; "" for none
-	Unit     Unit
+	Unit     sources.Unit
 	Launches []Launch
 	Regions  []Region // of the state's heap, in the order of EpArgs.region
 	Counters int      // number of int32 words to which EpArgs.counters points
@@ -39,7 +37,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		return CallSpec{}, err
 	}
 	s := f.StateOf(c)
-	return CallSpec{Config: c, Op: f.Kernel.Op, State: s.Name, Extends: s.extends, AnyDType: s.anyDType, Unit: u.packed(),
+	return CallSpec{Config: c, Op: f.Kernel.Op, State: s.Name, Extends: s.extends, AnyDType: s.anyDType, Unit: u.Packed(),
 		Counters: max(s.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: s.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
@@ -70,18 +68,18 @@ func DispatchBefore(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, e
 // ranks in time (entry ep_align). `calls` holds the kernels that run before and after epcomm's
 // calls (ep_narrow_ids, ep_agree). On several nodes both are the same binary, and the entries
 // that reach other ranks are ep_align_hosts and ep_agree_hosts.
-func SupportUnits(nodes int) (align, calls Unit) {
+func SupportUnits(nodes int) (align, calls sources.Unit) {
 	if nodes > 1 {
-		all := Unit{Source: HostsFolder + "calls.cuh"}.packed()
+		all := sources.Unit{Source: sources.HostsFolder + "calls.cuh"}.Packed()
 		return all, all
 	}
-	return Unit{Source: "common/align.cuh"}.packed(), Unit{Source: "epcomm/calls.cuh"}.packed()
+	return sources.Unit{Source: "common/align.cuh"}.Packed(), sources.Unit{Source: "epcomm/calls.cuh"}.Packed()
 }
 
 // ExpertUnit returns the stand-in for the experts in verifications: entry ep_expert.
-func ExpertUnit(p ep.Problem) (Unit, error) {
+func ExpertUnit(p ep.Problem) (sources.Unit, error) {
 	u, err := NewUnit(ExpertSource(p), p, nil)
-	return u.packed(), err
+	return u.Packed(), err
 }
 
 // ExpertSource returns the source of the stand-in for the experts of a layout.
@@ -95,37 +93,5 @@ func ExpertSource(p ep.Problem) string {
 	return "common/expert.cuh"
 }
 
-// RoundBlocks is the value of EP_OWN_ROUNDS in the kernels of a pack. Their grids have at most
-// this many blocks. RoundWords is the number of call numbers to which round_base points, one for
-// each warp.
-const (
-	RoundBlocks = 192
-	RoundWords  = 32 * RoundBlocks
-)
-
-// packed returns u with EP_OWN_ROUNDS, the define that all units of a pack have.
-func (u Unit) packed() Unit {
-	return Unit{u.Source, append(slices.Clip(u.Defines), Define("EP_OWN_ROUNDS", RoundBlocks))}
-}
-
-// ArchName returns the compiler's name of a machine's architecture, such as sm_90a for sm_90.
-func ArchName(m ep.Machine) (string, error) {
-	var n int
-	if _, err := fmt.Sscanf(m.Arch, "sm_%d", &n); err != nil || n < 50 {
-		return "", fmt.Errorf("arch: %q is no GPU architecture such as sm_90", m.Arch)
-	}
-	return ArchOf(n/10, n%10), nil
-}
-
-var argsVersion = regexp.MustCompile(`#define EP_ARGS_VERSION (\d+)`)
-
-// ArgsVersion returns EP_ARGS_VERSION of the device sources.
-func ArgsVersion() uint32 {
-	text, err := ReadSource("ep_args.h")
-	m := argsVersion.FindStringSubmatch(text)
-	if err != nil || m == nil {
-		panic("declare: ep_args.h defines no EP_ARGS_VERSION") // it is embedded
-	}
-	n, _ := strconv.Atoi(m[1]) // the pattern matches digits only
-	return uint32(n)
-}
+// RoundWords is the number of call numbers in a pack to which round_base points, one for each warp.
+const RoundWords = Warp * sources.RoundBlocks

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -15,11 +16,11 @@ func TestPackedKernelsCountTheirCalls(t *testing.T) {
 		if f.Kernel.Op == ep.Activation {
 			continue // packs have no activation kernels
 		}
-		text, err := ReadSource(f.source)
+		text, err := sources.Read(f.source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, entry := range strings.Split(CodeOnly(text), "EP_ENTRY (")[1:] {
+		for _, entry := range strings.Split(sources.CodeOnly(text), "EP_ENTRY (")[1:] {
 			if !strings.Contains(entry, "EP_NUMBER_DONE (") && !strings.Contains(entry, "ep_copy_shared_outputs") { // ep_copy_shared_outputs reads no call number
 				t.Errorf("%s: an entry of %s does not count its calls: %.60s", f.Kernel.Name, f.source, entry)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -16,7 +17,7 @@ import (
 type call struct {
 	declaration declare.Declaration
 	config      ep.Config
-	unit        declare.Unit
+	unit        sources.Unit
 	launches    []declare.Launch
 	entries     [][]cu.Function // [launch][GPU]
 	module      *module
@@ -119,12 +120,12 @@ func (c *candidate) phased() bool {
 }
 
 // candidateUnits returns the binaries that a config needs.
-func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]declare.Unit, error) {
+func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]sources.Unit, error) {
 	k, err := newCandidate(m, p, c)
 	if err != nil {
 		return nil, err
 	}
-	var out []declare.Unit
+	var out []sources.Unit
 	for _, op := range ops {
 		if call := k.calls[op]; call != nil {
 			out = append(out, call.unit)

@@ -12,6 +12,7 @@ import (
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/conform"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/kernels/kernelstest"
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -108,7 +109,7 @@ func racedProblems() []ep.Problem {
 // compileAll compiles configs on all processors, so that Prepare finds them in the cache. It ignores
 // errors; Prepare reports them.
 func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
-	var units []declare.Unit
+	var units []sources.Unit
 	for _, c := range configs {
 		if of, err := candidateUnits(b.machine, p, c); err == nil {
 			units = append(units, of...)

@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -50,7 +51,7 @@ const copyFold = 4
 
 // copyCall loads the kernel of the probe, and returns it as a call that a program can run.
 func copyCall(r *rankSet, p declare.CopyProbe, memory declare.State) (*call, error) {
-	m, err := r.node.load(declare.Unit{Source: declare.CopySource})
+	m, err := r.node.load(sources.Unit{Source: sources.CopySource})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/workloads"
 )
@@ -105,7 +106,7 @@ func (x *experiments) sizeLoads(k *candidate) {
 // scratchMemory loads the kernels that make the artificial loads, and allocates on every rank the memory
 // that these kernels read and write.
 func (x *experiments) scratchMemory() error {
-	m, err := x.ranks.node.load(declare.Unit{Source: declare.BesideSource})
+	m, err := x.ranks.node.load(sources.Unit{Source: sources.BesideSource})
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/compile"
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -157,7 +157,7 @@ func (n *node) arch() (string, error) {
 				first.major, first.minor, g.index, g.major, g.minor)
 		}
 	}
-	return declare.ArchOf(first.major, first.minor), nil
+	return sources.ArchOf(first.major, first.minor), nil
 }
 
 // close unloads modules and releases contexts.
@@ -178,7 +178,7 @@ func (n *node) close() {
 
 // module is a unit that is loaded on every GPU.
 type module struct {
-	unit  declare.Unit
+	unit  sources.Unit
 	node  *node
 	byGPU []cu.Module
 }
@@ -186,7 +186,7 @@ type module struct {
 // load compiles a unit and loads it on every GPU at once, unless that was done before. It must not be
 // called while a kernel waits for other ranks: the driver may delay the loading until that kernel ends, and
 // the kernel may wait for a rank that starts only after the loading.
-func (n *node) load(u declare.Unit) (*module, error) {
+func (n *node) load(u sources.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {
 		return m, nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -195,7 +196,7 @@ func (p *products) allocate() error {
 // fill writes values to the factors on every rank.
 func (p *products) fill() error {
 	x, w, _, _ := p.sizes()
-	m, err := p.ranks.node.load(declare.Unit{Source: declare.BesideSource})
+	m, err := p.ranks.node.load(sources.Unit{Source: sources.BesideSource})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -59,7 +60,7 @@ func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.loadSupport(declare.Unit{Source: "common/align.cuh"}, ""); err != nil {
+	if err := r.loadSupport(sources.Unit{Source: "common/align.cuh"}, ""); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -88,7 +89,7 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 
 // loadSupport loads the kernels of supportEntries from a unit. In the unit for several hosts, the
 // kernels that reach other ranks have names with a suffix.
-func (r *rankSet) loadSupport(u declare.Unit, suffix string) error {
+func (r *rankSet) loadSupport(u sources.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
 		err = r.findSupport(m, suffix)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/shmem"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
 // world describes all ranks that a launcher started. This process is one of them.
@@ -26,7 +27,7 @@ func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error
 		return nil, err
 	}
 	r.world = w
-	if err := r.loadSupport(declare.Unit{Source: declare.HostsFolder + "align.cuh"}, "_hosts"); err != nil {
+	if err := r.loadSupport(sources.Unit{Source: sources.HostsFolder + "align.cuh"}, "_hosts"); err != nil {
 		return nil, err
 	}
 	return r, nil

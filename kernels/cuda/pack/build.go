@@ -18,12 +18,13 @@ import (
 
 	"github.com/epbench/epbench/kernels"
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/kernels/dtype"
 	"github.com/epbench/epbench/tune/ep"
 )
 
 // Compile returns the device binaries of units, in their order.
-type Compile func(arch string, units []declare.Unit) (Compiled, error)
+type Compile func(arch string, units []sources.Unit) (Compiled, error)
 
 // Build makes a pack. The same request and compiler give the same bytes.
 func Build(r Request, compile Compile) (*Pack, error) {
@@ -81,7 +82,7 @@ func (r Request) check() error {
 	if r.MaxSMs < 0 || r.MaxSMs == 1 {
 		return fmt.Errorf("max-sms: %d; use at least 2, the SMs that a call needs, or 0 for no bound", r.MaxSMs)
 	}
-	_, err := declare.ArchName(r.Machine)
+	_, err := sources.ArchName(r.Machine)
 	return err
 }
 
@@ -113,7 +114,7 @@ type builder struct {
 	runs     []runRecord
 	strings  bytes.Buffer
 	cubins   bytes.Buffer
-	units    []declare.Unit // the unit of each module
+	units    []sources.Unit // the unit of each module
 	manifest manifest
 	place    map[string]uint32 // index of each string, state, unit, config and plan, by kind and name
 	groups   map[string]int    // number of groups of each kind, see group
@@ -124,13 +125,13 @@ func newBuilder(r Request) *builder {
 	p := r.resolver(r.DTypes[0], false, ep.AllRoutings).problem
 	b.hosts.Nodes = uint32(p.Nodes)
 	b.head = header{
-		Version: Version, ArgsVersion: declare.ArgsVersion(),
+		Version: Version, ArgsVersion: sources.ArgsVersion(),
 		Ranks: uint32(p.Ranks), Hidden: uint32(p.Hidden), Experts: uint32(p.Experts), TopK: uint32(p.TopK),
 		MaxTokens: uint32(p.MaxTokens), Groups: uint32(dtype.Groups(p)), MaxSMs: uint32(r.MaxSMs),
 		Layout: uint32(slices.Index(ep.Layouts(), p.Layout)),
 	}
 	copy(b.head.Magic[:], Magic)
-	arch, _ := declare.ArchName(r.Machine) // check has reported the error
+	arch, _ := sources.ArchName(r.Machine) // check has reported the error
 	copy(b.head.Arch[:], arch)
 	var n uint32
 	fmt.Sscanf(arch, "sm_%d", &n)
@@ -297,7 +298,7 @@ func (b *builder) state(s declare.CallSpec, index uint32) uint32 {
 	})
 }
 
-func (b *builder) module(u declare.Unit) uint32 {
+func (b *builder) module(u sources.Unit) uint32 {
 	if b.request.Survivors {
 		u = u.Surviving()
 	}
@@ -309,7 +310,7 @@ func (b *builder) module(u declare.Unit) uint32 {
 }
 
 func (b *builder) compileAll(compile Compile) error {
-	arch, err := declare.ArchName(b.request.Machine)
+	arch, err := sources.ArchName(b.request.Machine)
 	if err != nil {
 		return err
 	}

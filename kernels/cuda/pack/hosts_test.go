@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -116,7 +117,7 @@ func TestNodesRefuse(t *testing.T) {
 	} {
 		q := r
 		c.change(&q)
-		_, err := Build(q, func(arch string, units []declare.Unit) (Compiled, error) {
+		_, err := Build(q, func(arch string, units []sources.Unit) (Compiled, error) {
 			out, err := compile(arch, units)
 			out.Network = "3.x"
 			return out, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -17,7 +18,7 @@ type Job struct {
 	ABI   ep.ABI         `json:"abi"`   // build of the requester's kernels; epbench-compile must have the same
 	Hosts ep.ABI         `json:"hosts"` // build of the requester's kernels that cross hosts
 	Arch  string         `json:"arch"`
-	Units []declare.Unit `json:"units"`
+	Units []sources.Unit `json:"units"`
 }
 
 // Compiled is the answer to a Job.
@@ -27,7 +28,7 @@ type Compiled struct {
 }
 
 // CompileWith starts a program, sends it a Job and returns its answer.
-func CompileWith(program, arch string, units []declare.Unit) (out Compiled, err error) {
+func CompileWith(program, arch string, units []sources.Unit) (out Compiled, err error) {
 	ask, err := json.Marshal(Job{declare.ABI(), declare.HostABI(), arch, units})
 	if err != nil {
 		return out, err
@@ -51,13 +52,13 @@ func CompileWith(program, arch string, units []declare.Unit) (out Compiled, err 
 // compiler has the methods of *compile.Compiler. This package does not import package compile, because
 // that package needs libnvrtc.
 type compiler interface {
-	CompileAll(units ...declare.Unit) ([][]byte, error)
+	CompileAll(units ...sources.Unit) ([][]byte, error)
 	NetworkVersion() (string, error)
 }
 
 // CompileOn compiles units in this process.
-func CompileOn(c compiler, units []declare.Unit) (out Compiled, err error) {
-	if slices.ContainsFunc(units, declare.Unit.CrossesHosts) {
+func CompileOn(c compiler, units []sources.Unit) (out Compiled, err error) {
+	if slices.ContainsFunc(units, sources.Unit.CrossesHosts) {
 		if out.Network, err = c.NetworkVersion(); err != nil {
 			return out, err
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -46,7 +47,7 @@ func pairRow(lo, hi int, dispatch, combine string, us float64) table.Row {
 }
 
 // compile replaces NVRTC: the binary of a unit is a hash of the unit's key.
-func compile(_ string, units []declare.Unit) (Compiled, error) {
+func compile(_ string, units []sources.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
 		sum := sha256.Sum256([]byte(u.Key()))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -18,7 +18,7 @@ func TestSurvivors(t *testing.T) {
 	}{{false, ep.LayoutMasked}, {true, ep.LayoutMasked}, {true, ep.LayoutRank}, {true, ep.LayoutRankPacked}} {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: c.survivors}
 		r.Problem.Layout = c.layout
-		_, err := Build(r, func(arch string, units []declare.Unit) (Compiled, error) {
+		_, err := Build(r, func(arch string, units []sources.Unit) (Compiled, error) {
 			for _, u := range units {
 				if slices.Contains(u.Defines, "EP_SURVIVORS=1") != c.survivors {
 					t.Errorf("survivors %v, layout %s: %s", c.survivors, c.layout, u.Key())

@@ -12,8 +12,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/epbench/epbench/kernels/cuda/declare"
 	"github.com/epbench/epbench/kernels/cuda/pack"
+	"github.com/epbench/epbench/kernels/cuda/sources"
 	"github.com/epbench/epbench/tune/ep"
 	"github.com/epbench/epbench/tune/table"
 )
@@ -41,7 +41,7 @@ func main() {
 	if *every {
 		r = everyPairOf(r, *layout)
 	}
-	p, err := pack.Build(r, func(arch string, units []declare.Unit) (pack.Compiled, error) {
+	p, err := pack.Build(r, func(arch string, units []sources.Unit) (pack.Compiled, error) {
 		return pack.CompileWith(*compile, arch, units)
 	})
 	if err == nil {

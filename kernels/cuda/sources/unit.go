@@ -1,17 +1,13 @@
-package declare
+package sources
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/epbench/epbench/native"
 	"github.com/epbench/epbench/tune/ep"
 )
 
@@ -28,16 +24,26 @@ func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.De
 // Surviving returns u with the macro that lets calls go on after ranks are lost: see ep_alive in
 // common/check.cuh.
 func (u Unit) Surviving() Unit {
-	u.Defines = append(slices.Clip(u.Defines), Define("EP_SURVIVORS", 1))
+	u.Defines = append(slices.Clip(u.Defines), "EP_SURVIVORS=1")
 	return u
 }
 
-// NewUnit returns the unit of a source with the macros of the problem and the macros `own`. A macro
+// RoundBlocks is the value of EP_OWN_ROUNDS in the kernels of a pack. Their grids have at most
+// this many blocks.
+const RoundBlocks = 192
+
+// Packed returns u with EP_OWN_ROUNDS, the macro that all units of a pack have.
+func (u Unit) Packed() Unit {
+	u.Defines = append(slices.Clip(u.Defines), fmt.Sprintf("EP_OWN_ROUNDS=%d", RoundBlocks))
+	return u
+}
+
+// NewUnit returns the unit of a source with the macros of a problem and the macros `own`. A macro
 // of the problem is left out if neither the source nor its includes mention it. So two problems
 // share a binary if they differ only in such macros.
-func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
+func NewUnit(source string, problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
-	for _, d := range problemDefines(p) {
+	for _, d := range problem {
 		name, _, _ := strings.Cut(d, "=")
 		found, err := mentions(source, name)
 		if err != nil {
@@ -49,50 +55,6 @@ func NewUnit(source string, p ep.Problem, own []string) (Unit, error) {
 	}
 	u.Defines = append(u.Defines, own...)
 	return u, nil
-}
-
-// Unit returns the binary that a legal config needs for a problem.
-func (f Declaration) Unit(p ep.Problem, c ep.Config) (Unit, error) {
-	return NewUnit(f.source, p, f.defines(c))
-}
-
-// mentioned caches the results of mentions. One search calls it thousands of times with a few names
-// and a few sources.
-var mentioned sync.Map
-
-// mentions reports whether the code of a source has a name.
-func mentions(source, name string) (bool, error) {
-	key := [2]string{source, name}
-	if found, ok := mentioned.Load(key); ok {
-		return found.(bool), nil
-	}
-	code, err := codeOf(source)
-	if err != nil {
-		return false, err
-	}
-	found := strings.Contains(code, name)
-	mentioned.Store(key, found)
-	return found, nil
-}
-
-// codes caches the results of codeOf.
-var codes sync.Map
-
-// codeOf returns the code of a device source and of all that it includes, without comments.
-func codeOf(source string) (string, error) {
-	if code, ok := codes.Load(source); ok {
-		return code.(string), nil
-	}
-	texts, err := Closure(source)
-	if err != nil {
-		return "", err
-	}
-	var out strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		fmt.Fprintf(&out, "%s\n%s\n", name, CodeOnly(texts[name]))
-	}
-	codes.Store(source, out.String())
-	return out.String(), nil
 }
 
 // Text returns the text that is compiled. The macros are not in it: they are compiler options.
@@ -138,43 +100,13 @@ func (u Unit) Hash(arch, compiler string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
-
-// Closure returns the texts of a device source and of everything it includes, by the names in
-// #include lines. It follows conditional includes too. It leaves out files that it does not find:
-// only the CPU emulation has them.
-func Closure(source string) (map[string]string, error) {
-	out := map[string]string{}
-	todo := []string{source}
-	for len(todo) > 0 {
-		name := todo[0]
-		todo = todo[1:]
-		if _, seen := out[name]; seen {
-			continue
-		}
-		text, err := ReadSource(name)
-		if err != nil {
-			if name == source {
-				return nil, err
-			}
-			continue
-		}
-		out[name] = text
-		for _, m := range includeLine.FindAllStringSubmatch(text, -1) {
-			todo = append(todo, m[1])
-		}
+// ArchName returns the compiler's name of a machine's architecture, such as sm_90a for sm_90.
+func ArchName(m ep.Machine) (string, error) {
+	var n int
+	if _, err := fmt.Sscanf(m.Arch, "sm_%d", &n); err != nil || n < 50 {
+		return "", fmt.Errorf("arch: %q is no GPU architecture such as sm_90", m.Arch)
 	}
-	return out, nil
-}
-
-// ReadSource returns the text of a file of native/kernels or native/include.
-func ReadSource(name string) (string, error) {
-	for _, dir := range []string{"kernels/", "include/"} {
-		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {
-			return string(text), nil
-		}
-	}
-	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
+	return ArchOf(n/10, n%10), nil
 }
 
 // ArchOf returns the compiler's name of a compute capability. From 9.0 on it has the suffix a, which

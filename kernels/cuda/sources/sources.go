@@ -1,0 +1,135 @@
+// Package sources holds the embedded device sources, and names the binaries that are compiled from them. It knows no
+// kernel.
+package sources
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/epbench/epbench/native"
+)
+
+// Read returns the text of a file of native/kernels or native/include.
+func Read(name string) (string, error) {
+	for _, dir := range []string{"kernels/", "include/"} {
+		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {
+			return string(text), nil
+		}
+	}
+	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
+}
+
+var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+// Closure returns the texts of a device source and of everything it includes, by the names in
+// #include lines. It follows conditional includes too. It leaves out files that it does not find:
+// only the CPU emulation has them.
+func Closure(source string) (map[string]string, error) {
+	out := map[string]string{}
+	todo := []string{source}
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		if _, seen := out[name]; seen {
+			continue
+		}
+		text, err := Read(name)
+		if err != nil {
+			if name == source {
+				return nil, err
+			}
+			continue
+		}
+		out[name] = text
+		for _, m := range includeLine.FindAllStringSubmatch(text, -1) {
+			todo = append(todo, m[1])
+		}
+	}
+	return out, nil
+}
+
+// cToken matches one piece of C: a comment, a literal, the head of a definition, a word, an
+// operator, or white space. The head of a definition includes a bracket that follows at once,
+// since `#define F (x)` differs from `#define F(x)`.
+var cToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'` +
+	`|#[ \t]*define[ \t]+\w+\(?|\w+|\\\r?\n|\n|\s` +
+	`|<<=|>>=|\.\.\.|->|::|##|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.`)
+
+// CodeOnly spells a C source so that comments, indentation and line breaks make no difference:
+// one space between two pieces, and each directive on a line of its own.
+func CodeOnly(text string) string {
+	var out strings.Builder
+	directive := false
+	for _, t := range cToken.FindAllString(text, -1) {
+		switch {
+		case t == "\n" && directive:
+			out.WriteString("\n")
+			directive = false
+		case strings.TrimSpace(t) == "" || t[0] == '\\' || strings.HasPrefix(t, "//") || strings.HasPrefix(t, "/*"):
+		case strings.HasPrefix(t, "#") && !directive:
+			out.WriteString("\n" + strings.Join(strings.Fields(t[1:]), " ") + " ")
+			directive = true
+		default:
+			out.WriteString(t + " ")
+		}
+	}
+	return out.String()
+}
+
+// codes caches the results of Code.
+var codes sync.Map
+
+// Code returns the code of a device source and of all that it includes, without comments.
+func Code(source string) (string, error) {
+	if code, ok := codes.Load(source); ok {
+		return code.(string), nil
+	}
+	texts, err := Closure(source)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		fmt.Fprintf(&out, "%s\n%s\n", name, CodeOnly(texts[name]))
+	}
+	codes.Store(source, out.String())
+	return out.String(), nil
+}
+
+// mentioned caches the results of mentions. One search calls it thousands of times with a few names
+// and a few sources.
+var mentioned sync.Map
+
+// mentions reports whether the code of a source has a name.
+func mentions(source, name string) (bool, error) {
+	key := [2]string{source, name}
+	if found, ok := mentioned.Load(key); ok {
+		return found.(bool), nil
+	}
+	code, err := Code(source)
+	if err != nil {
+		return false, err
+	}
+	found := strings.Contains(code, name)
+	mentioned.Store(key, found)
+	return found, nil
+}
+
+var argsVersion = regexp.MustCompile(`#define EP_ARGS_VERSION (\d+)`)
+
+// ArgsVersion returns EP_ARGS_VERSION of the device sources.
+func ArgsVersion() uint32 {
+	text, err := Read("ep_args.h")
+	m := argsVersion.FindStringSubmatch(text)
+	if err != nil || m == nil {
+		panic("sources: ep_args.h defines no EP_ARGS_VERSION") // it is embedded
+	}
+	n, _ := strconv.Atoi(m[1]) // the pattern matches digits only
+	return uint32(n)
+}

@@ -57,10 +57,6 @@ type Declaration struct {
 	// places is true for a dispatch whose output rows are written by other ranks. The output
 	// must then lie on the symmetric heap.
 	places func(ep.Config) bool
-
-	// Consumes is true for a combine that uses up the data of its dispatch. To time it
-	// alone, an untimed dispatch runs before every call.
-	Consumes bool
 }
 
 // Declarations lists the kernels that one process can run on all GPUs of a host. Every gain is

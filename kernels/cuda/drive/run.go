@@ -82,9 +82,6 @@ func (s *session) attempt(p *program, run func() error) error {
 // program if there is none.
 func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
-	if c := k.calls[ep.Combine]; c != nil && t.op == ep.Combine {
-		t.feed = c.declaration.Consumes
-	}
 	if p := k.programs[t]; p != nil {
 		return p, nil
 	}

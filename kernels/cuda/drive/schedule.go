@@ -54,8 +54,7 @@ type timing struct {
 	op    ep.Op // dispatch, combine, pair or empty
 	mode  ep.Mode
 	clock string
-	fold  int  // number of calls in a round
-	feed  bool // whether each combine needs a dispatch before it
+	fold  int // number of calls in a round
 
 	beside arrangement // how calls and a matrix product run together; the zero value has no product
 }
@@ -80,7 +79,7 @@ type schedule struct {
 // time of the same number of alignments alone:
 //
 //	chain in mode graph or eager: refill, flight, align, stamp, fold x (call, align), stamp, fold x align, stamp
-//	chain in mode cold, or feed:  flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
+//	chain in mode cold:           flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:                  refill, flight, fold x (prepare, align, call with a reading around it)
 //
 // Flight measures how long a flag takes from rank to rank, so that all ranks leave an alignment
@@ -94,7 +93,7 @@ type schedule struct {
 // its end instead of one after each call.
 func newSchedule(t timing) *schedule {
 	s := &schedule{timing: t, calls: map[ep.Op]int{}, secondCalls: map[ep.Op]int{}, current: -1}
-	s.apart = t.mode == ep.Cold || t.feed
+	s.apart = t.mode == ep.Cold
 	switch {
 	case t.beside.way != noProduct:
 		s.withProduct()
@@ -142,10 +141,6 @@ func (s *schedule) unit() {
 
 // prepare adds the steps before a call that is timed alone.
 func (s *schedule) prepare() {
-	if s.feed {
-		s.align()
-		s.call(ep.Dispatch)
-	}
 	if s.mode == ep.Cold {
 		s.add(stepFlush, 0)
 	}
@@ -162,7 +157,7 @@ func (s *schedule) aligns() int {
 
 // refill adds an untimed dispatch before a round of combines.
 func (s *schedule) refill() {
-	if s.op == ep.Combine && !s.feed {
+	if s.op == ep.Combine {
 		s.align()
 		s.call(ep.Dispatch)
 	}

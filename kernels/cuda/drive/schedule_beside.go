@@ -51,8 +51,7 @@ type productStamps struct {
 }
 
 // withProduct adds the steps of a round with a product. The round times the calls alone as a chain, the
-// product alone, and calls and product at the same time. If each combine needs a dispatch before it, each
-// call has a section of its own.
+// product alone, and calls and product at the same time.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -66,14 +65,8 @@ func (s *schedule) withProduct() {
 		s.loaded()
 		return
 	}
-	if !s.feed {
-		s.refill()
-		s.section(s.fold)
-		return
-	}
-	for range s.fold {
-		s.section(1)
-	}
+	s.refill()
+	s.section(s.fold)
 }
 
 // section adds the three parts for `calls` calls: the calls alone, the product alone, and calls with product.
@@ -92,21 +85,12 @@ func (s *schedule) section(calls int) {
 	}
 }
 
-// ready aligns the ranks before timed calls. If each combine needs a dispatch, it adds one.
-func (s *schedule) ready() {
-	if s.feed {
-		s.align()
-		s.call(ep.Dispatch)
-	}
-	s.align()
-}
-
 // isStep reports whether the round is made of decode steps.
 func (s *schedule) isStep() bool { return s.beside.way == stepOverlapped || s.beside.way == stepPhases }
 
 // aloneChain times the calls alone, then the same number of alignments alone.
 func (s *schedule) aloneChain() {
-	s.ready()
+	s.align()
 	s.now.chain = s.slots
 	s.stamp()
 	s.chainOfCalls()
@@ -191,7 +175,7 @@ func (s *schedule) productAlone() {
 }
 
 func (s *schedule) overlappedCalls() {
-	s.ready()
+	s.align()
 	s.now.begin = s.began()
 	s.yielding = s.beside.left
 	s.now.within = s.marked(s.now.begin)
@@ -206,7 +190,7 @@ func (s *schedule) overlappedCalls() {
 // timed afterwards and subtracted. One more call follows, with stamps before and after each part. The timed
 // calls have no such stamps, because a stamp takes as long as some of the parts.
 func (s *schedule) phasedCalls() {
-	s.ready()
+	s.align()
 	s.now.begin = s.began()
 	for i := range s.now.calls {
 		s.phasedUnit(func() {})
@@ -219,7 +203,7 @@ func (s *schedule) phasedCalls() {
 		s.align()
 	}
 	s.now.aligned = s.began()
-	s.ready()
+	s.align()
 	s.phasedUnit(func() { s.now.halves = append(s.now.halves, s.began()) })
 	s.align()
 }

@@ -72,8 +72,8 @@ func (s *schedule) overlaps(st step) bool {
 }
 
 // besideSchedule returns a schedule of an op with a product beside its calls.
-func besideSchedule(op ep.Op, w way, fold, share int, feed bool) *schedule {
-	return newSchedule(timing{op: op, mode: ep.Graph, clock: clockChain, fold: fold, feed: feed, beside: arrangement{way: w, share: share}})
+func besideSchedule(op ep.Op, w way, fold, share int) *schedule {
+	return newSchedule(timing{op: op, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: w, share: share}})
 }
 
 func near(t *testing.T, what string, got, want float64) {
@@ -88,7 +88,7 @@ func near(t *testing.T, what string, got, want float64) {
 // the part of the product that is complete when the calls end, is interpolated between marks.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
-	s := besideSchedule(ep.Dispatch, overlapped, fold, share, false)
+	s := besideSchedule(ep.Dispatch, overlapped, fold, share)
 	x := timesOf(t, s, twoStreams(s, 1))
 	near(t, "call", x.call, 4.1e-6) // 4000 and a kernel boundary
 	// A call has share launches of 3000 and a boundary each. The stamps of the marks are shared by all calls.
@@ -105,7 +105,7 @@ func TestAbreast(t *testing.T) {
 
 // TestAbreastCallsLast: if the calls take longer than the product, the field both is the time of the calls.
 func TestAbreastCallsLast(t *testing.T) {
-	s := besideSchedule(ep.Combine, overlapped, 3, 1, false)
+	s := besideSchedule(ep.Combine, overlapped, 3, 1)
 	x := timesOf(t, s, twoStreams(s, 1))
 	near(t, "both", x.both, x.callIn)
 	if x.both <= x.productIn || x.done != 1 {
@@ -116,7 +116,7 @@ func TestAbreastCallsLast(t *testing.T) {
 // TestInPhases: a call in phases adds the times of its two halves to the time of the product.
 func TestInPhases(t *testing.T) {
 	for _, op := range ep.Exchanges() {
-		s := besideSchedule(op, inPhases, 4, 2, false)
+		s := besideSchedule(op, inPhases, 4, 2)
 		x := timesOf(t, s, twoStreams(s, 1))
 		// The halves of a dispatch take 4000/4 + 4000/8 = 1500, of a combine 6000/4 + 6000/8 = 2250. Each half
 		// adds a boundary of 100.
@@ -128,32 +128,12 @@ func TestInPhases(t *testing.T) {
 	}
 }
 
-// TestFedCombine: if a combine uses up the data of its dispatch, an untimed dispatch comes before
-// each call.
-func TestFedCombine(t *testing.T) {
-	for _, w := range []way{overlapped, inPhases} {
-		s := besideSchedule(ep.Combine, w, 3, 4, true)
-		want := 3 * 2 // 3 calls alone and 3 beside the product
-		if w == inPhases {
-			want += 3 // 3 calls with stamps around their halves
-		}
-		if s.calls[ep.Dispatch] != want || s.calls[ep.Combine] != want {
-			t.Errorf("way %d: the round has %v calls, want %d of each op", w, s.calls, want)
-		}
-		x := timesOf(t, s, twoStreams(s, 1))
-		near(t, "call", x.call, 6.1e-6)
-		if x.both > 20e-6 {
-			t.Errorf("the times include the untimed dispatches: %+v", x)
-		}
-	}
-}
-
 // TestSteps: a layer of two micro-batches has two attentions and two passes over the experts, and
 // each call runs at the same time as one of them. The calls of each micro-batch are counted
 // separately.
 func TestSteps(t *testing.T) {
 	for _, w := range []way{stepOverlapped, stepPhases} {
-		s := besideSchedule(ep.Pair, w, 2, 1, false)
+		s := besideSchedule(ep.Pair, w, 2, 1)
 		x := timesOf(t, s, twoStreams(s, 1))
 		if s.calls[ep.Dispatch] != s.secondCalls[ep.Dispatch] || s.calls[ep.Combine] != s.secondCalls[ep.Combine] {
 			t.Errorf("way %d: one micro-batch has %v calls, the other %v", w, s.calls, s.secondCalls)
@@ -176,7 +156,7 @@ func TestSteps(t *testing.T) {
 
 // TestStepsQueueCallsFirst: after each fork, the call is queued before any product.
 func TestStepsQueueCallsFirst(t *testing.T) {
-	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2, false)
+	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2)
 	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
 	side := false
 	for _, st := range s.steps[from:] {
@@ -215,7 +195,7 @@ func TestLoaded(t *testing.T) {
 // TestStampsAreRead: every slot is written once, and a missing stamp is an error.
 func TestStampsAreRead(t *testing.T) {
 	for _, w := range []way{onlyProduct, loaded, overlapped, inPhases} {
-		s := besideSchedule(ep.Dispatch, w, 3, 2, false)
+		s := besideSchedule(ep.Dispatch, w, 3, 2)
 		written := make([]int, s.slots)
 		for _, st := range s.steps {
 			if st.kind == stepStamp {

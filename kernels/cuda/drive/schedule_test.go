@@ -73,24 +73,21 @@ func TestClocks(t *testing.T) {
 		for _, mode := range ep.Modes() {
 			for op, want := range kernel {
 				for _, fold := range []int{1, 2, 17} {
-					for _, feed := range []bool{false, op == ep.Combine} {
-						s := newSchedule(timing{op: op, mode: mode, clock: clock, fold: fold, feed: feed})
-						got, err := s.seconds(clockwork(s))
-						want := want + boundaries[clock]
-						name := fmt.Sprintf("%s %s %s fold %d feed %v", clock, mode, op, fold, feed)
-						if err != nil || math.Abs(got*1e9-want) > 1e-3 {
-							t.Errorf("%s: %g ns, want %g (%v)", name, got*1e9, want, err)
-						}
-						checkCalls(t, name, s)
+					s := newSchedule(timing{op: op, mode: mode, clock: clock, fold: fold})
+					got, err := s.seconds(clockwork(s))
+					want := want + boundaries[clock]
+					name := fmt.Sprintf("%s %s %s fold %d", clock, mode, op, fold)
+					if err != nil || math.Abs(got*1e9-want) > 1e-3 {
+						t.Errorf("%s: %g ns, want %g (%v)", name, got*1e9, want, err)
 					}
+					checkCalls(t, name, s)
 				}
 			}
 		}
 	}
 }
 
-// checkCalls checks that the calls of an op are numbered without gaps, that a dispatch comes before
-// each combine that needs one, and that a round does not begin with a call.
+// checkCalls checks that the calls of an op are numbered without gaps, and that a round does not begin with a call.
 func checkCalls(t *testing.T, name string, s *schedule) {
 	t.Helper()
 	seen := map[ep.Op]int{}
@@ -102,9 +99,6 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 			t.Errorf("%s: call %d of %s comes as number %d", name, seen[st.op], st.op, st.n)
 		}
 		seen[st.op]++
-		if s.feed && st.op == ep.Combine && seen[ep.Dispatch] != seen[ep.Combine] {
-			t.Errorf("%s: combine %d has %d dispatches before it", name, st.n, seen[ep.Dispatch])
-		}
 	}
 	for op, n := range s.calls {
 		if seen[op] != n {

@@ -18,12 +18,10 @@ var activationState = State{Name: "activation", Regions: func(ep.Problem) []Regi
 func fusedSilu() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "fused_silu",
-			Op:   ep.Activation,
-			Doc:  "One kernel: a warp loads 256 gates and ups of a row, multiplies, rounds to the dtype and stores.",
+			Name: "fused_silu", Op: ep.Activation,
+			Doc: "One kernel: a warp loads 256 gates and ups of a row, multiplies, rounds to the dtype and stores.",
 			Params: append([]kernels.Param{
-				smsParam("16", "24", "32", "64", "132"),
-				threadsParam("256", "512", "1024"),
+				smsParam("16", "24", "32", "64", "132"), threadsParam("256", "512", "1024"),
 				speedParam(kernels.Compile, "in_flight", "pieces of 256 columns whose loads are on their way while a warp computes another", "pieces", "1", "1", "2", "4"),
 				pdlParam("0"),
 			}, kernels.ActivationParams()...),
@@ -35,9 +33,7 @@ func fusedSilu() Declaration {
 			// in each step.
 			Default: func(m ep.Machine, p ep.Problem) ep.Config { return fusedSilu().plain(m, p) },
 		},
-		source: "silu/silu.cuh",
-		entry:  siluEntry,
-		State:  activationState,
+		source: "silu/silu.cuh", entry: siluEntry, State: activationState,
 		defines: func(c ep.Config) []string {
 			how := ref.ActivationOf(c)
 			return []string{defineThreads(c), defineInt("EP_IN_FLIGHT", c, "in_flight"),

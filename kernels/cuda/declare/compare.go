@@ -48,3 +48,16 @@ func partialOf(c ep.Config) ref.Partial {
 	}
 	return ref.NoPartial
 }
+
+// EpilogueScale is EpArgs.epilogue_scale in every verification.
+const EpilogueScale = 0.5
+
+// Bias returns the values of EpArgs.bias in every verification: BF16 from 0.5 to just below 1,
+// different in neighbouring columns.
+func Bias(hidden int) []uint16 {
+	out := make([]uint16, hidden)
+	for i := range out {
+		out[i] = 0x3f00 | uint16(i%128)
+	}
+	return out
+}

@@ -66,20 +66,3 @@ func Bit(b bool) int {
 	}
 	return 0
 }
-
-// EpilogueScale is EpArgs.epilogue_scale in every verification.
-const EpilogueScale = 0.5
-
-// Bias returns the values of EpArgs.bias in every verification: BF16 from 0.5 to just below 1,
-// different in neighbouring columns.
-func Bias(hidden int) []uint16 {
-	out := make([]uint16, hidden)
-	for i := range out {
-		out[i] = 0x3f00 | uint16(i%128)
-	}
-	return out
-}
-
-// epilogues maps the values of a config's parameter "epilogue" to values of EP_EPILOGUE. The
-// session supplies bias and scale, and applies the epilogue to the oracle's sums.
-var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}

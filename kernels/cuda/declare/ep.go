@@ -17,25 +17,20 @@ var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
 func dispatchEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "dispatch",
-			Op:      ep.Dispatch,
-			Layouts: byExpert,
-			Doc:     "Tokens are staged, copied to every destination and counted. The counts are sent last, and receivers wait for them.",
+			Name: "dispatch", Op: ep.Dispatch, Layouts: byExpert,
+			Doc: "Tokens are staged, copied to every destination and counted. The counts are sent last, and receivers wait for them.",
 			Params: append(epParams(),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and signal; the others send", "SMs", "8", "2", "8", "16"),
-				tileParam(),
+				tileParam,
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp sends; 0: all of it", "bytes", "0", "0", "1024", "4096"),
 				wordParam("algo", "direct: one message for each expert; dedup: one message for each distinct rank, whose receiver copies the token to each expert", "direct", "dedup"),
 				copyParam(), inFlightParam("4"),
 			),
-			Check:   checkEP,
-			Default: defaultDispatchEP,
+			Check: checkEP, Default: defaultDispatchEP,
 		},
-		source:  "ep/dispatch.cuh",
-		entry:   func(ep.Problem, ep.Config) string { return "ep_dispatch" },
-		shared:  sharedEP,
-		State:   epState,
-		defines: definesEP,
+		source: "ep/dispatch.cuh",
+		entry:  func(ep.Problem, ep.Config) string { return "ep_dispatch" },
+		shared: sharedEP, State: epState, defines: definesEP,
 	}
 }
 
@@ -43,13 +38,10 @@ func dispatchEP() Declaration {
 func combineEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "combine",
-			Op:      ep.Combine,
-			Layouts: byExpert,
-			Doc:     "Each row is sent back to its own place and counted. Some blocks wait for the counts, and then let the other blocks sum the rows.",
+			Name: "combine", Op: ep.Combine, Layouts: byExpert,
+			Doc: "Each row is sent back to its own place and counted. Some blocks wait for the counts, and then let the other blocks sum the rows.",
 			Params: append(epParams(),
-				waitersParam(),
-				sumChunkParam(),
+				waitersParam, sumChunkParam,
 				speedParam(kernels.Compile, "rows", "rows that a block sends at a time", "tokens", "1", "1", "2", "4"),
 				rotateParam("0"),
 				algoParam("direct: every row travels; dedup: one BF16 partial sum for each rank, after dispatch with algo=dedup"),
@@ -57,14 +49,11 @@ func combineEP() Declaration {
 					Values: []ep.Value{"none", "scale", "bias"}, Default: "none", Binding: kernels.Compile, Class: kernels.Hook},
 				copyParam(), inFlightParam("8"),
 			),
-			Check:     checkEP,
-			Default:   defaultCombineEP,
-			CheckPair: checkPairEP,
+			Check: checkEP, Default: defaultCombineEP, CheckPair: checkPairEP,
 		},
 		source: "ep/combine.cuh",
 		entry:  func(ep.Problem, ep.Config) string { return "ep_combine" },
-		shared: sharedEP,
-		State:  epState,
+		shared: sharedEP, State: epState,
 		defines: func(c ep.Config) []string {
 			return append(definesEP(c), defineInt("EP_ROWS", c, "rows"), Define("EP_EPILOGUE", epilogues[c.Str("epilogue")]))
 		},
@@ -78,9 +67,7 @@ func combineEP() Declaration {
 // MAX's fused kernels.
 func epParams() []kernels.Param {
 	return []kernels.Param{
-		threadsParam("256", "512", "1024"),
-		smsParam("32", "64", "132"),
-		modeParam(kernels.Launch),
+		threadsParam("256", "512", "1024"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
 		pdlParam("1"),
 	}
 }
@@ -97,6 +84,10 @@ func definesEP(c ep.Config) []string {
 		Define("EP_COPY", Bit(isBulk(c))),
 	}
 }
+
+// epilogues maps the values of a config's parameter "epilogue" to values of EP_EPILOGUE. The
+// session supplies bias and scale, and applies the epilogue to the oracle's sums.
+var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
 

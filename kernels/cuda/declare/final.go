@@ -20,10 +20,8 @@ var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Cou
 func dispatchFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "dispatch_final",
-			Op:      ep.Dispatch,
-			Layouts: byExpert,
-			Doc:     "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
+			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert,
+			Doc: "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
 				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
 				design(wordParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "direct", "home")),
@@ -35,9 +33,7 @@ func dispatchFinal() Declaration {
 				wordParam("scales", "when FP8 scales are written to the output: row, with their row; tile, for 32 rows together after these rows have arrived", "row", "tile"),
 			},
 			Formerly: formerly("dispatch_final_home", "algo=home"),
-			Check:    checkDispatchFinal,
-			Default:  defaultDispatchFinal,
-			Starts:   startsDispatchFinal,
+			Check:    checkDispatchFinal, Default: defaultDispatchFinal, Starts: startsDispatchFinal,
 		},
 		ties:   []tie{{"algo=dedup", "team=1"}, {"algo=direct", "team=1"}},
 		source: "final/dispatch.cuh",
@@ -65,23 +61,17 @@ func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 func combineFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "combine_final",
-			Op:      ep.Combine,
-			Layouts: byExpert,
-			Doc:     "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
+			Name: "combine_final", Op: ep.Combine, Layouts: byExpert,
+			Doc: "Warps take messages in turn and send each with one release; other blocks sum. With algo=dedup a rank sums its rows before it sends them. For large batches.",
 			Params: []kernels.Param{
-				fastAlgoParam(),
-				ownParam(),
-				smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
+				fastAlgoParam, ownParam, smsParam("8", "12", "16", "20", "24", "32", "48", "64", "132"),
 				waitParam("sums what arrived", "0", "3", "4", "5", "8", "9", "10", "12", "16", "24", "32", "48", "64"),
 				threadsParam("384", "512", "768", "1024"),
 				speedParam(kernels.Compile, "in_flight", "16-byte loads of a sending lane that wait in shared memory; 0: they wait in registers, 2 to 4 of them",
 					"", "0", "0", "4", "8", "12"),
 			},
 			Formerly: formerlyPartial(formerly("combine_final_partial", "own=registers,in_flight=8")),
-			Check:    checkCombineFinal,
-			Default:  defaultCombineFinal,
-			Starts:   startsCombineFinal,
+			Check:    checkCombineFinal, Default: defaultCombineFinal, Starts: startsCombineFinal,
 		},
 		source: "final/combine.cuh",
 		shared: func(_ ep.Problem, c ep.Config) int { return ringBytes(c) },
@@ -133,17 +123,11 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// onSMs returns c on `sms` SMs, of which `wait` send nothing.
-func onSMs(c ep.Config, sms, wait int) ep.Config {
-	return c.With("sms", number(sms)).With("wait_sms", number(wait))
-}
-
 // defaultDispatchFinal returns a config in which five of every eight SMs complete the tokens that
 // arrive, and the others send. On 4 H200 this was within 4 % of the best split from 1,024 tokens
 // on.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
-	sms := fastSMs(m, p)
-	return onSMs(dispatchFinal().plain(m, p), sms, sms*5/8).With("threads", "768")
+	return with(dispatchFinal().plain(m, p), "wait_sms=5/8,threads=768")
 }
 
 // fewSMs is the number of SMs below which the loads and stores of the SMs limit a call, and not the
@@ -155,17 +139,17 @@ const fewSMs = 32
 // split is also returned with scales=tile. That halves the time if one rank receives most rows,
 // saves a third on few SMs, and costs 2 to 5 % if rows are spread evenly.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
-	own, sms := defaultDispatchFinal(m, p), fastSMs(m, p)
-	splits := []ep.Config{own, onSMs(own, sms, sms*3/4)}
-	if sms < fewSMs {
-		splits = []ep.Config{own, onSMs(own, sms, sms/2), onSMs(own, sms, 0)}
+	own := defaultDispatchFinal(m, p)
+	splits := variants(own, "wait_sms=3/4")
+	if fastSMs(m, p) < fewSMs {
+		splits = variants(own, "wait_sms=1/2", "wait_sms=0")
 	}
-	out := append(splits[1:], inTiles(p, splits)...)
-	return append(append(out, defaultDispatchFinalHome(m, p)), startsDispatchFinalHome(m, p)...)
+	out := append(slices.Concat(splits, inTiles(p, own), inTiles(p, splits...)), defaultDispatchFinalHome(m, p))
+	return append(out, startsDispatchFinalHome(m, p)...)
 }
 
 // inTiles returns the configs with scales=tile, nil for tokens without FP8 scales.
-func inTiles(p ep.Problem, configs []ep.Config) (out []ep.Config) {
+func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	if p.Dispatch != ep.FP8 {
 		return nil
 	}
@@ -187,10 +171,9 @@ func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 // because teams waited for their loads. 768 threads are not the default, because single warps in
 // BF16 then spill registers on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
-	own, sms := defaultDispatchFinalHome(m, p), fastSMs(m, p)
-	large, team := with(own, "threads=768"), with(own, "team=8,threads=768")
-	out := []ep.Config{with(own, "team=8"), team, onSMs(team, sms, sms/4), large, onSMs(large, sms, sms/2)}
-	return slices.Concat(out, inTiles(p, out))
+	out := variants(defaultDispatchFinalHome(m, p),
+		"team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
+	return append(out, inTiles(p, out...)...)
 }
 
 // defaultCombineFinal returns a config with half of the SMs: if every rank sends the same amount,
@@ -199,19 +182,17 @@ func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
-	return onSMs(combineFinal().plain(m, p), sms, sms/2).With("threads", "768")
+	return with(combineFinal().plain(m, p).With("sms", number(sms)), "wait_sms=1/2,threads=768")
 }
 
 // startsCombineFinal returns a config with all SMs, for ranks that read and sum more than they
 // send. If there are few SMs, it also returns two configs with more loads in flight: one with blocks
 // that only sum, and one without such blocks.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
-	sms := fastSMs(m, p)
-	all := onSMs(defaultCombineFinal(m, p), sms, sms*3/8)
-	out := []ep.Config{all}
-	if sms < fewSMs {
-		deep := with(all, "threads=1024,in_flight=8")
-		out = append(out, deep, with(deep, "wait_sms=0"))
+	all := combineFinal().plain(m, p)
+	out := variants(all, "threads=768,wait_sms=3/8")
+	if fastSMs(m, p) < fewSMs {
+		out = append(out, variants(all, "threads=1024,in_flight=8,wait_sms=3/8", "threads=1024,in_flight=8,wait_sms=0")...)
 	}
 	if p.Ranks < 2 {
 		return out
@@ -222,8 +203,7 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 // defaultCombineFinalPartial returns the default among the configs with own=registers. With few SMs, 8 was the
 // fastest value of in_flight. With it, 1,024 threads x 8 loads x 16 bytes take 128 KiB of shared memory.
 func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
-	sms := fastSMs(m, p)
-	return with(onSMs(defaultCombineFinal(m, p), sms, sms/2), "own=registers,in_flight=8,threads=512")
+	return with(combineFinal().plain(m, p), "own=registers,in_flight=8,threads=512,wait_sms=1/2")
 }
 
 // startsCombineFinalPartial returns configs that divide the SMs in other ways, and configs
@@ -231,10 +211,9 @@ func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
 func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultCombineFinalPartial(m, p).With("threads", "768"), fastSMs(m, p)
 	if sms < fewSMs {
-		return []ep.Config{own, onSMs(own, sms, 0), onSMs(own, sms, sms*5/8)}
+		return variants(own, "wait_sms=1/2", "wait_sms=0", "wait_sms=5/8")
 	}
-	half := max(sms/2, fewSMs)
-	return []ep.Config{own, onSMs(own, sms, sms*5/8), onSMs(own, half, half/2)}
+	return append(variants(own, "wait_sms=1/2", "wait_sms=5/8"), with(own.With("sms", number(max(sms/2, fewSMs))), "wait_sms=1/2"))
 }
 
 // regionsFinal lists the regions in the order of the enum FinRegion in final/layout.cuh.

@@ -37,13 +37,12 @@ const (
 func dispatchHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "dispatch_hosts",
-			Op:   ep.Dispatch,
-			Doc:  "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Name: "dispatch_hosts", Op: ep.Dispatch,
+			Doc: "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
 			Params: append(hostParams("count: receivers wait until all messages are counted; data: they poll the messages, and between hosts a word that is put after each: one for each rank of a token, for small batches"),
 				added(pieceParam("part", "with arrival=data, message bytes one receiving or forwarding warp waits for and copies")),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
-				tileParam(),
+				tileParam,
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
 				wordParam("route", "direct: a message to each expert, or with arrival=data to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there", "direct", "rail"),
 				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
@@ -51,16 +50,13 @@ func dispatchHosts() Declaration {
 				inFlightParam("4"),
 			),
 			Formerly: formerly("dispatch_ll_hosts", dispatchUnpolled+",arrival=data"),
-			Check:    checkHosts,
-			Starts:   startsHosts(dispatchHosts),
+			Check:    checkHosts, Starts: startsHosts(dispatchHosts),
 		},
 		ties: []tie{
 			{"arrival=data", dispatchUnpolled}, {"arrival=count", "part=512"},
 			{"route=rail", "chunk_bytes=0"}, // with route=rail a message is sent in one piece
 		},
-		source:  sources.HostsFolder + "dispatch.cuh",
-		entry:   entryHosts("dispatch"),
-		State:   hostsState,
+		source: sources.HostsFolder + "dispatch.cuh", entry: entryHosts("dispatch"), State: hostsState,
 		stateOf: stateOfHosts,
 		defines: func(c ep.Config) []string {
 			if pollsData(c) {
@@ -76,25 +72,19 @@ func dispatchHosts() Declaration {
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name: "combine_hosts",
-			Op:   ep.Combine,
-			Doc:  "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
+			Name: "combine_hosts", Op: ep.Combine,
+			Doc: "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
 			Params: append(hostParams("count: receivers wait until all rows are counted; data: they poll the rows, and between hosts a word that is put after each, for small batches"),
-				waitersParam(),
-				sumChunkParam(),
-				rotateParam("1"),
+				waitersParam, sumChunkParam, rotateParam("1"),
 				wordParam("route", "direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's", "direct", "rail"),
 				rounding(wordParam("partial", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "f32", "bf16")),
 				inFlightParam("4"),
 			),
 			Formerly: formerly("combine_ll_hosts", combineUnpolled+",arrival=data"),
-			Check:    checkHosts,
-			Starts:   startsHosts(combineHosts),
+			Check:    checkHosts, Starts: startsHosts(combineHosts),
 		},
-		ties:    []tie{{"arrival=data", combineUnpolled}, {"route=direct", "partial=f32"}},
-		source:  sources.HostsFolder + "combine.cuh",
-		entry:   entryHosts("combine"),
-		State:   hostsState,
+		ties:   []tie{{"arrival=data", combineUnpolled}, {"route=direct", "partial=f32"}},
+		source: sources.HostsFolder + "combine.cuh", entry: entryHosts("combine"), State: hostsState,
 		stateOf: stateOfHosts,
 		defines: func(c ep.Config) []string {
 			if pollsData(c) {
@@ -112,9 +102,7 @@ func combineHosts() Declaration {
 // counters or poll the data. The two values use different memory.
 func hostParams(arrival string) []kernels.Param {
 	return []kernels.Param{
-		threadsParam("128", "256", "512"),
-		smsParam("32", "64", "132"),
-		modeParam(kernels.Launch),
+		threadsParam("128", "256", "512"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
 		pdlParam("1"),
 		design(added(wordParam("arrival", arrival, "count", "data"))),
 	}

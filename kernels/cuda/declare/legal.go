@@ -30,7 +30,7 @@ func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(f.Kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.Kernel.Params)); err != nil {
 		return err
 	}
-	return cmp.Or(checkWords(c, f.Kernel.Params), checkTies(c, f.ties), f.Kernel.Check(m, p, c))
+	return cmp.Or(checkWords(c, f.Kernel.Params), checkTies(c, slices.Concat(f.ties, sharedTies)), f.Kernel.Check(m, p, c))
 }
 
 // checkWords checks the parameters whose values are words, 0 and 1, or pieces. A piece is the number of bytes that
@@ -64,6 +64,10 @@ func isNumber(v ep.Value) bool {
 // Example: {"mode=split", "receivers=0,pause=0"}.
 type tie struct{ when, then string }
 
+// sharedTies holds for every kernel that has the parameters.
+var sharedTies = []tie{{"mode=fused", "recv_sms=0"}, {"own=slot", "receivers=0"}}
+
+// checkTies checks the parameters that the config has.
 func checkTies(c ep.Config, ties []tie) error {
 	for _, t := range ties {
 		if name, value, _ := strings.Cut(t.when, "="); c.Str(name) != value {
@@ -71,8 +75,8 @@ func checkTies(c ep.Config, ties []tie) error {
 		}
 		for _, only := range strings.Split(t.then, ",") {
 			name, value, _ := strings.Cut(only, "=")
-			if c.Str(name) != value {
-				return fmt.Errorf("%s: %s has no meaning with %s; use %s", name, c.Str(name), t.when, value)
+			if v, has := c.Values[name]; has && string(v) != value {
+				return fmt.Errorf("%s: %s has no meaning with %s; use %s", name, v, t.when, value)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/epbench/epbench/kernels"
@@ -22,37 +23,26 @@ const plainLL = "receivers=0,pause=0,early=0"
 func dispatchLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "dispatch_ll",
-			Op:      ep.Dispatch,
-			Layouts: byExpert,
-			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data. For small batches.",
+			Name: "dispatch_ll", Op: ep.Dispatch, Layouts: byExpert,
+			Doc: "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data. For small batches.",
 			Params: slices.Concat([]kernels.Param{
-				countParam(),
-				smsParam("16", "32", "64", "132"),
-				threadsParam("256", "512", "1024"),
+				countParam, smsParam("16", "32", "64", "132"), threadsParam("256", "512", "1024"),
 				pieceParam("send", "message bytes that a sending warp converts and stores at a time"),
 				pieceParam("part", "message bytes that a receiving warp waits for and copies at a time"),
 				speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that early tokens are copied while later tokens are sent", "warps", "8", "0", "8"),
 				speedParam(kernels.Launch, "pause", "time that a warp that never sends pauses between two polls", "ns", "0", "0", "250"),
 				wordParam("early", "1: a receiving warp polls its first data before it knows the rows to which they go", "0", "1"),
-				inputParam(),
-				pdlParam("0"),
+				inputParam(), pdlParam("0"),
 			}, splitParams()),
-			Formerly:   formerly("dispatch_ll_split", "mode=split,"+plainLL, "dispatch_ll_ids", "count=receiver,"+plainLL),
-			Check:      checkFast,
-			Starts:     startsDispatchLL,
-			Default:    defaultDispatchLL,
-			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return split(defaultDispatchLL(m, p), plainLL) },
-			Overlapped: overlapped,
+			Formerly: formerly("dispatch_ll_split", "mode=split,"+plainLL, "dispatch_ll_ids", "count=receiver,"+plainLL),
+			Check:    checkFast, Starts: startsDispatchLL, Default: defaultDispatchLL, Overlapped: overlapped,
+			Split: splitOf(defaultDispatchLL, plainLL),
 		},
 		ties: []tie{
-			{"mode=fused", "recv_sms=0"}, {"mode=split", plainLL}, {"count=receiver", "mode=fused," + plainLL},
+			{"mode=split", plainLL}, {"count=receiver", "mode=fused," + plainLL},
 			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 all warps wait for the offsets together
 		},
-		source: "ll/dispatch.cuh",
-		entry:  entryIDs("dispatch_ll"),
-		shared: sharedMarks,
-		State:  llState,
+		source: "ll/dispatch.cuh", entry: entryIDs("dispatch_ll"), shared: sharedMarks, State: llState,
 		defines: func(c ep.Config) []string {
 			if countsReceiver(c) {
 				return definesIDs(c)
@@ -68,30 +58,20 @@ func dispatchLL() Declaration {
 func combineLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "combine_ll",
-			Op:      ep.Combine,
-			Layouts: byExpert,
-			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup a rank sums its rows before it sends them. For small batches; after dispatch_final also for large ones.",
+			Name: "combine_ll", Op: ep.Combine, Layouts: byExpert,
+			Doc: "One kernel without flags: receivers poll the rows. With algo=dedup a rank sums its rows before it sends them. For small batches; after dispatch_final also for large ones.",
 			Params: slices.Concat([]kernels.Param{
 				design(added(wordParam("after", "which dispatch this combine follows: ll, dispatch_ll; final, dispatch_final, for which slots take twice the memory", "ll", "final"))),
-				fastAlgoParam(),
-				ownParam(),
-				smsParam("16", "32", "64", "132"),
-				threadsParam("256", "512", "768", "1024"),
-				ownReceivers(),
-				pdlParam("0"),
+				fastAlgoParam, ownParam, smsParam("16", "32", "64", "132"),
+				threadsParam("256", "512", "768", "1024"), ownReceivers, pdlParam("0"),
 			}, splitParams()),
 			Formerly: formerlyPartial(formerly("combine_ll_split", "mode=split", "combine_ll_partial", "own=registers",
 				"combine_final_polled", "own=registers,after=final")),
-			Check:      checkFast,
-			Default:    defaultCombineLL,
-			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return split(defaultCombineLL(m, p), "receivers=0") },
-			Starts:     startsCombineLL,
-			Overlapped: overlapped,
+			Check: checkFast, Default: defaultCombineLL, Split: splitOf(defaultCombineLL, "receivers=0"),
+			Starts: startsCombineLL, Overlapped: overlapped,
 		},
-		ties:   []tie{{"mode=fused", "recv_sms=0"}, {"mode=split", "receivers=0"}, {"own=slot", "receivers=0"}},
-		source: "ll/combine.cuh",
-		State:  llState,
+		ties:   []tie{{"mode=split", "receivers=0"}},
+		source: "ll/combine.cuh", State: llState,
 		stateOf: func(c ep.Config) State {
 			if afterFinal(c) {
 				return polledState
@@ -162,7 +142,7 @@ func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
 	}
 	own := defaultCombineLLPartial(m, p)
 	if out = append(out, own); p.Tokens > 64 {
-		out = append(out, with(own, "threads=768"), with(own, "threads=768,receivers=12"))
+		out = append(out, variants(own, "threads=768", "threads=768,receivers=12")...)
 	}
 	return append(out, startsAfterFinal(m, p)...)
 }
@@ -176,8 +156,52 @@ func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
 // with 12 warps that only sum (receivers=12). Among configs with receivers=8, blocks of 16 warps were
 // fastest. The first start has 16 warps, because blocks of 24 warps spill registers on 8 ranks.
 func startsAfterFinal(m ep.Machine, p ep.Problem) []ep.Config {
-	c := with(defaultCombineLLPartial(m, p), "after=final,receivers=8")
-	return []ep.Config{c, with(c, "threads=768,receivers=12")}
+	return variants(defaultCombineLLPartial(m, p), "after=final,receivers=8", "after=final,threads=768,receivers=12")
+}
+
+// With count=receiver, a block keeps marks in shared memory: one bit for each expert and token. The bit is set
+// if the token selected the expert.
+
+// marksShared is the largest shared memory of a block's marks, in bytes. It fits
+// every supported chip: sm_80 gives a block the least, 163 KiB, and the block's counts take up to
+// 9 KiB of it.
+const marksShared = 128 << 10
+
+// markBytes returns the bytes of a block's marks. The fullest rank gives the token
+// count, not the capacity of the buffers, so that a table row for few tokens is legal at any
+// capacity.
+func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
+
+// checkMarks refuses problems whose marks do not fit.
+func checkMarks(p ep.Problem, c ep.Config) error {
+	if n := markBytes(p); countsReceiver(c) && n > marksShared {
+		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or count=sender",
+			p.Tokens, p.Experts, n, marksShared, marksShared/4/p.Experts*32)
+	}
+	return nil
+}
+
+// sharedMarks is the shared memory of a dispatch with the parameter count.
+func sharedMarks(p ep.Problem, c ep.Config) int {
+	if countsReceiver(c) {
+		return markBytes(p)
+	}
+	return 0
+}
+
+// entryIDs returns the entry of a dispatch with the parameter count.
+func entryIDs(kernel string) func(ep.Problem, ep.Config) string {
+	return func(_ ep.Problem, c ep.Config) string { return kernel + optionIf(countsReceiver(c), "_ids") }
+}
+
+// definesIDs returns the compile options with count=receiver.
+func definesIDs(c ep.Config) []string {
+	return append(definesPieces(c), defineInput(c), "EP_COUNT_IDS=1")
+}
+
+// definesPieces returns the options that say how many bytes a warp sends and copies at a time.
+func definesPieces(c ep.Config) []string {
+	return []string{defineThreads(c), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
 }
 
 // regionsLL lists the regions in the order of the enum LlRegion in ll/layout.cuh.

@@ -19,36 +19,26 @@ var byMasked = []ep.Layout{ep.LayoutMasked}
 func dispatchMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "dispatch_masked",
-			Op:      ep.Dispatch,
-			Layouts: byMasked,
-			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
+			Name: "dispatch_masked", Op: ep.Dispatch, Layouts: byMasked,
+			Doc: "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the rows of the token's experts.",
 			Params: slices.Concat([]kernels.Param{
-				countParam(),
-				smsParam("16", "24", "32", "64", "132"),
+				countParam, smsParam("16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "8", "16", "32", "64", "88"),
-				threadsParam("512", "768", "1024"),
-				unitParam("message"),
+				threadsParam("512", "768", "1024"), unitParam("message"),
 				added(pieceParam("send", "message bytes that a sending warp converts and stores at a time with count=receiver")),
 				added(pieceParam("part", "message bytes that a receiving warp waits for and copies at a time with count=receiver")),
-				inputParam(),
-				pdlParam("0"),
+				inputParam(), pdlParam("0"),
 			}, splitParams()),
-			Formerly:   formerly("dispatch_masked_split", "mode=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
-			Check:      checkFast,
-			Default:    defaultDispatchMasked,
-			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(defaultDispatchMasked(m, p)) },
-			Starts:     startsDispatchMasked,
-			Overlapped: overlapped,
+			Formerly: formerly("dispatch_masked_split", "mode=split,wait_sms=0", "dispatch_masked_ids", "count=receiver,wait_sms=0,unit=512,input=bf16"),
+			Check:    checkFast, Default: defaultDispatchMasked, Split: splitOf(defaultDispatchMasked, splitEarly),
+			Starts: startsDispatchMasked, Overlapped: overlapped,
 		},
 		ties: []tie{
-			{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0"},
+			{"mode=split", "wait_sms=0"},
 			{"count=sender", "send=512,part=512"}, {"count=receiver", "mode=fused,wait_sms=0,unit=512"},
 		},
-		source: "masked/dispatch.cuh",
-		entry:  entryIDs("dispatch_masked"),
-		shared: sharedMarks,
-		State:  maskedState,
+		source: "masked/dispatch.cuh", entry: entryIDs("dispatch_masked"), shared: sharedMarks,
+		State: maskedState,
 		defines: func(c ep.Config) []string {
 			if countsReceiver(c) {
 				return definesIDs(c)
@@ -63,33 +53,19 @@ func dispatchMasked() Declaration {
 func combineMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "combine_masked",
-			Op:      ep.Combine,
-			Layouts: byMasked,
-			Doc:     "One kernel without flags: receivers poll the rows. With algo=dedup the weights are sent ahead, and a rank sums its rows before it sends them.",
+			Name: "combine_masked", Op: ep.Combine, Layouts: byMasked,
+			Doc: "One kernel without flags: receivers poll the rows. With algo=dedup the weights are sent ahead, and a rank sums its rows before it sends them.",
 			Params: slices.Concat([]kernels.Param{
-				fastAlgoParam(),
-				ownParam(),
-				smsParam("16", "24", "32", "64", "132"),
+				fastAlgoParam, ownParam, smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "16", "32", "64", "88"),
-				threadsParam("512", "768", "1024"),
-				unitParam("row"),
-				ownReceivers(),
-				pdlParam("0"),
+				threadsParam("512", "768", "1024"), unitParam("row"), ownReceivers, pdlParam("0"),
 			}, splitParams()),
-			Formerly:   formerly("combine_masked_split", "mode=split,wait_sms=0"),
-			Check:      checkFast,
-			Default:    defaultCombineMasked,
-			Split:      splitCombineMasked,
-			Starts:     startsCombineMasked,
-			Overlapped: overlapped,
+			Formerly: formerly("combine_masked_split", "mode=split,wait_sms=0"),
+			Check:    checkFast, Default: defaultCombineMasked, Split: splitCombineMasked,
+			Starts: startsCombineMasked, Overlapped: overlapped,
 		},
-		ties: []tie{
-			{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0,receivers=0"},
-			{"own=slot", "receivers=0"}, {"own=registers", "wait_sms=0,unit=512"},
-		},
-		source: "masked/combine.cuh",
-		State:  maskedState,
+		ties:   []tie{{"mode=split", "wait_sms=0,receivers=0"}, {"own=registers", "wait_sms=0,unit=512"}},
+		source: "masked/combine.cuh", State: maskedState,
 		defines: func(c ep.Config) []string {
 			return options(defineThreads(c), defineUnit(c), defineSplit(c), defineSums(c))
 		},
@@ -118,7 +94,7 @@ func defaultDispatchMaskedIDs(m ep.Machine, p ep.Problem) ep.Config {
 // defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver writes a
 // token once for each of the token's experts on the rank.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
-	return defaultRank(dispatchMasked(), m, p, 2)
+	return defaultRank(dispatchMasked(), m, p, "1/2")
 }
 
 // aheadTokens is the largest token count at which algo=dedup is slower than algo=direct: sending the
@@ -151,7 +127,7 @@ func slotCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
 		algo = "dedup"
 	}
-	return defaultRank(combineMasked(), m, p, 2).With("algo", algo)
+	return defaultRank(combineMasked(), m, p, "1/2").With("algo", algo)
 }
 
 // registersCombineMasked returns the default among the configs with own=registers. Blocks of 768 threads spill
@@ -187,7 +163,7 @@ func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	if p.Precision == ep.Reduced {
 		algo = "dedup"
 	}
-	return splitEarly(slotCombineMasked(m, p).With("algo", algo))
+	return split(slotCombineMasked(m, p).With("algo", algo), splitEarly)
 }
 
 // regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then the regions of the enum

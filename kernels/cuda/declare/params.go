@@ -60,11 +60,6 @@ func pdlParam(def ep.Value) kernels.Param {
 // algoParam declares algo of a combine, where dedup rounds partial sums.
 func algoParam(doc string) kernels.Param { return rounding(wordParam("algo", doc, "direct", "dedup")) }
 
-// fastAlgoParam declares algo of the combines that send from blocks of their own.
-func fastAlgoParam() kernels.Param {
-	return algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank")
-}
-
 // modeParam declares whether a call is one launch, or two of which the first sends and the second receives. Between
 // the two launches the call occupies no SM.
 func modeParam(b kernels.Binding) kernels.Param {
@@ -78,29 +73,12 @@ func splitParams() []kernels.Param {
 	return []kernels.Param{added(modeParam(kernels.Compile)), added(recv)}
 }
 
-// countParam declares which rank counts the rows of each expert. If the receivers count, ids and data are
-// sent at once: each receiving block counts the ids that arrive.
-func countParam() kernels.Param {
-	return design(added(wordParam("count", "which rank counts the rows of each expert: sender, before it sends them; receiver, each of whose blocks counts the ids that arrive", "sender", "receiver")))
-}
-
 // inputParam declares the dtype of the caller's tokens. A time with fp8 is never compared with a
 // time with bf16, because with fp8 the caller does the cast.
 func inputParam() kernels.Param {
 	q := added(wordParam("input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "bf16", "fp8"))
 	q.Class, q.Outside = kernels.Hook, map[ep.Value]string{"fp8": "cast"}
 	return q
-}
-
-// ownParam declares how a rank adds the rows of its own tokens. With own=registers every rank sends
-// sums and no single rows. With algo=direct these sums are in f32.
-func ownParam() kernels.Param {
-	return design(added(wordParam("own", "what happens to the rows of a rank's own tokens: slot, they are written to a slot like the rows that are sent; registers, they are summed in registers, and every rank sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
-}
-
-// ownReceivers declares how many warps sum and do not send, with own=registers.
-func ownReceivers() kernels.Param {
-	return added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
 }
 
 func waitParam(does string, sweep ...ep.Value) kernels.Param {
@@ -117,27 +95,33 @@ func pieceParam(name, doc string) kernels.Param {
 	return speedParam(kernels.Compile, name, doc, "bytes", "512", "512", "1024")
 }
 
-// Parameters of the kernels that count, ep and hosts.
-
-func tileParam() kernels.Param {
-	return speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
-}
-
-func waitersParam() kernels.Param {
-	return speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
-}
-
-func sumChunkParam() kernels.Param {
-	return speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
+func inFlightParam(def ep.Value) kernels.Param {
+	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
 }
 
 func rotateParam(def ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "rotate", "1: each rank serves itself first, then the next; 0: all serve rank 0 first", "", def, "0", "1")
 }
 
-func inFlightParam(def ep.Value) kernels.Param {
-	return speedParam(kernels.Compile, "in_flight", "16-byte loads that a lane has outstanding", "", def, "2", "4", "8")
-}
+var (
+	// countParam declares which rank counts the rows of each expert. If the receivers count, ids and data are
+	// sent at once: each receiving block counts the ids that arrive.
+	countParam = design(added(wordParam("count", "which rank counts the rows of each expert: sender, before it sends them; receiver, each of whose blocks counts the ids that arrive", "sender", "receiver")))
+
+	// ownParam declares how a rank adds the rows of its own tokens. With own=registers every rank sends
+	// sums and no single rows. With algo=direct these sums are in f32.
+	ownParam = design(added(wordParam("own", "what happens to the rows of a rank's own tokens: slot, they are written to a slot like the rows that are sent; registers, they are summed in registers, and every rank sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
+
+	// ownReceivers declares how many warps sum and do not send, with own=registers.
+	ownReceivers = added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
+
+	fastAlgoParam = algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank") // of all combines but ep's
+
+	// Parameters of the kernels that count, ep and hosts.
+	tileParam     = speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
+	waitersParam  = speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
+	sumChunkParam = speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
+)
 
 // Values of parameters that several kernels have.
 
@@ -190,13 +174,26 @@ func defineSums(c ep.Config) string {
 
 func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-// with returns c with the values of a list such as "mode=split,receivers=0".
+// with returns c with the values of a list such as "mode=split,wait_sms=5/8". A fraction is a part of the
+// blocks (sms) of c.
 func with(c ep.Config, values string) ep.Config {
 	for _, v := range strings.Split(values, ",") {
 		name, value, _ := strings.Cut(v, "=")
+		var part, of int
+		if n, _ := fmt.Sscanf(value, "%d/%d", &part, &of); n == 2 {
+			value = fmt.Sprint(c.Int("sms") * part / of)
+		}
 		c = c.With(name, ep.Value(value))
 	}
 	return c
+}
+
+// variants returns one config for each list of values.
+func variants(c ep.Config, lists ...string) (out []ep.Config) {
+	for _, values := range lists {
+		out = append(out, with(c, values))
+	}
+	return out
 }
 
 // plain returns the config of the parameters' own defaults on all SMs that a rank may use.
@@ -209,6 +206,11 @@ func (f Declaration) plain(m ep.Machine, p ep.Problem) ep.Config {
 // this mode needs.
 func split(c ep.Config, needs string) ep.Config {
 	return with(c, "mode=split,"+needs).With("recv_sms", c.Values["sms"])
+}
+
+// splitOf returns a function for Kernel.Split: the default with mode=split and the values that it needs.
+func splitOf(dflt func(ep.Machine, ep.Problem) ep.Config, needs string) func(ep.Machine, ep.Problem) ep.Config {
+	return func(m ep.Machine, p ep.Problem) ep.Config { return split(dflt(m, p), needs) }
 }
 
 // formerly returns the former kernels that are now configs of another kernel. The arguments alternate:

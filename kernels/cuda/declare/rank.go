@@ -20,30 +20,19 @@ var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 func dispatchRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "dispatch_rank",
-			Op:      ep.Dispatch,
-			Layouts: byRank,
-			Doc:     "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
+			Name: "dispatch_rank", Op: ep.Dispatch, Layouts: byRank,
+			Doc: "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
 			Params: slices.Concat([]kernels.Param{
 				design(added(wordParam("rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output; staged: in a slot, and rows of the own rank in its output, while other warps of a block receive", "slot", "home", "staged"))),
 				smsParam("8", "12", "16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "1", "2", "4", "8", "12", "16", "24", "32", "48", "64"),
-				threadsParam("512", "768", "1024"),
-				unitParam("message"),
-				inputParam(),
-				pdlParam("0"),
+				threadsParam("512", "768", "1024"), unitParam("message"), inputParam(), pdlParam("0"),
 			}, splitParams()),
-			Formerly:   formerly("dispatch_rank_home", "rows=home"),
-			Check:      checkFast,
-			Default:    defaultDispatchRank,
-			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(slotDispatchRank(m, p)) },
-			Starts:     startsDispatchRank,
-			Overlapped: overlapped,
+			Formerly: formerly("dispatch_rank_home", "rows=home"),
+			Check:    checkFast, Default: defaultDispatchRank, Split: splitOf(slotDispatchRank, splitEarly),
+			Starts: startsDispatchRank, Overlapped: overlapped,
 		},
-		ties: []tie{
-			{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0"},
-			{"rows=home", "mode=fused"}, {"rows=staged", "mode=fused"},
-		},
+		ties:   []tie{{"mode=split", "wait_sms=0"}, {"rows=home", "mode=fused"}, {"rows=staged", "mode=fused"}},
 		source: "rank/dispatch.cuh",
 		entry: func(_ ep.Problem, c ep.Config) string {
 			return "dispatch_rank" + optionIf(c.Str("rows") != "slot", "_"+c.Str("rows"))
@@ -53,8 +42,7 @@ func dispatchRank() Declaration {
 			return options(defineThreads(c), defineUnit(c), defineInput(c), optionIf(storesHome(c), "EP_HOME=1"),
 				optionIf(c.Str("rows") == "staged", "EP_STAGED=1"), defineSplit(c))
 		},
-		compare: ref.Compare{Ordered: true},
-		places:  storesHome,
+		compare: ref.Compare{Ordered: true}, places: storesHome,
 	}
 }
 
@@ -64,26 +52,18 @@ func storesHome(c ep.Config) bool { return c.Str("rows") == "home" }
 func combineRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
-			Name:    "combine_rank",
-			Op:      ep.Combine,
-			Layouts: byRank,
-			Doc:     "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
+			Name: "combine_rank", Op: ep.Combine, Layouts: byRank,
+			Doc: "One kernel without flags: receivers poll the rows of a token and add them in the order of ranks; a rank's own rows stay where they are.",
 			Params: slices.Concat([]kernels.Param{
 				smsParam("16", "24", "32", "64", "132"),
 				waitParam("adds what arrived", "0", "8", "12", "16", "24", "32", "48", "64", "88"),
-				threadsParam("512", "768", "1024"),
-				unitParam("row"),
-				pdlParam("0"),
+				threadsParam("512", "768", "1024"), unitParam("row"), pdlParam("0"),
 			}, splitParams()),
-			Check:      checkFast,
-			Default:    defaultCombineRank,
-			Split:      func(m ep.Machine, p ep.Problem) ep.Config { return splitEarly(defaultCombineRank(m, p)) },
-			Starts:     startsRank(defaultCombineRank),
-			Overlapped: overlapped,
+			Check: checkFast, Default: defaultCombineRank, Split: splitOf(defaultCombineRank, splitEarly),
+			Starts: startsRank(defaultCombineRank), Overlapped: overlapped,
 		},
-		ties:     []tie{{"mode=fused", "recv_sms=0"}, {"mode=split", "wait_sms=0"}},
-		source:   "rank/combine.cuh",
-		State:    rankState,
+		ties:   []tie{{"mode=split", "wait_sms=0"}},
+		source: "rank/combine.cuh", State: rankState,
 		defines:  func(c ep.Config) []string { return options(defineThreads(c), defineUnit(c), defineSplit(c)) },
 		compare:  ref.Compare{Bits: true},
 		dispatch: func(m ep.Machine, p ep.Problem, _ ep.Config) ep.Config { return defaultDispatchRank(m, p) },
@@ -92,8 +72,9 @@ func combineRank() Declaration {
 
 func defineUnit(c ep.Config) string { return defineInt("EP_UNIT_BYTES", c, "unit") }
 
-// splitEarly returns the config with split phases. The sending kernel may start while the kernel before it still runs.
-func splitEarly(c ep.Config) ep.Config { return split(c, "wait_sms=0,pdl=1") }
+// splitEarly holds the values of a config with split phases whose sending kernel may start while the kernel before it
+// still runs.
+const splitEarly = "wait_sms=0,pdl=1"
 
 // longTokens is a token count. Calls with more tokens have separate blocks for sending and for
 // receiving. In shorter calls the warps of a block have little to send, and all receive afterwards.
@@ -135,18 +116,18 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 // the SMs received. In short BF16 calls on a limited number of SMs, two thirds of the SMs receive:
 // on 24 SMs of 2 H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us if no SM only received.
 func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank(dispatchRank(), m, p, 3), fastSMs(m, p)
+	c := defaultRank(dispatchRank(), m, p, "1/3")
 	switch {
 	case p.Tokens <= longTokens && p.Dispatch == ep.BF16 && limited(m, p):
-		return c.With("wait_sms", number(sms*2/3)).With("unit", "2048")
-	case p.Tokens <= longTokens || sms > fewSMs:
+		return with(c, "wait_sms=2/3,unit=2048")
+	case p.Tokens <= longTokens || fastSMs(m, p) > fewSMs:
 		return c
 	}
-	unit := ep.Value("1024")
+	c = with(c, "wait_sms=0,threads=512,unit=1024")
 	if p.Dispatch == ep.BF16 {
-		unit = "2048"
+		return c.With("unit", "2048")
 	}
-	return with(c, "wait_sms=0,threads=512").With("unit", unit)
+	return c
 }
 
 // homeOf returns the config with rows=home in which every block sends and receives.
@@ -181,51 +162,47 @@ func startsDispatchRank(m ep.Machine, p ep.Problem) []ep.Config {
 	if storesHome(defaultDispatchRank(m, p)) {
 		starts = append([]ep.Config{localDispatchRank(m, p), homeOf(slot).With("rows", "staged")}, starts...)
 	}
-	c := homeOf(slot)
-	for _, values := range []string{"wait_sms=0", "wait_sms=4", "wait_sms=4,threads=768", "wait_sms=4,unit=2048", "unit=2048", "threads=1024"} {
-		starts = append(starts, with(c, values))
-	}
-	return starts
+	return append(starts, variants(homeOf(slot),
+		"wait_sms=0", "wait_sms=4", "wait_sms=4,threads=768", "wait_sms=4,unit=2048", "unit=2048", "threads=1024")...)
 }
 
 // defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes one, and
 // empties a slot. On a limited number of SMs it gives two thirds. With few SMs it also takes larger
 // blocks: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half of the SMs took 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
-	c, sms := defaultRank(combineRank(), m, p, 2), fastSMs(m, p)
+	c := defaultRank(combineRank(), m, p, "1/2")
 	if !limited(m, p) {
 		return c
 	}
-	if sms <= fewSMs {
+	if fastSMs(m, p) <= fewSMs {
 		c = widest(p, c)
 	}
 	if p.Tokens <= longTokens {
 		return c
 	}
-	return c.With("wait_sms", number(sms*2/3))
+	return with(c, "wait_sms=2/3")
 }
 
-// defaultRank returns a config of all SMs. In a long call, one of every `share` SMs only receives.
-func defaultRank(f Declaration, m ep.Machine, p ep.Problem, share int) ep.Config {
-	c, sms := f.plain(m, p), fastSMs(m, p)
-	if p.Tokens <= longTokens {
-		return c.With("threads", "512")
+// defaultRank returns a config of all SMs. In a long call, the part `wait` of the SMs only receives.
+func defaultRank(f Declaration, m ep.Machine, p ep.Problem, wait string) ep.Config {
+	c := f.plain(m, p)
+	switch {
+	case p.Tokens <= longTokens:
+		return with(c, "threads=512")
+	case p.Op == ep.Dispatch && p.Dispatch != ep.BF16:
+		return with(c, "threads=768,wait_sms="+wait) // larger units would spill registers
 	}
-	if p.Op != ep.Dispatch || p.Dispatch == ep.BF16 {
-		c = c.With("unit", "1024") // a dispatch in FP8 would spill registers
-	}
-	return onSMs(c, sms, sms/share).With("threads", "768")
+	return with(c, "threads=768,unit=1024,wait_sms="+wait)
 }
 
 // startsRank returns a function for Kernel.Starts: for a long call, configs with other splits of the
 // SMs; for a short call, a config with more warps.
 func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
-		c, sms := own(m, p), fastSMs(m, p)
 		if p.Tokens <= longTokens {
-			return []ep.Config{c.With("threads", "1024")}
+			return variants(own(m, p), "threads=1024")
 		}
-		return []ep.Config{onSMs(c, sms, sms/4), onSMs(c, sms, sms/2), onSMs(c, sms, sms*2/3), onSMs(c, sms, 0)}
+		return variants(own(m, p), "wait_sms=1/4", "wait_sms=1/2", "wait_sms=2/3", "wait_sms=0")
 	}
 }
 

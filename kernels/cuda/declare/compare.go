@@ -35,8 +35,8 @@ func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 	return f.Judged(p, c), err
 }
 
-// partialOf returns how a combine rounds the sums that ranks send. The bound for sums by rank also holds for sums by
-// host (route=rail).
+// partialOf returns the dtype of the sums that ranks send in a combine. The oracle's bound for sums by rank also holds
+// for sums by host (route=rail).
 func partialOf(c ep.Config) ref.Partial {
 	switch {
 	case c.Str("route") == "direct":

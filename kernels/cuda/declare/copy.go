@@ -32,8 +32,7 @@ const copyHalf = 256 << 20
 // rows returns the number of rows for which the source area and the target area have room.
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
-// Launch returns the launch of the copy. Its values travel in the parameter struct of the litmus kernels;
-// beside/copy.cuh lists what each field means here.
+// Launch returns the launch of the copy. beside/copy.cuh says what its four own parameters mean.
 func (p CopyProbe) Launch() Launch {
 	return litmusLaunch("beside_copy", p.SMs, 512, p.Home, p.Away, p.RowBytes, p.rows())
 }

@@ -11,9 +11,8 @@ import (
 
 // A Declaration describes one kernel of one op: its parameters, and how a config becomes device
 // code and launches. Its functions are pure. Kernels that share sources are declared in one file.
-// Each declaration has a line in Declarations.
 type Declaration struct {
-	Kernel kernels.Kernel // its Check holds what words and ties do not say; see Declaration.Check
+	Kernel kernels.Kernel // Kernel.Check checks only what Declaration.Check does not check for all kernels
 
 	// ties lists the values with which other parameters of the kernel have no meaning.
 	ties []tie

@@ -53,8 +53,8 @@ func dispatchFinal() Declaration {
 	}
 }
 
-// isHome reports whether the sender stores all rows that a token has on its own rank. That pays on few ranks,
-// where a large part of a token's rows stays on its own rank. Rows of other ranks' tokens are copied.
+// isHome reports whether a sender stores all rows that its tokens have on its own rank. That pays on few ranks,
+// where many rows stay on the sender's rank.
 func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
 // combineFinal declares the combine for prefill.

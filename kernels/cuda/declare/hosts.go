@@ -13,7 +13,7 @@ import (
 // hostsState declares the memory of the kernels that cross hosts, native/kernels/hosts.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
-// hostsLLState declares their memory with arrival=data.
+// hostsLLState declares the memory of these kernels with arrival=data.
 var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: onlyAbort}
 
 // Limits of the kernels that cross hosts.
@@ -68,7 +68,7 @@ func dispatchHosts() Declaration {
 	}
 }
 
-// combineHosts declares combine over hosts. BF16 rounds the sum of a host once more.
+// combineHosts declares combine over hosts. partial=bf16 rounds the sum of a host once more.
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{

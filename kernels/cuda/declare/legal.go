@@ -60,14 +60,14 @@ func isNumber(v ep.Value) bool {
 	return ok
 }
 
-// A tie is a value with which other parameters have no meaning. They must then have the values in `then`.
-// Example: {"mode=split", "receivers=0,pause=0"}.
+// A tie is a value of one parameter (`when`) with which other parameters have no meaning, and the values that they
+// must then have (`then`). Example: {"mode=split", "receivers=0,pause=0"}.
 type tie struct{ when, then string }
 
-// sharedTies holds for every kernel that has the parameters.
+// sharedTies lists the ties of every kernel that has their parameters.
 var sharedTies = []tie{{"mode=fused", "recv_sms=0"}, {"own=slot", "receivers=0"}}
 
-// checkTies checks the parameters that the config has.
+// checkTies skips parameters that the config does not have.
 func checkTies(c ep.Config, ties []tie) error {
 	for _, t := range ties {
 		if name, value, _ := strings.Cut(t.when, "="); c.Str(name) != value {
@@ -89,7 +89,7 @@ type span struct {
 	lo, hi int
 }
 
-// checkSpans checks the parameters that the config has.
+// checkSpans skips parameters that the config does not have.
 func checkSpans(c ep.Config, spans ...span) error {
 	for _, s := range spans {
 		if _, has := c.Values[s.name]; !has {
@@ -212,7 +212,7 @@ func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	return nil
 }
 
-// before90 reports whether an architecture such as sm_80 or sm_90a is older than sm_90.
+// before90 reports whether an architecture such as sm_80 is older than sm_90.
 func before90(arch string) bool {
 	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
 	return err == nil && n < 90

@@ -20,7 +20,8 @@ type Litmus struct {
 	check   func(areas [][]byte, me int) error // checks the region of rank `me` afterwards; may be nil
 }
 
-// Between which threads messages pass: EP_LITMUS_BLOCK and the enumerators after it.
+// Values of EpArgs.scope, which says between which threads ep_litmus_pass passes messages: EP_LITMUS_BLOCK, _GPU and
+// _SYSTEM.
 const (
 	withinBlock = iota
 	betweenBlocks
@@ -58,7 +59,7 @@ func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	return nil
 }
 
-// litmusLaunch returns a launch with the words `own` of LaunchParams.Own.
+// litmusLaunch returns a launch whose LaunchParams.Own begins with the words `own`.
 func litmusLaunch(entry string, grid, block int, own ...int) Launch {
 	l := Launch{Entry: entry, Grid: grid, Block: block}
 	copy(l.Params.Own[:], own)

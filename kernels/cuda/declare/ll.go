@@ -15,8 +15,9 @@ var llState = State{Name: "ll", anyDType: true, Regions: regionsLL, Counters: on
 // byExpert lists the layouts whose rows are sorted by expert, one group of rows after the other.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
 
-// plainLL holds the values that dispatch_ll must have with mode=split and with count=receiver.
-const plainLL = "receivers=0,pause=0,early=0"
+// unusedLL lists the parameters of dispatch_ll that have no effect with mode=split and with count=receiver, with the
+// only values that are legal then.
+const unusedLL = "receivers=0,pause=0,early=0"
 
 // dispatchLL declares the dispatch for decoding: one message for each distinct rank of a
 // token, and receivers that poll the data itself.
@@ -34,12 +35,12 @@ func dispatchLL() Declaration {
 				wordParam("early", "1: a receiving warp polls its first data before it knows the rows to which they go", "0", "1"),
 				inputParam(), pdlParam("0"),
 			}, splitParams()),
-			Formerly: formerly("dispatch_ll_split", "mode=split,"+plainLL, "dispatch_ll_ids", "count=receiver,"+plainLL),
+			Formerly: formerly("dispatch_ll_split", "mode=split,"+unusedLL, "dispatch_ll_ids", "count=receiver,"+unusedLL),
 			Check:    checkFast, Starts: startsDispatchLL, Default: defaultDispatchLL, Overlapped: overlapped,
-			Split: splitOf(defaultDispatchLL, plainLL),
+			Split: splitOf(defaultDispatchLL, unusedLL),
 		},
 		ties: []tie{
-			{"mode=split", plainLL}, {"count=receiver", "mode=fused," + plainLL},
+			{"mode=split", unusedLL}, {"count=receiver", "mode=fused," + unusedLL},
 			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 all warps wait for the offsets together
 		},
 		source: "ll/dispatch.cuh", entry: entryIDs("dispatch_ll"), shared: sharedMarks, State: llState,
@@ -92,13 +93,13 @@ func combineLL() Declaration {
 
 func afterFinal(c ep.Config) bool { return c.Str("after") == "final" }
 
-// overlapped returns the config with pdl=1: in a pair it starts while the other kernel still
+// overlapped returns c with pdl=1: in a pair its kernel starts while the other kernel still
 // runs. On 4 H200 pairs of 1 and 8 tokens then took 9 to 15 % less time, although dispatch alone
 // and combine alone did not gain.
 func overlapped(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
-// defaultDispatchLL returns a config close to the winners on 8 H200. It uses all SMs. Up to 8
-// tokens it has small parts and early receivers, above 8 larger parts, and above 32 more warps.
+// defaultDispatchLL returns a config close to the winners on 8 H200: small parts and early receivers for up
+// to 8 tokens, larger parts above 8, and more warps above 32.
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	c := dispatchLL().plain(m, p)
 	switch {
@@ -112,7 +113,7 @@ func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 
 // defaultDispatchLLIDs returns the default among the configs with count=receiver.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
-	return with(defaultDispatchLL(m, p), "count=receiver,"+plainLL)
+	return with(defaultDispatchLL(m, p), "count=receiver,"+unusedLL)
 }
 
 // startsDispatchLL returns the config with count=receiver if it is legal.
@@ -159,17 +160,13 @@ func startsAfterFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return variants(defaultCombineLLPartial(m, p), "after=final,receivers=8", "after=final,threads=768,receivers=12")
 }
 
-// With count=receiver, a block keeps marks in shared memory: one bit for each expert and token. The bit is set
-// if the token selected the expert.
-
-// marksShared is the largest shared memory of a block's marks, in bytes. It fits
-// every supported chip: sm_80 gives a block the least, 163 KiB, and the block's counts take up to
-// 9 KiB of it.
+// marksShared is the largest shared memory of a block's marks, in bytes. With count=receiver a block has one
+// mark, which is a bit, for each expert and token: whether the token selected the expert. The limit fits every
+// supported chip: sm_80 gives a block the least, 163 KiB, and the block's counts take up to 9 KiB of it.
 const marksShared = 128 << 10
 
-// markBytes returns the bytes of a block's marks. The fullest rank gives the token
-// count, not the capacity of the buffers, so that a table row for few tokens is legal at any
-// capacity.
+// markBytes returns the bytes of a block's marks for the tokens of the fullest rank. They do not depend on the
+// capacity of the buffers, so that a table row for few tokens is legal at any capacity.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
 // checkMarks refuses problems whose marks do not fit.
@@ -181,7 +178,7 @@ func checkMarks(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// sharedMarks is the shared memory of a dispatch with the parameter count.
+// sharedMarks returns the shared memory of a dispatch with the parameter count, in bytes.
 func sharedMarks(p ep.Problem, c ep.Config) int {
 	if countsReceiver(c) {
 		return markBytes(p)
@@ -189,7 +186,7 @@ func sharedMarks(p ep.Problem, c ep.Config) int {
 	return 0
 }
 
-// entryIDs returns the entry of a dispatch with the parameter count.
+// entryIDs returns a function for Declaration.entry of a dispatch with the parameter count.
 func entryIDs(kernel string) func(ep.Problem, ep.Config) string {
 	return func(_ ep.Problem, c ep.Config) string { return kernel + optionIf(countsReceiver(c), "_ids") }
 }

@@ -103,7 +103,7 @@ const aheadTokens = 4
 
 // defaultCombineMasked returns a config with own=registers for calls of many tokens. On 2 H100, with FP8 tokens of
 // DeepSeek-V3 in full precision, it took 29 us instead of 52 us with own=slot for 256 tokens, and 384 us instead of
-// 672 us for 4,096 tokens. In reduced precision it took 257 us instead of 322 us for 4,096 tokens.
+// 672 us for 4,096. In reduced precision it took 257 us instead of 322 us for 4,096.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	from := registersTokens
 	if p.Precision == ep.Reduced {
@@ -154,8 +154,8 @@ func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
 }
 
 // splitCombineMasked sends one sum for each token and rank if the problem accepts reduced
-// precision. To make the sums, a rank waits for the weights of other ranks and holds its SMs until
-// they arrive. Sending every row costs even more. In a CUDA graph on 2 H200, a layer of DeepSeek-V3
+// precision. To make the sums, a rank holds its SMs until the weights of other ranks arrive. Sending every row
+// costs even more. In a CUDA graph on 2 H200, a layer of DeepSeek-V3
 // with 128 FP8 tokens, whose calls have hooks, took 30 us with sums and 52 us with rows; with 32
 // tokens it took 18 us and 23 us.
 func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {

@@ -76,16 +76,15 @@ func defineUnit(c ep.Config) string { return defineInt("EP_UNIT_BYTES", c, "unit
 // still runs.
 const splitEarly = "wait_sms=0,pdl=1"
 
-// longTokens is a token count. Calls with more tokens have separate blocks for sending and for
-// receiving. In shorter calls the warps of a block have little to send, and all receive afterwards.
+// longTokens is the largest token count of a short call, whose warps have little to send and all receive
+// afterwards. Long calls have separate blocks for sending and for receiving.
 const longTokens = 256
 
-// limitedSMs is a number of SMs, about half of a GPU. Callers that compute at the same time leave a call
+// limitedSMs is about half of the SMs of a GPU. Callers that compute at the same time leave a call
 // at most this many SMs.
 const limitedSMs = 64
 
-// shortTokens is a token count. Calls with at most this many tokens take the same time with any split of
-// the SMs.
+// shortTokens is the largest token count with which any split of the SMs takes the same time.
 const shortTokens = 16
 
 // limited reports whether a call of more than shortTokens tokens has at most limitedSMs SMs.

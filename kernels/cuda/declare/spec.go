@@ -41,8 +41,8 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		Counters: max(s.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: s.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
-// InMemoryOf returns s, changed to use the memory of the combine that follows it. It returns s
-// unchanged if that memory does not include the memory of s.
+// InMemoryOf returns s in the memory of the combine that follows it, or unchanged s if that memory does not
+// include the memory of s.
 func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	if combine.Extends == s.State {
 		s.State, s.Extends, s.Regions, s.Counters = combine.State, combine.Extends, combine.Regions, combine.Counters
@@ -76,7 +76,7 @@ func SupportUnits(nodes int) (align, calls sources.Unit) {
 	return sources.Unit{Source: "common/align.cuh"}.Packed(), sources.Unit{Source: "epcomm/calls.cuh"}.Packed()
 }
 
-// ExpertUnit returns the stand-in for the experts in verifications: entry ep_expert.
+// ExpertUnit returns the binary of the stand-in for the experts in verifications. Its entry is ep_expert.
 func ExpertUnit(p ep.Problem) (sources.Unit, error) {
 	u, err := NewUnit(ExpertSource(p), p, nil)
 	return u.Packed(), err
@@ -93,5 +93,5 @@ func ExpertSource(p ep.Problem) string {
 	return "common/expert.cuh"
 }
 
-// RoundWords is the number of call numbers in a pack to which round_base points, one for each warp.
+// RoundWords is the number of call numbers to which EpArgs.round_base points in a pack: one for each warp.
 const RoundWords = Warp * sources.RoundBlocks

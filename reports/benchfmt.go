@@ -15,12 +15,9 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format (https://golang.org/design/14313-benchmark-format), for benchstat.
-// The name of a benchmark holds the problem and routing of a case.
-//
-// If all is false, WriteBench writes the deciding rounds (Entry.Times) of the default as config=default, of the winner
-// as config=tuned, and of each peer as config=NAME. With them, benchstat -col /config shows the gain. If all is true,
-// WriteBench writes every round of every config. The names then also hold stage, role and id, because rounds of
-// different stages have different distributions.
+// A name holds problem and routing. If all is false, it writes only the deciding rounds. config is default, tuned (the
+// winner) or a peer's name. If all is true, it writes every round. Names then also hold stage, role and id, because
+// stages have different distributions.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
@@ -60,7 +57,6 @@ func (b *benchWriter) write(name string, seconds float64) {
 	}
 }
 
-// deciding writes the deciding rounds of a case's default and winner, and of its peers.
 func (b *benchWriter) deciding(prefix string, c *Case) {
 	times := func(label string, e *Entry) {
 		if e == nil || !e.OK() {
@@ -98,7 +94,6 @@ func bench(key, value string) benchfmt.Config {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// benchWord replaces the characters that have a meaning in names of the benchmark format: =, / and white space.
 func benchWord(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

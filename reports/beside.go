@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists the winner and the default of each search that timed calls while a matrix product ran. In this file,
-// "product" means this matrix product. ok is false if no search had a product.
+// BesideTable lists the winner and the default of each search that timed calls while a matrix product ran. In this
+// file, "product" means this matrix product. ok is false if no search had a product.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -32,7 +32,6 @@ func BesideTable(run *record.Run) (t Table, ok bool) {
 	return t, len(cases) > 0
 }
 
-// besideCases returns a case for each search of a run that had a product.
 func besideCases(run *record.Run) (cases []*Case) {
 	for i := range run.Searches {
 		if s := &run.Searches[i]; s.Beside != nil {
@@ -42,9 +41,8 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables lists the rows of BesideTable for several runs, with the rows of one case together. Its
-// notes say, for each library, what a call contains and which share of the product belongs to one call.
-// Libraries need different numbers of calls, so their shares differ.
+// BesideTables lists the rows of BesideTable for several runs, with the rows of one case together. Its notes say, for
+// each library, what a call contains and which share of the product belongs to one call.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -82,7 +80,6 @@ type besideRow struct {
 	cells   []Cell
 }
 
-// besideRowsOf returns a row for a search's config and one for the default, if they differ.
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
 	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses these two, so they must not separate the libraries' rows
@@ -96,8 +93,7 @@ func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	return []besideRow{row(d.Config, b.Config, b.Saved), row(d.Default, b.Default, nil)}
 }
 
-// besideNotes returns the full spelling of each config, what a call of each library contains, and the
-// share of the product that belongs to one call. It repeats no note.
+// besideNotes explains the configs, the content of calls, and the share of the product in one call.
 func besideNotes(rows []besideRow) []string {
 	var out []string
 	for _, spell := range []func(besideRow) string{
@@ -120,8 +116,7 @@ func besideNotes(rows []besideRow) []string {
 
 const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: how much less time call and product together take with this config than with that of the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
-// besideDropped returns p with a column "beside" that a narrow terminal may leave out, so that a row fits
-// on one line. That column has the product's sizes, which the notes repeat.
+// besideDropped makes the column "beside" droppable, so that a row fits on one line.
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {
 		if c.Name == "beside" {
@@ -138,7 +133,7 @@ func besideColumns() []Column {
 		Numbers("saved", "us").Dropped(3), Numbers("saved low", "us").Dropped(8), Numbers("saved high", "us").Dropped(8)}
 }
 
-// besideCells returns the cells of one config. saved is nil in the row of the default.
+// besideCells returns the cells of one config; saved is nil in the row of the default.
 func besideCells(name string, b record.Beside, saved *record.Interval) []Cell {
 	cells := []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
 		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}

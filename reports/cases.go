@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// noInterval is the interval of a value that was not measured.
 var noInterval = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
 // Case holds everything that a run measured and decided about one problem under one routing.
@@ -18,16 +17,16 @@ type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // in order of Level, then of Key; entries without times come last
-	AA      *record.AA       // nil if not measured
+	Entries []*Entry         // in order of Level, then of Key; without times last
+	AA      *record.AA       // nil if there is none
 	Load    *record.Workload // messages and bytes of the drawn routing, nil if unknown
-	Search  *record.Search   // the run's decision, nil if it made none
+	Search  *record.Search   // nil if there is none
 }
 
 // Entry is one config of a case with its measurements.
 type Entry struct {
 	Config ep.Config
-	Key    string // Config.Key
+	Key    string
 	Cost   ep.Cost
 	Role   record.Role
 	Status ep.Status // the first status that is not ok; ok if there is none
@@ -35,7 +34,7 @@ type Entry struct {
 	Clock  string
 	Fresh  bool             // Times come from confirmation or later sessions
 	Times  []float64        // seconds of the slowest rank in each deciding round: see pickDecidingRounds
-	rounds []Timed          // the deciding rounds
+	rounds []Timed          // those of Times
 	Median record.Interval  // median of Times in seconds; for winner and default the median in run.json
 	Level  float64          // time in seconds, corrected for the drift between rounds: see levels
 	Blocks []*record.Result // oldest first
@@ -47,14 +46,13 @@ type caseID struct {
 	seed    uint64
 }
 
-// Cases groups results into the cases that were searched, benched or imported, ordered by
-// op, dtype, shape, routing and tokens. Routings come in the order of their first results.
+// Cases groups results into the cases that were searched, benched or imported, ordered by op, dtype, shape, routing
+// and tokens.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether a case has no search of its own. Its token count lies between
-// the token counts of two searches, and the sweep measured only the winners of these two there.
+// isBetweenSearches reports whether a case has no search of its own.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -102,7 +100,7 @@ func compareShape(a, b ep.Problem) int {
 
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // by Config.Key; the keys of the twin and of peers begin with the role
+	entries map[string]*Entry // by Config.Key; keys of twin and peers begin with the role
 }
 
 func (b *caseBuilder) add(r *record.Result) {
@@ -129,7 +127,6 @@ func (b *caseBuilder) add(r *record.Result) {
 	e.Blocks = append(e.Blocks, r)
 }
 
-// finish computes medians and levels, finds the run's records and sorts the entries.
 func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
 		e.pickDecidingRounds()
@@ -158,7 +155,6 @@ func (c *Case) findRecords(run *record.Run) {
 	}
 }
 
-// drawnWorkload returns the run's record of the case's routing, nil if there is none.
 func (c *Case) drawnWorkload(run *record.Run) *record.Workload {
 	key := c.Problem.Key()
 	return find(run.Workloads, func(w record.Workload) bool { return w.Problem == key && w.Routing == c.Routing && w.Seed == c.Seed })
@@ -178,8 +174,7 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian gives the entry of a config the median in run.json. The median of the log may
-// differ: if a confirmation was restarted, the log has the rounds of both tries.
+// useRecordedMedian prefers the median in run.json, because the log of a restarted confirmation has both tries.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -187,15 +182,13 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. A median of 0 is not OK: the clock was
-// too coarse.
+// OK reports whether the entry has times and never failed. A median of 0 is not OK: the clock was too coarse.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P returns the p-quantile of Times in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label returns a short name of the entry in its case: the role of a default or twin, the kernel
-// name of a peer, the difference from the default for any other config.
+// Label returns a short name: a role, a peer's kernel, or the difference from the default.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -217,7 +210,6 @@ func (c *Case) defaultConfig() ep.Config {
 	return ep.Config{}
 }
 
-// Cells returns the cells of an entry under ConfigColumns. A peer has no id.
 func (c *Case) Cells(e *Entry) []Cell {
 	id := Str(e.Config.ID())
 	if e.Role == record.Peer {
@@ -231,8 +223,8 @@ func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best returns the fastest entry of the confirmed ones (Fresh), or of all if none is confirmed. It
-// ignores peers and twins, and returns nil if no entry has times.
+// Best returns the fastest entry of the confirmed ones (Fresh), or of all if none is confirmed. It ignores peers and
+// twins, and returns nil if no entry has times.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
@@ -240,12 +232,10 @@ func (c *Case) Best() *Entry {
 	return c.first((*Entry).Timed)
 }
 
-// Timed reports whether the entry has times and is neither a peer nor a twin. A twin is the
-// default under a second label.
+// Timed reports whether the entry has times and is neither a peer nor a twin.
 func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
-// Winner returns the entry of the config that the run's decision names. Without a decision it
-// returns Best.
+// Winner returns the entry of the config that the run's decision names. Without a decision it returns Best.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {
 		if e := c.entryOf(c.Search.Decision.Config); e != nil {
@@ -255,8 +245,7 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread returns the A/A spread of the case: the relative difference of the default from itself. It
-// returns 0 if none was measured.
+// Spread returns the A/A spread of the case: the relative difference of the default from itself.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// trial is one block of a hand-made run: a config, its stage and the times of its rounds.
 type trial struct {
 	routing string
 	values  string // the values of the config; its kernel is "k"
@@ -22,7 +21,6 @@ type trial struct {
 	status  ep.Status
 }
 
-// build makes a run of one dispatch problem from blocks.
 func build(trials []trial) *reports.Loaded {
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 64, MaxTokens: 64, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -49,7 +47,6 @@ func build(trials []trial) *reports.Loaded {
 	return &reports.Loaded{Path: "hand", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// times returns n rounds of us microseconds.
 func times(us float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -63,7 +60,6 @@ const (
 	cand = record.Candidate
 )
 
-// TestFastestSoFar: if the run has no decision yet, the fastest config so far is the winner.
 func TestFastestSoFar(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -95,7 +91,6 @@ func TestFastestSoFar(t *testing.T) {
 	}
 }
 
-// TestMedianIsOfTheSlowestRank: the time of a round is the time of its slowest rank.
 func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	c := build([]trial{{"uniform", "sms=8", cand, "screen", 0, []float64{3, 1, 2}, ""}}).Cases[0]
 	if got := c.Entries[0].Median.Mid; math.Abs(got-2e-6) > 1e-15 {
@@ -103,8 +98,7 @@ func TestMedianIsOfTheSlowestRank(t *testing.T) {
 	}
 }
 
-// TestTwinOfManyBlocks: a twin is a second copy of the default. It is measured in the A/A test
-// only, here in two blocks. The default's time comes from its other blocks.
+// TestTwinOfManyBlocks: a twin's rounds do not change the default's time.
 func TestTwinOfManyBlocks(t *testing.T) {
 	c := build([]trial{{"uniform", "sms=8", def, "aa", 0, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 0, times(4, 3), ""},
 		{"uniform", "sms=8", def, "aa", 3, times(4, 3), ""}, {"uniform", "sms=8", record.Twin, "aa", 3, times(5, 3), ""},
@@ -116,8 +110,7 @@ func TestTwinOfManyBlocks(t *testing.T) {
 	}
 }
 
-// TestDecisionDecides: the run's decision gives the winner, its gain and its row in the table
-// of winners, even if another config is faster in the log.
+// TestDecisionDecides: the decision in run.json counts, even if another config is faster in the log.
 func TestDecisionDecides(t *testing.T) {
 	l := build([]trial{{"uniform", "sms=32", def, "screen", 0, times(20, 3), ""}, {"uniform", "sms=64", cand, "screen", 0, times(10, 3), ""},
 		{"uniform", "sms=8", cand, "screen", 0, times(12, 3), ""}})
@@ -141,8 +134,6 @@ func TestDecisionDecides(t *testing.T) {
 	}
 }
 
-// TestRegretTable expects the recorded losses of each config under each routing, in percent. A
-// loss that was not measured is "-".
 func TestRegretTable(t *testing.T) {
 	nan := record.Loss(math.NaN())
 	p := build([]trial{{"uniform", "sms=8", def, "screen", 0, times(10, 3), ""}}).Cases[0].Problem
@@ -166,8 +157,6 @@ func TestRegretTable(t *testing.T) {
 	}
 }
 
-// TestParetoAndEffects checks the front of time against SMs, its knee, and the effect of each
-// value of each parameter.
 func TestParetoAndEffects(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8,threads=256", def, "screen", 0, times(40, 3), ""}, {"uniform", "sms=8,threads=512", cand, "screen", 0, times(50, 3), ""},
@@ -196,8 +185,6 @@ func TestParetoAndEffects(t *testing.T) {
 	}
 }
 
-// TestFailuresAreGroupedAndOrdered expects one entry for each status and config, with the wrong
-// answers first and the illegal configs last.
 func TestFailuresAreGroupedAndOrdered(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8", def, "screen", 0, times(40, 3), ""}, {"uniform", "sms=999", cand, "screen", 0, nil, ep.Illegal},
@@ -214,7 +201,6 @@ func TestFailuresAreGroupedAndOrdered(t *testing.T) {
 	}
 }
 
-// TestWireLimit: the wire limit is the bytes on the link divided by the link's speed.
 func TestWireLimit(t *testing.T) {
 	if got := reports.Wire(ep.Machine{Arch: "sm_90", Link: "nvlink:nv18"}); got != 450 {
 		t.Errorf("18 links of Hopper carry %v GB/s, want 450", got)
@@ -231,8 +217,6 @@ func TestWireLimit(t *testing.T) {
 	}
 }
 
-// TestSeconds expects times for winners and defaults, and none for a token count, routing or
-// config that was not measured.
 func TestSeconds(t *testing.T) {
 	l, err := reports.Load("../testdata/runs/cpu-sweep")
 	if err != nil {
@@ -257,5 +241,4 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// second returns the second of two values.
 func second(_ float64, ok bool) bool { return ok }

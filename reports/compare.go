@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the band (the least difference that counts, as a fraction) for runs that recorded none,
-// such as imports.
+// defaultBand is the band for runs that recorded none, such as imports.
 const defaultBand = 0.01
 
 // MinRounds is the least number of rounds of a config for a verdict.
@@ -21,28 +20,28 @@ const MinRounds = 10
 
 // Compared is one case, or one config of a case, in both runs.
 type Compared struct {
-	Case    *Case         // the case as in run A
-	A, B    *Entry        // nil if that run did not measure it
-	Ratio   stat.Estimate // time of B / time of A, NaN if a time is missing
-	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if the clock rates are unknown
-	Band    float64       // least difference that counts
-	Made    record.Band   // the policy's band and the A/A spread; Band is the larger one
+	Case    *Case         // as in run A
+	A, B    *Entry        // nil if not measured
+	Ratio   stat.Estimate // time of B / time of A, NaN if unknown
+	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if unknown
+	Band    float64
+	Made    record.Band // the policy's band and the A/A spread; Band is the larger
 	Verdict record.Verdict
-	Reason  string // why the case is undecided, or what else differs between A and B
+	Reason  string // why undecided, or what else differs
 	Broken  bool   // A succeeded and B failed
 
-	unknownSessions bool // A or B has one session only, so the interval of Ratio assumes a spread between sessions
+	unknownSessions bool // the interval of Ratio assumes a spread between sessions
 }
 
 // Comparison holds the comparison of run B with run A.
 type Comparison struct {
 	A, B    *Loaded
 	Cases   []Compared
-	Geomean record.Interval // geometric mean of the ratios; NaN if there are none
-	Worst   int             // index of the case with the largest ratio, -1 if there are no ratios
-	Notes   []string        // differences between the runs that were allowed
+	Geomean record.Interval // of the ratios; NaN if there are none
+	Worst   int             // index of the largest ratio, -1 if there are none
+	Notes   []string        // allowed differences between the runs
 
-	live bool // A and B were measured in the same rounds
+	live bool // measured in the same rounds
 	same bool // A and B are one recording
 }
 
@@ -50,33 +49,29 @@ type Comparison struct {
 type What string
 
 const (
-	OfWinner  What = "winner"  // the winner of each run
-	OfDefault What = "default" // the default of each run
-	OfConfigs What = "configs" // every config that both runs timed
+	OfWinner  What = "winner"
+	OfDefault What = "default"
+	OfConfigs What = "configs" // every config that both timed
 )
 
-// CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What What
-	Band float64 // least difference that counts, as a fraction; 0 takes the wider band of the two runs
+	Band float64 // least difference that counts, as a fraction; 0 takes the wider of the runs' bands
 
-	// Allow has the keys machine, kernels, mode and clock for things that may differ between the runs. With the key
-	// sessions, runs of one session are compared as if times did not differ between sessions.
+	// Allow may have the keys machine, kernels, mode, clock and sessions. With sessions, sessions count as equal.
 	Allow map[string]bool
 
-	between float64 // the assumed spread between sessions, see ep.Machine.SessionSpread
+	between float64 // see ep.Machine.SessionSpread
 }
 
-// NotComparable is the error of Compare if two runs cannot be compared. Differences lists the
-// reasons.
+// NotComparable is the error of Compare if two runs cannot be compared.
 type NotComparable struct{ Differences []string }
 
 func (e *NotComparable) Error() string {
 	return "not comparable: " + strings.Join(e.Differences, "; ")
 }
 
-// Compare judges B against A case by case. It returns *NotComparable if the runs differ in a
-// field that o.Allow does not list, or if they have no case in common.
+// Compare judges B against A case by case.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
 	if !o.Allow["sessions"] {
@@ -113,7 +108,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// otherTraces lists the traces (recorded routings) with the same file name but different content in the two runs.
+// otherTraces lists the recorded routings with one file name but different content.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
 	theirs := routingsOf(b.Cases)
@@ -135,7 +130,7 @@ func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, and this may cause a part of a difference", a, seedA, b, seedB)
 }
 
-// pair pairs the entries of both runs and computes their ratios. judge gives the verdicts later.
+// pair pairs the entries of both runs and computes their ratios.
 func (c *Comparison) pair(o CompareOptions) {
 	inA, inB := indexCases(c.A.Cases, o.Allow["mode"]), indexCases(c.B.Cases, o.Allow["mode"])
 	for _, ca := range c.A.Cases {
@@ -169,7 +164,6 @@ func (c *Comparison) note(text string) {
 	}
 }
 
-// entries returns the pairs of entries to compare in a case that both runs have.
 func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	switch what {
 	case OfDefault:
@@ -185,8 +179,7 @@ func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	return [][2]*Entry{{a.winnerOrPeer(), b.winnerOrPeer()}}
 }
 
-// winnerOrPeer returns the winner of a case. Without a winner it returns the fastest peer, and
-// without peers the first entry.
+// winnerOrPeer returns the winner, else the fastest peer, else the first entry.
 func (c *Case) winnerOrPeer() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
@@ -197,8 +190,8 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart returns the entry of c with the config of e, nil if there is none. e is an entry of another
-// case. A twin (the default under a second label) matches only a twin, and a peer only a peer.
+// counterpart returns the entry of c with the config of e, nil if there is none. A twin (the default under a second
+// label) matches only a twin, and a peer only a peer.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
@@ -209,8 +202,7 @@ func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// needsStatistics returns true if only statistics can give the verdict. Otherwise, for example if one side failed, it
-// sets the verdict.
+// needsStatistics reports whether only statistics can give the verdict; otherwise it sets the verdict.
 func (x *Compared) needsStatistics() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -231,14 +223,13 @@ func (x *Compared) needsStatistics() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
-// requireRounds makes the verdict undecided if there are fewer than MinRounds rounds.
 func (x *Compared) requireRounds(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
 	}
 }
 
-// compare computes the ratio of B's time to A's. It treats the rounds of the two runs as independent samples.
+// compare computes Ratio from the rounds of the two runs as independent samples.
 func (x *Compared) compare(o CompareOptions) {
 	if !x.needsStatistics() {
 		return
@@ -290,7 +281,6 @@ func ComparisonTable(c *Comparison) Table {
 	return t
 }
 
-// ratioNote explains the columns of a comparison.
 func (c *Comparison) ratioNote() string {
 	ratio := "ratio: time of B / time of A, from the rounds of all sessions"
 	if c.live {
@@ -299,8 +289,8 @@ func (c *Comparison) ratioNote() string {
 	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }
 
-// timeOfB returns the cell with the time of B. In a live comparison it shows the time of A times the
-// ratio. A disturbed round slows A and B alike, so the median of B changes and the ratio does not.
+// timeOfB returns the time of B. In a live comparison it is A's time times the ratio, because a disturbed round slows
+// both.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)
@@ -317,8 +307,7 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary returns a text with the counts of verdicts, the mean ratio, the worst case, and the largest
-// possible difference in the undecided cases.
+// Summary returns the verdicts' counts, the mean ratio, the worst case, and the bound on the undecided cases.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

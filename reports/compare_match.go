@@ -2,17 +2,15 @@ package reports
 
 import "github.com/epbench/epbench/tune/ep"
 
-// caseKey identifies a case in both runs. Cases with equal keys are compared. routing is the content of
-// the routing (ep.RoutingContent), so that a recorded routing matches under any file name.
+// caseKey identifies a case in both runs. Its routing is the content, because a trace's file name may differ.
 type caseKey struct {
 	problem ep.Problem
 	routing string
 }
 
-// A caseIndex finds the case of one run that matches a case of another run.
 type caseIndex struct {
 	byKey   map[caseKey][]*Case
-	anyMode bool // the mode may differ
+	anyMode bool
 }
 
 func indexCases(cases []*Case, anyMode bool) caseIndex {
@@ -45,7 +43,6 @@ func (x caseIndex) match(c *Case) *Case {
 	return found[0]
 }
 
-// routingsOf returns the distinct routings of cases, in the order of the cases.
 func routingsOf(cases []*Case) (out []string) {
 	seen := map[string]bool{}
 	for _, c := range cases {

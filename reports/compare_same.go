@@ -6,11 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// oneRecording is the reason of undecided cases if a run is compared with itself.
 const oneRecording = "A and B are the same recording"
 
-// isOneRecording reports whether A and B hold the same times in every case that both have. Two measurements never
-// give the same times, so equal times mean that B is A or a copy of A.
+// isOneRecording reports whether all common cases have equal times, which two measurements never have.
 func (c *Comparison) isOneRecording() bool {
 	both := 0
 	for _, x := range c.Cases {
@@ -25,8 +23,7 @@ func (c *Comparison) isOneRecording() bool {
 	return both > 0
 }
 
-// markOneRecording adds a note if A and B are one recording, and makes this the reason of undecided cases. Otherwise
-// their reason would advise more sessions, which cannot help.
+// markOneRecording makes this the reason of undecided cases, because more sessions cannot help.
 func (c *Comparison) markOneRecording() {
 	if c.same = c.isOneRecording(); !c.same {
 		return

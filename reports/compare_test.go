@@ -12,32 +12,27 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// noise is the relative standard deviation of a round's time in the simulations. One round in
-// fifty is also 20 % slower, as on GPUs.
+// noise is the relative standard deviation of a round's time in the simulations.
 const noise = 0.02
 
-// pair draws two runs of forty cases in one session. The times of a case in the second run are multiplied by slow(problem,
-// routing); nil means 1.
+// pair draws two runs of forty cases. slow(problem, routing) is a factor on the second run's times; nil means 1.
 func pair(seed uint64, rounds int, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, rounds, noise), forty(2*seed+1, rounds, noise)
 	two.Slow = slow
 	return one.load("a"), two.load("b")
 }
 
-// pairOfSessions draws two runs like pair, but each run has twelve sessions of twenty rounds.
 func pairOfSessions(seed uint64, slow func(ep.Problem, string) float64) (a, b *reports.Loaded) {
 	one, two := forty(2*seed, 20, noise).inSessions(), forty(2*seed+1, 20, noise).inSessions()
 	two.Slow = slow
 	return one.load("a"), two.load("b")
 }
 
-// compare compares two runs as epbench compare does without --allow.
 func compare(t *testing.T, a, b *reports.Loaded) *reports.Comparison {
 	t.Helper()
 	return compareWith(t, a, b, reports.CompareOptions{})
 }
 
-// oneSession compares as if sessions did not differ.
 var oneSession = reports.CompareOptions{Allow: map[string]bool{"sessions": true}}
 
 func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *reports.Comparison {
@@ -49,8 +44,6 @@ func compareWith(t *testing.T, a, b *reports.Loaded, o reports.CompareOptions) *
 	return c
 }
 
-// gatedPairs lists the two kinds of pairs with which the gate is tested. The pairs that have one session are compared as
-// if sessions did not differ.
 var gatedPairs = map[string]struct {
 	pairs   int
 	draw    func(uint64, func(ep.Problem, string) float64) (a, b *reports.Loaded)
@@ -62,8 +55,7 @@ var gatedPairs = map[string]struct {
 	}, oneSession},
 }
 
-// TestGateOnIdenticalPrograms compares runs of the same program, forty cases each. The gate at 3 % may fail for one pair
-// in a hundred. It may be undecided for one pair in twenty. One case in a thousand may have the verdict slower or faster.
+// TestGateOnIdenticalPrograms bounds how often the gate fails or is undecided for runs of one program.
 func TestGateOnIdenticalPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -94,8 +86,7 @@ func TestGateOnIdenticalPrograms(t *testing.T) {
 	}
 }
 
-// TestGateCatchesAPlantedSlowdown makes one of forty cases 5 % slower. The gate must find this case in 95 % of the
-// pairs of runs. In all pairs together it may accuse one other case for each hundred pairs.
+// TestGateCatchesAPlantedSlowdown makes one of forty cases 5 % slower; the gate must find it in 95 % of the pairs.
 func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation on one goroutine has no data races")
@@ -129,9 +120,7 @@ func TestGateCatchesAPlantedSlowdown(t *testing.T) {
 	}
 }
 
-// TestUndecidedSaysWhatItShows compares two runs of one program whose times vary by 1 % between sessions. With a band
-// of 1 %, few cases get the verdict same. The summary gives the largest possible difference of the undecided cases, and
-// the number of sessions that would decide. With this number of sessions, nearly all cases get the verdict same.
+// TestUndecidedSaysWhatItShows: with the number of sessions that the summary gives, nearly all cases are decided.
 func TestUndecidedSaysWhatItShows(t *testing.T) {
 	a, b := pairOfSessions(3, nil)
 	c := compare(t, a, b)
@@ -161,8 +150,6 @@ func TestUndecidedSaysWhatItShows(t *testing.T) {
 	}
 }
 
-// TestFewRoundsAreUndecided: a case with fewer than MinRounds rounds is undecided, even if B is
-// 50 % slower.
 func TestFewRoundsAreUndecided(t *testing.T) {
 	a, b := pair(1, reports.MinRounds-1, func(ep.Problem, string) float64 { return 1.5 })
 	c := compare(t, a, b)
@@ -176,7 +163,6 @@ func TestFewRoundsAreUndecided(t *testing.T) {
 	}
 }
 
-// TestVerdicts compares forty cases with the same cases after their times were multiplied by `factor`.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -194,7 +180,7 @@ func TestVerdicts(t *testing.T) {
 		one.Between, two.Between = c.noise/2, c.noise/2
 		two.Slow = func(ep.Problem, string) float64 { return c.factor }
 		a, b := one.load("a"), two.load("b")
-		a.Run.AA, b.Run.AA = nil, nil // without A/A spread, the band is the policy's
+		a.Run.AA, b.Run.AA = nil, nil // the band is then the policy's
 		got := compare(t, reload(a), reload(b))
 		for _, x := range got.Cases {
 			if x.Verdict != c.want {
@@ -210,8 +196,7 @@ func reload(l *reports.Loaded) *reports.Loaded {
 	return l
 }
 
-// TestNeverFinerThanAA: a difference below the A/A spread of one side is undecided. (The A/A
-// spread is the difference between two measurements of the same program.)
+// TestNeverFinerThanAA: a difference below the A/A spread of one side is undecided.
 func TestNeverFinerThanAA(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001
@@ -227,8 +212,7 @@ func TestNeverFinerThanAA(t *testing.T) {
 	}
 }
 
-// TestClocksExplain: a case is undecided if its times differ by as much as the GPUs' clock rates,
-// because then the difference may come from the clocks alone.
+// TestClocksExplain: a case is undecided if its clock rates differ as much as its times.
 func TestClocksExplain(t *testing.T) {
 	one, two := forty(1, 20, 0.002).inSessions(), forty(2, 20, 0.002).inSessions()
 	one.Between, two.Between = 0.001, 0.001
@@ -245,8 +229,6 @@ func TestClocksExplain(t *testing.T) {
 	}
 }
 
-// TestNotComparable: runs that differ in machine, kernels or mode are refused. The error names
-// the flag that allows the comparison.
 func TestNotComparable(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -275,8 +257,6 @@ func TestNotComparable(t *testing.T) {
 	}
 }
 
-// TestNoCommonCase: runs without a common case are refused, and the error names the field in
-// which they differ.
 func TestNoCommonCase(t *testing.T) {
 	a, b := pair(1, 12, nil)
 	for i := range b.Results {
@@ -288,8 +268,6 @@ func TestNoCommonCase(t *testing.T) {
 	}
 }
 
-// TestOneRecording: if a run is compared with itself or with a copy, a note and the reason of each undecided case say
-// this, and the summary does not advise more sessions. Two separate runs of one program are not called one recording.
 func TestOneRecording(t *testing.T) {
 	one, copied, other := forty(3, 20, noise).inSessions(), forty(3, 20, noise).inSessions(), forty(4, 20, noise).inSessions()
 	c := compare(t, one.load("a"), copied.load("copy"))
@@ -310,8 +288,6 @@ func TestOneRecording(t *testing.T) {
 	}
 }
 
-// TestCompareWarnsOfSeeds expects one note that two runs have different seeds, and so different
-// routings.
 func TestCompareWarnsOfSeeds(t *testing.T) {
 	a, b := pair(1, 12, nil)
 	c := compare(t, a, b)
@@ -320,8 +296,6 @@ func TestCompareWarnsOfSeeds(t *testing.T) {
 	}
 }
 
-// TestBrokenAndMissingCases: a case that passed in the first run and fails in the second has
-// regressed. A case that the second run did not measure is undecided.
 func TestBrokenAndMissingCases(t *testing.T) {
 	a, b := pairOfSessions(1, nil)
 	broken := b.Cases[0].Problem
@@ -347,14 +321,13 @@ func TestBrokenAndMissingCases(t *testing.T) {
 	}
 }
 
-// TestLiveComparison compares two configs whose rounds took turns in one run.
 func TestLiveComparison(t *testing.T) {
 	blocks := []trial{
 		{"uniform", "sms=8", def, "ab", 0, nil, ""}, {"uniform", "sms=16", cand, "ab", 0, nil, ""}, {"uniform", "sms=8", record.Twin, "ab", 0, nil, ""},
 	}
 	drift := 1.0
 	for i := range 40 {
-		drift *= 1.02 // times double over the run; only the ratios of each round are steady
+		drift *= 1.02 // times double over the run; only ratios are steady
 		wobble := 1 + 0.001*float64(i%3)
 		blocks[0].micros = append(blocks[0].micros, 10*drift)
 		blocks[1].micros = append(blocks[1].micros, 10.7*drift*wobble)

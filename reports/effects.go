@@ -16,19 +16,18 @@ type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
-	Best   float64 // geometric mean over cases of (best time with the value / best time of the kernel)
-	Worst  float64 // largest (best time with the value / best time of the kernel) of a case
-	Median float64 // median over all configs with the value of (time / best time of the kernel)
-	Wins   int     // cases in which the kernel's fastest config has the value
-	Cases  int     // cases in which a config with the value was timed
-	Points int     // timed configs with the value, over all cases
+	Best   float64 // geometric mean over cases of (best time with the value / best time)
+	Worst  float64 // the largest such ratio
+	Median float64 // median over configs of (time / best time)
+	Wins   int     // cases that a config with the value wins
+	Cases  int     // cases with a timed config
+	Points int     // timed configs, over all cases
 
-	logs float64   // sum over cases of log(best time with the value / best time of the kernel)
-	all  []float64 // the ratios from which Median is computed
+	logs float64   // sum of log(best time with the value / best time)
+	all  []float64 // ratios for Median
 }
 
-// Effects computes the effect of every value of every parameter that has several values. It does not compare
-// configs of different kernels.
+// Effects computes the effect of every value of every parameter that has several values.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
@@ -79,7 +78,7 @@ func alternatives(keys []paramValue, k paramValue) bool {
 	})
 }
 
-// addEffects adds one case's entries of one kernel to sums. The entries come fastest first.
+// addEffects adds one case's entries of one kernel, which come fastest first.
 func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 	best := entries[0].Level
 	seen := map[paramValue]bool{}
@@ -96,7 +95,7 @@ func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 			if seen[k] {
 				continue
 			}
-			seen[k] = true // e is the fastest entry with the value, because entries come fastest first
+			seen[k] = true
 			s.Cases++
 			s.logs += math.Log(over)
 			s.Worst = max(s.Worst, over)

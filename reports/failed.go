@@ -12,7 +12,7 @@ import (
 type Failure struct {
 	Status ep.Status
 	Reason string
-	Entry  *Entry // the config's entry in the first of Cases
+	Entry  *Entry // in the first of Cases
 	Cases  []*Case
 }
 
@@ -43,7 +43,6 @@ func Failures(cases []*Case) []*Failure {
 	return out
 }
 
-// severity orders statuses, the most serious first.
 var severity = []ep.Status{
 	ep.Mismatch, ep.Hang, ep.Crash, ep.LaunchFailed, ep.CompileFailed, ep.Unstable, ep.Illegal,
 }

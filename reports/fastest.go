@@ -12,17 +12,16 @@ import (
 
 // LibraryTime is one library's tuned time for a case.
 type LibraryTime struct {
-	Library string // the library's name, then its version if known, then the run's name if two runs measured this library
-	Work    string // the steps that Entry's time includes (ep.Work.Key); "" if the run does not record them
+	Library string // name, version if known, and the run's name if two runs measured it
+	Work    string // ep.Work.Key of the timed steps; "" if unknown
 	Run     *Loaded
 	Case    *Case
 	Entry   *Entry // the run's winner
 
-	plainName string // Library without the run's name
+	plainName string
 }
 
-// Own returns the library's gain over its own default, measured in the same rounds; NaN if the run has
-// no such comparison.
+// Own returns the library's gain over its own default; NaN if not measured in the same rounds.
 func (o LibraryTime) Own() record.Interval {
 	if s := o.Case.Search; s != nil && s.OK() {
 		return s.Decision.Gain
@@ -30,31 +29,27 @@ func (o LibraryTime) Own() record.Interval {
 	return noInterval
 }
 
-// LibraryComparison compares the libraries that do the same work in one case on one machine. Two runs
-// either took turns, round by round (epbench interleave), or ran one after the other.
+// LibraryComparison compares the libraries that do the same work in one case on one machine.
 type LibraryComparison struct {
-	Problem     ep.Problem // without MaxTokens, which each library sets, and without Layout, which is a part of Work
+	Problem     ep.Problem // without MaxTokens and Layout, which differ between libraries
 	Routing     string
-	Work        string          // LibraryTime.Work and the clock (the way of timing), the same for all Libraries
+	Work        string          // the common work and clock (the way of timing)
 	Libraries   []LibraryTime   // fastest first
-	Gain        record.Interval // the second library's time / the first's; NaN with one library
-	Interleaved bool            // the runs of the first two libraries took turns, so Gain is computed round by round
-	Band        float64         // the widest band of the runs
+	Gain        record.Interval // time of the second / time of the first; NaN with one library
+	Interleaved bool            // the first two runs took turns, so Gain is by round
+	Band        float64         // the widest of the runs
 }
 
 // Decided reports whether the first library is faster by more than the band.
 func (c LibraryComparison) Decided() bool { return len(c.Libraries) > 1 && c.beyond(c.Gain) }
 
-// beyond reports whether a gain exceeds the band.
 func (c LibraryComparison) beyond(gain record.Interval) bool {
 	return gain.Low > 1 && gain.Mid > 1+c.Band
 }
 
-// seed returns the seed of the routing, which all libraries share.
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// nextAfter returns the library to use in this case if current is used at the next smaller token
-// count. This is the fastest library that beats current by more than the band, or else current.
+// nextAfter returns the fastest library if it beats current by more than the band, or else current.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -68,8 +63,8 @@ func (c LibraryComparison) nextAfter(current string) string {
 	return current
 }
 
-// CompareLibraries compares the winners of runs. It returns one comparison for each problem,
-// routing, seed, work and clock, in the order of the cases. It refuses runs of different machines.
+// CompareLibraries returns a comparison for each problem, routing, seed, work and clock, in the order of cases. It
+// refuses runs of different machines.
 func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	if err := sameHardware(runs); err != nil {
 		return nil, err
@@ -85,9 +80,9 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
 			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
-			// The seed is a part of the key, because it changes which experts tokens select.
+			// The seed changes which experts tokens select.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
-			if o.Work == "" { // a run with unknown work is compared with no other run
+			if o.Work == "" { // unknown work
 				key += "|" + l.Path
 			}
 			i, known := index[key]
@@ -110,7 +105,6 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	return out, nil
 }
 
-// nameRuns appends the run's name to each library's name, if some case has two runs of the library.
 func nameRuns(choices []LibraryComparison) {
 	twice := map[string]bool{}
 	for _, c := range choices {
@@ -151,8 +145,7 @@ func (c *LibraryComparison) decide() {
 	c.Gain, c.Interleaved = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
-// ratioTo returns the ratio of o's time to other's with its interval. If their runs took turns,
-// turns is true and the ratio is computed round by round.
+// ratioTo returns the ratio of o's time to other's with its interval.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.InterleaveID; t != "" && t == other.Run.Run.InterleaveID {
 		return o.Entry.Ratio(other.Entry).Interval, true
@@ -160,8 +153,8 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	return o.Entry.independentRatio(other.Entry, o.Run.Run.Machine.SessionSpread()).Interval, false
 }
 
-// sameHardware returns an error if runs were made on different GPUs. It compares PCI id, architecture
-// and number of SMs only, because only these are the same from every worker.
+// sameHardware returns an error if runs were made on different GPUs. It compares only what every worker states alike:
+// PCI id, architecture and number of SMs.
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
@@ -196,8 +189,6 @@ func FastestTable(choices []LibraryComparison) Table {
 	return t
 }
 
-// casesOf returns a case for each comparison. MaxTokens is set to the token count, because each
-// library sets it differently.
 func casesOf(choices []LibraryComparison) []*Case {
 	var cases []*Case
 	for _, c := range choices {
@@ -208,7 +199,6 @@ func casesOf(choices []LibraryComparison) []*Case {
 	return cases
 }
 
-// warnOfSeeds adds a warning if two runs differ only in their seeds and so are not compared.
 func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	for i, c := range choices {
 		for _, other := range choices[i+1:] {
@@ -221,7 +211,6 @@ func warnOfSeeds(t *Table, choices []LibraryComparison) {
 	}
 }
 
-// howCompared returns a sentence about whether the libraries were measured in turns.
 func howCompared(choices []LibraryComparison) string {
 	compared, turns := 0, 0
 	for _, c := range choices {
@@ -260,9 +249,7 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints returns a sentence for each group of comparisons that differ only in token count. The
-// sentence names the library to use at the smallest token count, and each token count from which another
-// library is faster by more than the band.
+// switchPoints returns, for each group that differs only in token count, from which count which library is faster.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {
@@ -278,7 +265,6 @@ func switchPoints(choices []LibraryComparison) []string {
 	return out
 }
 
-// line returns the group of a comparison for switchPoints: everything except the token count.
 func (c LibraryComparison) line() string {
 	return fmt.Sprint(c.Problem.Shape().Key(), c.Routing, c.seed(), c.Work)
 }

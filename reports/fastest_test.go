@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// libraryRun returns a run of one library. times maps token counts to the library's times in us.
+// libraryRun returns a run of one library, with times in us by token count.
 func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded {
 	run := &record.Run{Machine: ep.Machine{Backend: name, PCIID: pci, Arch: "sm_90", SMs: 132, GPUs: 2}, Band: 0.01,
 		Kernels: []record.Kernel{{Name: name, Op: ep.Dispatch, Work: ep.Work{Library: name, Version: "1", Layout: layout, Inside: []string{"counts"}}}}}
@@ -30,8 +30,6 @@ func libraryRun(name, layout string, times map[int]float64, pci string) *Loaded 
 	return &Loaded{Path: name, Run: run, Results: results, Cases: Cases(run, results)}
 }
 
-// TestCompareLibraries expects the libraries of each layout and token count sorted by time. A
-// comparison of two libraries within the band is not decided.
 func TestCompareLibraries(t *testing.T) {
 	all := []*Loaded{
 		libraryRun("deepep", "rank", map[int]float64{1: 20, 128: 30, 4096: 340}, "10de:2335"),
@@ -43,7 +41,7 @@ func TestCompareLibraries(t *testing.T) {
 	if err != nil || len(choices) != 6 {
 		t.Fatalf("%d choices, %v; want three token counts of two layouts", len(choices), err)
 	}
-	want := map[string]string{ // for each layout and token count the libraries, fastest first
+	want := map[string]string{
 		"expert 1": "epcomm", "expert 128": "epcomm", "expert 4096": "epcomm",
 		"rank 1": "flashinfer nccl deepep", "rank 128": "deepep flashinfer", "rank 4096": "flashinfer deepep",
 	}
@@ -60,8 +58,7 @@ func TestCompareLibraries(t *testing.T) {
 			t.Errorf("%s, %d tokens: decided %v, gain %+v", c.Work, c.Problem.Tokens, c.Decided(), c.Gain)
 		}
 	}
-	// At 128 tokens deepep is faster than flashinfer, but by less than the band, so the note does not
-	// change to deepep.
+	// At 128 tokens deepep is faster than flashinfer only within the band, so the note does not name it.
 	notes := strings.Join(FastestTable(choices).Notes, "\n")
 	if want := "(rank +counts, chain): from 1 token on flashinfer 1"; !strings.Contains(notes, want) || strings.Contains(notes, "on deepep") {
 		t.Errorf("notes\n%s\nwant %q and no change", notes, want)
@@ -74,8 +71,8 @@ func TestCompareLibraries(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesChange: a is the fastest library at 1 and 128 tokens. At 4,096 tokens b and c
-// are both faster than a, and differ by less than the band. The note names b, the faster of the two.
+// TestCompareLibrariesChange: b and c differ by less than the band, but both are faster than a at 4,096 tokens. The
+// note names the faster, b.
 func TestCompareLibrariesChange(t *testing.T) {
 	choices, err := CompareLibraries([]*Loaded{
 		libraryRun("a", "rank", map[int]float64{1: 10, 128: 10, 4096: 200}, ""),
@@ -91,7 +88,6 @@ func TestCompareLibrariesChange(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesSeeds: routings with different seeds are not compared.
 func TestCompareLibrariesSeeds(t *testing.T) {
 	runs := []*Loaded{libraryRun("a", "rank", map[int]float64{1: 10}, ""), libraryRun("b", "rank", map[int]float64{1: 15}, "")}
 	runs[1].Results[0].Seed = 2
@@ -101,8 +97,7 @@ func TestCompareLibrariesSeeds(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesTurns: runs that took turns are compared round by round. A drift that
-// both runs share does not widen the interval.
+// TestCompareLibrariesTurns: a drift that both runs share does not widen the interval.
 func TestCompareLibrariesTurns(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{128: 11}, ""), libraryRun("nccl", "rank", map[int]float64{128: 10}, "")}
 	for _, l := range runs {
@@ -135,9 +130,6 @@ func TestCompareLibrariesTurns(t *testing.T) {
 	}
 }
 
-// TestLibraryTable expects each library's time as a multiple of the fastest library's time for
-// the same work, and the library's gain from tuning. If two runs have the same library, its rows
-// also have the runs' names.
 func TestLibraryTable(t *testing.T) {
 	runs := []*Loaded{libraryRun("deepep", "rank", map[int]float64{1: 20}, ""), libraryRun("nccl", "rank", map[int]float64{1: 10}, ""), libraryRun("deepep", "rank", map[int]float64{1: 30}, "")}
 	runs[2].Path = "defaults"
@@ -169,8 +161,6 @@ func TestLibraryTable(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesWarnsOfSeeds: if libraries are not compared because their seeds differ, a
-// warning says so.
 func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	b.Results[0].Seed = 5
@@ -189,8 +179,6 @@ func TestCompareLibrariesWarnsOfSeeds(t *testing.T) {
 	}
 }
 
-// TestCompareLibrariesUnknownWork: a run that does not state the work of its kernels is not
-// compared.
 func TestCompareLibrariesUnknownWork(t *testing.T) {
 	a, b := libraryRun("a", "rank", map[int]float64{1: 2}, ""), libraryRun("b", "rank", map[int]float64{1: 1}, "")
 	a.Run.Kernels, b.Run.Kernels = nil, nil

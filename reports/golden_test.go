@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// runs returns four runs: two recorded on a CPU, and two synthetic ones. Of the synthetic runs
-// one has failures, the other has times of zero and ties.
+// runs returns two runs of a CPU and two synthetic ones, by name.
 func runs(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{"failures": small().load("failures"), "ties": ties().load("ties")}
@@ -28,8 +27,6 @@ func runs(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// TestTablesGolden compares the tables of each run with golden files: with lines of at most 80 and
-// 120 columns, and without a limit.
 func TestTablesGolden(t *testing.T) {
 	for name, l := range runs(t) {
 		for width, suffix := range map[int]string{80: "80", 120: "120", 0: "wide"} {
@@ -47,7 +44,6 @@ func TestTablesGolden(t *testing.T) {
 	}
 }
 
-// TestFormatsGolden compares the tables of one run in Markdown, CSV and JSON with golden files.
 func TestFormatsGolden(t *testing.T) {
 	l := runs(t)["cpu-sweep"]
 	for ext, write := range map[string]reports.Renderer{"md": reports.WriteMarkdown, "csv": reports.WriteCSV, "json": reports.WriteJSON} {

@@ -13,31 +13,30 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline sums up a run: how large the gains are, and how certain. The output on the terminal, summary.md
-// and the HTML page begin with the headline.
+// Headline sums up a run: how large the gains are, and how certain.
 type Headline struct {
-	All     Count          // every search
-	Full    Count          // searches at full precision
-	Reduced Count          // searches that accept reduced precision
-	Best    *record.Search // the search with the largest gain, nil if none has a gain
+	All     Count
+	Full    Count          // at full precision
+	Reduced Count          // with reduced precision accepted
+	Best    *record.Search // with the largest gain; nil if none has one
 
-	// Challenger is the search whose challenger has the largest gain, nil if no search has a challenger. If a search
-	// keeps the default, its challenger is the best other config.
+	// Challenger is the search with the largest challenger's gain; nil if none has one. A challenger is the best other
+	// config of a search that keeps the default.
 	Challenger *record.Search
 
-	AA float64 // the largest A/A spread
+	AA float64
 
-	Sessions float64 // the largest relative standard deviation of a default's time between sessions; 0 without several sessions
-	Band     float64 // the band that the run's options set
+	Sessions float64 // the largest relative standard deviation of a default's time between sessions; 0 if unknown
+	Band     float64 // of the run's options
 }
 
 // Count holds the sums over some searches of a run.
 type Count struct {
 	Searches int
-	Verdicts map[record.Verdict]int // number of searches with each verdict; Noisy and Failed ones do not count
-	Noisy    int                    // searches that are undecided because the A/A spread exceeds the band
-	Failed   int                    // searches in which no config could be compared with the default
-	Gain     record.Interval        // geometric mean of the gains of all searches except Failed
+	Verdicts map[record.Verdict]int // without Noisy and Failed ones
+	Noisy    int                    // undecided, because the A/A spread exceeds the band
+	Failed   int                    // no config could be compared with the default
+	Gain     record.Interval        // geometric mean over all but Failed
 
 	gains []record.Interval
 }
@@ -89,7 +88,7 @@ func Summarise(run *record.Run) Headline {
 	return h
 }
 
-// Lines returns the headline as sentences. The most important one comes first.
+// Lines returns the headline as sentences, the most important first.
 func (h Headline) Lines() []string {
 	switch {
 	case h.All.Searches == 0:
@@ -133,7 +132,6 @@ func (c Count) String() string {
 	return s
 }
 
-// notConfirmed returns the numbers of searches without a clear verdict, one for each reason.
 func (c Count) notConfirmed() string {
 	var out []string
 	for _, x := range []struct {
@@ -160,7 +158,6 @@ func SummaryTable(run *record.Run, directory string, rows int) Table {
 	return t
 }
 
-// largestGains is the number of gains that a sweep lists at its end.
 const largestGains = 5
 
 // LargestGains lists the searches with verdict faster that have the largest gains.
@@ -181,8 +178,7 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings merges warnings that differ only in numbers and in the name of their case. A merged
-// line has the number of cases and the first warning.
+// GatherWarnings merges warnings that differ only in numbers and in the name of their case.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

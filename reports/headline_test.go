@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// decision returns a search with a verdict, its cause and the gain mid. The interval of the gain's
-// logarithm reaches from log(mid) - half to log(mid) + half.
+// decision returns a search with the gain mid. The gain's logarithm has an interval of half to each side.
 func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precision) record.Search {
 	return record.Search{
 		Problem: ep.Problem{Op: ep.Dispatch, Tokens: 8, Precision: p}, Routing: "uniform",
@@ -20,8 +19,7 @@ func decision(v record.Verdict, c record.Cause, mid, half float64, p ep.Precisio
 	}
 }
 
-// TestHeadlineCounts expects one count for each precision, and one count of undecided searches
-// for each cause. The mean gain is over the 5 searches that did not fail, 2 of which have an interval.
+// TestHeadlineCounts: the mean gain is over the 5 searches that did not fail, 2 of which have an interval.
 func TestHeadlineCounts(t *testing.T) {
 	run := &record.Run{Band: 0.01, Searches: []record.Search{
 		decision(record.Faster, "", 2, 0.02, ep.Full),
@@ -60,7 +58,6 @@ func TestHeadlineCounts(t *testing.T) {
 	}
 }
 
-// TestGatherWarnings: two warnings that differ only in their case and numbers become one line.
 func TestGatherWarnings(t *testing.T) {
 	got := GatherWarnings([]string{
 		"3 of 9 searches ended early",

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestMarkdownIsEscaped: a name from a file cannot end a cell or a line of a Markdown table,
-// and it cannot add HTML, a link or a picture.
+// TestMarkdownIsEscaped: a name from a file cannot end a cell, or add HTML, links or pictures.
 func TestMarkdownIsEscaped(t *testing.T) {
 	bad := "a\\| b | <img src=x> ![p](http://x) \x1b[2J\r\n# title\u2028\u202e"
 	var b strings.Builder
@@ -26,7 +25,6 @@ func TestMarkdownIsEscaped(t *testing.T) {
 	}
 }
 
-// TestBenchWords: any name becomes one word on one line in Go's benchmark format.
 func TestBenchWords(t *testing.T) {
 	for in, want := range map[string]string{"zipf:1.0": "zipf:1.0", "a/b c=d": "a_b_c-d", "x\nBenchmarkY 1 2 ns/op": "x_BenchmarkY_1_2_ns_op", "t\te\x1b\u2028\xff": "t_e___"} {
 		if got := benchWord(in); got != want {

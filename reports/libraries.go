@@ -10,7 +10,6 @@ import (
 )
 
 // LibraryTable lists each library's tuned time in each case, and its gain over its own default.
-// Libraries that do the same work follow each other, the fastest first.
 func LibraryTable(choices []LibraryComparison) Table {
 	cases := casesOf(choices)
 	p := ColumnsFor(cases)
@@ -40,16 +39,13 @@ func SeveralRuns(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool { return len(c.Libraries) > 1 })
 }
 
-// SeveralLibraries reports whether any comparison has more than one library. Compare compares two runs
-// of one library.
+// SeveralLibraries reports whether any comparison has more than one library.
 func SeveralLibraries(choices []LibraryComparison) bool {
 	return slices.ContainsFunc(choices, func(c LibraryComparison) bool {
 		return slices.ContainsFunc(c.Libraries, func(o LibraryTime) bool { return o.plainName != c.Libraries[0].plainName })
 	})
 }
 
-// ownGains returns a sentence with the gain of each library over its own default, for each library that
-// has a gain.
 func ownGains(choices []LibraryComparison) []string {
 	var names []string
 	counts, best := map[string]*Count{}, map[string]*record.Search{}

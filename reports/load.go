@@ -19,13 +19,13 @@ type Loaded struct {
 	Run      *record.Run
 	Results  []record.Result
 	Cases    []*Case
-	Table    *table.Table // nil if the run wrote none
-	Warnings []string     // files and lines that cannot be used
-	between  []*Case      // cases at token counts between two searches: see isBetweenSearches
+	Table    *table.Table // nil if there is none
+	Warnings []string     // unusable files and lines
+	between  []*Case      // see isBetweenSearches
 }
 
-// Load reads a run directory. For a damaged file it adds a warning. It returns an error if no file is usable
-// or if nothing was measured.
+// Load reads a run directory. A damaged file gives a warning. Without a usable file or a measurement it returns an
+// error.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func Load(path string) (*Loaded, error) {
 	return l, nil
 }
 
-// Name returns the run's name in plots and tables: its folder's name.
+// Name returns the name of the run's folder.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
 // Resume returns a sentence with the command that continues an unfinished sweep, "" for other runs.
@@ -68,8 +68,8 @@ func (l *Loaded) Resume() string {
 	return "This run is unfinished. Continue it with: epbench sweep --resume " + ep.Quote(l.Path)
 }
 
-// Keep removes the cases for which keep returns false, and the run's records about these cases.
-// A regret matrix stays whole if one of its cases stays.
+// Keep removes the cases for which keep returns false, and the run's records about these cases. A regret matrix stays
+// whole if one of its cases stays.
 func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	run := *l.Run
 	run.Searches = slices.DeleteFunc(slices.Clone(run.Searches), func(s record.Search) bool { return !keep(s.Problem, s.Routing) })
@@ -80,9 +80,8 @@ func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
 }
 
-// Seconds returns the time of a config for a table key, a token count and a routing. It is corrected for
-// the drift between rounds. ok is false if the config was not measured or failed. The zero Config means
-// the default.
+// Seconds returns a config's time, corrected for drift; the zero Config means the default. ok is false if the config
+// was not measured or failed.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -95,8 +94,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// Paired returns the times in seconds of a config and of the default, in the rounds of stage cross
-// that have both. No search chose a config by these rounds, so their ratios are not biased.
+// Paired returns the times in seconds of a config and of the default, in their common rounds of stage cross. No search
+// chose a config by these rounds, so their ratios are not biased.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -119,7 +118,7 @@ func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) 
 	return config, dflt
 }
 
-// entryOf returns a config's entry, nil if it was not measured or failed.
+// entryOf returns a config's entry, nil if it has no times.
 func (c *Case) entryOf(cfg ep.Config) *Entry {
 	key := cfg.Key()
 	return c.first(func(e *Entry) bool {
@@ -127,9 +126,7 @@ func (c *Case) entryOf(cfg ep.Config) *Entry {
 	})
 }
 
-// DerivedTables returns the non-empty tables of a run: winners, effects of parameters, regret,
-// Pareto fronts, wire limit, memory limit, failures. The table of failures has at most maxFailures
-// rows; 0 means all.
+// DerivedTables returns the non-empty tables of a run, with at most maxFailures failures; 0 means all.
 func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	s = s.Of(l.Run.Machine)
 	var out []Table
@@ -141,8 +138,7 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	return out
 }
 
-// RehearsalOf returns the warning that runs on the CPU say nothing about GPUs, "" if no run was on
-// the CPU. If the runs have different warnings, the text names the runs on the CPU.
+// RehearsalOf returns the warning that runs on the CPU say nothing about GPUs, "" if there are none.
 func RehearsalOf(runs []*Loaded) string {
 	var named []string
 	same := true

@@ -6,8 +6,6 @@ import (
 	"time"
 )
 
-// TestResume: Resume returns a command for an unfinished sweep. It returns "" for a finished sweep
-// and for a run of bench.
 func TestResume(t *testing.T) {
 	l := small().load("dir/run")
 	l.Run.Command = []string{"epbench", "sweep"}

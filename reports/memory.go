@@ -7,8 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets) by PCI id, because
-// GPUs of one architecture differ. A kernel that only reads reaches 85 to 90 % of the nominal speed.
+// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets) by PCI id. A kernel that only
+// reads reaches 85 to 90 %.
 var memoryGBps = map[string]float64{
 	"10de:20b0": 1555, // A100 SXM 40 GB
 	"10de:20b2": 2039, // A100 SXM 80 GB
@@ -21,11 +21,10 @@ var memoryGBps = map[string]float64{
 	"10de:2901": 8000, // B200
 }
 
-// Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes per second). Zero
-// stands for the nominal speed of the machine.
+// Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes per second).
 type Speeds struct {
-	Link   float64 // speed of a rank's link in each direction
-	Memory float64 // speed of a GPU's memory, reads and writes together
+	Link   float64 // of a rank's link in each direction
+	Memory float64 // of a GPU's memory, reads and writes together
 }
 
 // Of returns s with zeros replaced by a machine's nominal speeds. An unknown speed stays zero.
@@ -39,8 +38,8 @@ func (s Speeds) Of(m ep.Machine) Speeds {
 	return s
 }
 
-// MemoryLimit returns the time in seconds that a memory of gbps GB/s needs to read and write the bytes
-// of an activation. It returns NaN for other ops, or if the bytes or the speed are unknown.
+// MemoryLimit returns the seconds in which a memory of gbps GB/s moves an activation's bytes. It is NaN if they are
+// unknown, or for other ops.
 func (c *Case) MemoryLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()
@@ -75,7 +74,7 @@ func (s Speeds) LimitName(op ep.Op) (name string, gbps float64) {
 	return "wire limit", s.Link
 }
 
-// MemoryTable prints how close each winner of op activation comes to the memory limit.
+// MemoryTable shows how close each activation's winner comes to the memory limit.
 func MemoryTable(l *Loaded, gbps float64) Table {
 	p := ColumnsFor(l.Cases)
 	t := Table{Name: "memory", Title: "Memory limit: how close each winner comes", Columns: p.Columns}

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestMemoryLimit: the memory limit of an activation is its bytes divided by the memory's speed.
 func TestMemoryLimit(t *testing.T) {
 	c := reports.Case{Problem: ep.Problem{Op: ep.Activation}, Load: &record.Workload{BytesMemory: 4_800_000}}
 	s := reports.Speeds{}.Of(ep.Machine{PCIID: "10de:2335", Arch: "sm_90", Link: "nvlink:nv18"})

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase returns the reason why two runs have no case in common. If cases differ only in mode,
-// it names the two modes. Otherwise it names each problem field in which the runs share no value.
+// whyNoCommonCase names the two modes if cases differ only in mode, else each problem field without a common value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	inB := indexCases(b.Cases, true)
 	for _, x := range a.Cases {
@@ -28,7 +27,6 @@ func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	return out
 }
 
-// values returns the distinct values of a field, in the order of the cases.
 func (f problemField) values(cases []*Case) (out []string) {
 	for _, c := range cases {
 		if v := f.cell(c).Text; v != "" && !slices.Contains(out, v) {
@@ -38,7 +36,7 @@ func (f problemField) values(cases []*Case) (out []string) {
 	return out
 }
 
-// say returns a value of the field as words of a sentence, such as "8 ranks".
+// say returns a value as words, such as "8 ranks".
 func (f problemField) say(value string) string {
 	if one, counts := strings.CutPrefix(f.phrase, "%s "); counts && value == "1" && strings.HasSuffix(one, "s") {
 		return ep.Count(1, strings.TrimSuffix(one, "s"))

@@ -9,9 +9,9 @@ import (
 // Pareto holds the trade-off between time and number of SMs in one case.
 type Pareto struct {
 	Case  *Case
-	All   []*Entry // entries with times and a known number of SMs
-	Front []*Entry // entries that are faster than all others with as many or fewer SMs; sorted by SMs
-	Knee  int      // index into Front of the best trade-off, -1 if there is none: see knee
+	All   []*Entry // with times and a known number of SMs
+	Front []*Entry // faster than all others with as many or fewer SMs; sorted by SMs
+	Knee  int      // index into Front, -1 if there is none: see knee
 }
 
 // ParetoOf computes the front of a case. The front is empty if no number of SMs is known.
@@ -37,9 +37,8 @@ func ParetoOf(c *Case) Pareto {
 	return p
 }
 
-// knee returns the index of the point farthest below the line through the front's ends, with both axes
-// scaled to the front's extent (the method of Satopaa et al. 2011 without smoothing). It returns -1 if
-// the front has fewer than three points or no point lies below the line.
+// knee returns the index of the point farthest below the line through the front's ends, -1 if there is none. Both axes
+// are scaled to the front's extent (Satopaa et al. 2011, without smoothing).
 func knee(front []*Entry) int {
 	if len(front) < 3 {
 		return -1

@@ -7,15 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// BesidePareto holds two Pareto fronts of the configs of one case: one for the time of a call that runs
-// alone, one for the cost of a call that runs at the same time as a matrix product. The cost is the time
-// of call and product together minus the time of the product alone.
+// BesidePareto holds a front for a call that runs alone, and one for its cost beside a matrix product. The cost is the
+// time of both together minus the time of the product alone.
 type BesidePareto struct {
-	Alone, Cost Pareto   // entries are copies whose Level is the time alone (in Alone) or the cost (in Cost)
-	Phased      []*Entry // entries of Cost that send and receive in separate kernels
+	Alone, Cost Pareto   // Level is the time alone, or the cost
+	Phased      []*Entry // entries of Cost, see phased
 }
 
-// BesideParetoOf computes both fronts of a case. ok is false if no call ran beside a product.
+// BesideParetoOf computes both fronts; ok is false if no call ran beside a product.
 func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	var alone, cost Case
 	alone, cost = *c, *c
@@ -39,7 +38,6 @@ func BesideParetoOf(c *Case) (out BesidePareto, ok bool) {
 	return out, len(out.Cost.All) > 0
 }
 
-// together joins all measurements of an entry beside a matrix product, nil if there are none.
 func (e *Entry) together() *ep.BesideRounds {
 	var out *ep.BesideRounds
 	for _, b := range e.Blocks {
@@ -54,8 +52,7 @@ func (e *Entry) together() *ep.BesideRounds {
 	return out
 }
 
-// phased reports whether a config sends and receives in separate kernels. Such a config has mode=split or a
-// kernel whose name ends in _split. The config of a pair is phased if both its dispatch and its combine are.
+// phased reports whether a config sends and receives in separate kernels; a pair must do so in both ops.
 func phased(c ep.Config) bool {
 	halves := []ep.Config{c}
 	if d, k, err := ep.Split(c); err == nil {

@@ -12,8 +12,8 @@ import (
 type problemField struct {
 	column Column
 	cell   func(*Case) Cell
-	phrase string // the words of a sentence, with %s for the value
-	usual  string // the common value, which sentences leave out
+	phrase string // with %s for the value
+	usual  string // which sentences leave out
 }
 
 var problemFields = []problemField{
@@ -37,8 +37,7 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
-// ProblemColumns shows the problems of some cases. Op, routing, tokens and each field in which the
-// cases differ are columns. The other fields form one sentence.
+// ProblemColumns shows problems: op, routing, tokens and differing fields as columns, other fields as one sentence.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."
@@ -63,7 +62,6 @@ func ColumnsFor(cases []*Case) ProblemColumns {
 	return out
 }
 
-// Cells returns the cells of a case in the columns of p.
 func (p ProblemColumns) Cells(c *Case) []Cell {
 	out := make([]Cell, len(p.fields))
 	for i, f := range p.fields {
@@ -72,8 +70,7 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies reports whether the cases differ in a field. It ignores max tokens if it equals the token count in
-// every case.
+// varies reports whether the cases differ in a field. Max tokens do not if they always equal the token count.
 func (f problemField) varies(cases []*Case) bool {
 	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).hasSpareTokens) {
 		return false
@@ -102,7 +99,7 @@ func Title(p ep.Problem, routing string) string {
 	return title
 }
 
-// OpTitle returns the name of an op, with its precision if the precision is not full.
+// OpTitle returns the name of an op, with a precision other than full.
 func OpTitle(op ep.Op, p ep.Precision) string {
 	if p == ep.Reduced {
 		return string(op) + " (reduced precision)"

@@ -8,13 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// fewCases is the largest number of cases that a line names one by one.
 const fewCases = 3
 
-// GatherReasons returns a line for each distinct reason, with the names of the cases that have this reason.
-//
-// The most frequent reason is shortened if every search has a reason and this one has more than fewCases
-// cases. Its line comes last, and has the number of cases instead of their names.
+// GatherReasons returns a line for each distinct reason, with the names of its cases. If every search has a reason,
+// the line of the most frequent one has a number instead, and comes last.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
 	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// overRun returns a bench run with one case for each reason. All cases are measured against the same
-// config; the reason of a case says why this config was used.
+// overRun returns a bench run with one case for each reason, all measured against one config.
 func overRun(reasons ...string) *record.Run {
 	over, _ := ep.ParseConfig("d:sms=8")
 	run := &record.Run{}
@@ -23,8 +22,7 @@ func overRun(reasons ...string) *record.Run {
 	return run
 }
 
-// TestGatherReasons expects a line for each reason, with the names of its cases. For the most frequent
-// reason the line has the number of cases instead, except if some case has no reason.
+// TestGatherReasons: the most frequent reason has a number instead of names, if every case has a reason.
 func TestGatherReasons(t *testing.T) {
 	of := func(s *record.Search) string { return s.Reference }
 	for _, c := range []struct{ reasons, want []string }{
@@ -41,8 +39,6 @@ func TestGatherReasons(t *testing.T) {
 	}
 }
 
-// TestMeasuredAgainstIsShort expects a column with the id of the config that replaces the default, one
-// note with its full spelling, and one note for each reason.
 func TestMeasuredAgainstIsShort(t *testing.T) {
 	table := reports.Measured(overRun("table: exact", "table: exact", "table: halves", "table: exact", "table: exact"))
 	column := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == "against" })
@@ -66,8 +62,6 @@ func TestMeasuredAgainstIsShort(t *testing.T) {
 	}
 }
 
-// TestCostsFitATerminal expects one line of 80 columns for each config, with its times, its
-// cost and the interval of the cost.
 func TestCostsFitATerminal(t *testing.T) {
 	run := overRun("table: exact", "table: exact")
 	for i := range run.Searches {

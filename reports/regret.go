@@ -7,9 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable lists the recorded regret matrices: what the winner under one routing loses under the others.
-// Each matrix has a row for the winner of each routing, and a row for the minimax config, whose largest loss
-// is the smallest.
+// RegretTable lists the regret matrices: what each routing's winner, and the minimax config, lose under each routing.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string
@@ -53,7 +51,6 @@ func lossCell(row record.RegretRow, at int) Cell {
 	return Percent(float64(row.Loss[at]))
 }
 
-// defaultOf returns the default of a run's search of p, the zero Config if there is none.
 func defaultOf(run *record.Run, p ep.Problem) ep.Config {
 	for _, s := range run.Searches {
 		if s.Problem == p {

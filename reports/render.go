@@ -13,8 +13,8 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header row of keys made from name and unit, such as p90_us. If
-// there are several tables, each begins with a line "# name", and an empty line separates them.
+// WriteCSV writes each table with a header of keys such as p90_us. Of several tables, each begins with a line "#
+// name", and an empty line separates them.
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
@@ -42,7 +42,6 @@ func WriteCSV(w io.Writer, tables ...Table) error {
 	return nil
 }
 
-// columnKey returns a column's name and unit as one word for programs, such as p90_us.
 func columnKey(c Column) string {
 	key := strings.ReplaceAll(c.Name, " ", "_")
 	unit := strings.NewReplacer("%", "percent", "/", "_per_").Replace(c.Unit)
@@ -59,8 +58,7 @@ func plainValue(c Cell) string {
 	return fmt.Sprint(c.Value)
 }
 
-// WriteJSON writes an array with an object for each table. Each row of a table is an object
-// with one key for each column, such as p90_us, in the order of the columns.
+// WriteJSON writes an array of tables. A row is an object with keys such as p90_us, in the order of the columns.
 func WriteJSON(w io.Writer, tables ...Table) error {
 	type object struct {
 		Name     string            `json:"name"`
@@ -87,7 +85,6 @@ func WriteJSON(w io.Writer, tables ...Table) error {
 	return e.Encode(out)
 }
 
-// rowObject returns a row as a JSON object with its keys in the order of the columns.
 func rowObject(cols []Column, row []Cell) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -155,8 +152,7 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// markdownText escapes text, which may hold names from files, so that no part of it becomes HTML, a link,
-// a picture or a new line.
+// markdownText escapes text from files: nothing in it becomes HTML, a link, a picture or a new line.
 func markdownText(s string) string {
 	return inMarkdown.Replace(strings.Map(visible, s))
 }
@@ -165,8 +161,7 @@ var inMarkdown = strings.NewReplacer(`\`, `\\`, "<", "&lt;", "](", `]\(`)
 
 func markdownCell(s string) string { return strings.ReplaceAll(markdownText(s), "|", `\|`) }
 
-// visible returns a blank for a character that moves a terminal's cursor or ends a line, and
-// any other character as it is.
+// visible returns a blank for a character that moves a cursor or ends a line.
 func visible(r rune) rune {
 	if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
 		return ' '

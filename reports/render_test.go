@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// rendered returns a table with a cell of each kind, and with characters that formats must escape.
 func rendered() reports.Table {
 	t := reports.Table{
 		Name: "sample", Title: "A | B",

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID identifies a round. Times of two configs with the same roundID come from the same round and
-// may be compared directly.
+// roundID identifies a round; times of one round may be compared directly.
 type roundID struct {
 	stage  record.Stage
 	Number int // as in Result.Round0
@@ -23,9 +22,8 @@ type Timed struct {
 	session, block int
 }
 
-// levels sets Entry.Level so that entries that were measured at different times are comparable. It removes the drift
-// that all entries of a round share (stat.Polish). It scales the levels so that the default's level is the default's
-// median. Without a default, the level of an entry is its median.
+// levels sets Entry.Level without the drift that all entries of a round share (stat.Polish). The default's level is
+// its median. Without a default, a level is the entry's median.
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -58,12 +56,10 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding lists the stages that measure a config after it was chosen, the best stage first. An entry takes
-// its times from the first of these stages that measured it.
+// deciding lists the stages that measure a config after it was chosen, the best first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the first kind of rounds that the entry has: rounds of further
-// sessions, of the confirmation, of all other stages, of the A/A test. A twin has only rounds of the A/A test.
+// pickDecidingRounds sets Times and Median from the first of: deciding stages, other stages, the A/A test.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -84,8 +80,7 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio estimates the ratio of e's time to other's from the rounds that have both. It returns
-// NaN if there are no such rounds.
+// Ratio estimates the ratio of e's time to other's from their common rounds, NaN without any.
 func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	if e == other {
 		return stat.Exactly(len(e.rounds))
@@ -93,14 +88,13 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio of e's time to the time of other, an entry of another run. between is the
-// relative standard deviation between sessions that it assumes if an entry has only one session.
+// independentRatio estimates the ratio to an entry of another run. An entry of one session takes between as the
+// relative standard deviation between sessions.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }
 
-// bySession returns the logarithms of the entry's deciding times, one list for each session, oldest
-// session first.
+// bySession returns logarithms of the deciding times by session, oldest first.
 func (e *Entry) bySession() (out [][]float64) {
 	session := 0
 	for i, r := range e.rounds {
@@ -115,9 +109,8 @@ func (e *Entry) bySession() (out [][]float64) {
 	return out
 }
 
-// common returns the logarithms of both entries' times in the rounds that both have, in parts that were
-// measured together. It takes the deciding rounds. If the entries share none of these, for example because
-// only one entry was confirmed, common takes all rounds.
+// common returns logarithms of the times in common rounds, by part. It takes deciding rounds, or all if none are
+// common.
 func common(a, b *Entry) []stat.Part {
 	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
 		return parts

@@ -11,34 +11,27 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped holds how well a config that was chosen on one machine does on another machine. Gain and Loss come
-// from the rounds of the other machine's search of the same problem and routing.
+// Swapped says how well a config that one machine chose does in another machine's rounds.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
-	Seed    uint64 // the seed of the other machine's search
+	Seed    uint64 // of the other search
 	Config  ep.Config
-	Default ep.Config // the other machine's default
+	Default ep.Config // of the other machine
 
-	// Gain is (time of Default / time of Config) on the other machine, in the same rounds; NaN if
-	// Config was not timed on the other machine.
+	// Gain is (time of Default / time of Config) on the other machine, by round; NaN if unknown.
 	Gain record.Interval
-	// Loss is (time of Config / time of the other machine's winner), computed as (the winner's
-	// confirmed gain / Gain).
+	// Loss is (time of Config / time of the other winner): the winner's confirmed gain / Gain.
 	Loss    record.Interval
 	Same    bool           // both searches chose Config
-	Rounds  int            // rounds from which Gain is computed; 0 if Config is Default
-	Verdict record.Verdict // verdict of comparing Config with Default
+	Rounds  int            // of Gain; 0 if Config is Default
+	Verdict record.Verdict // of Config against Default
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the decisions of the searches in `chosen` by the times of the searches in `on`, which
-// have the same problems and ran on another machine. It leaves out a problem if either search has
-// no decision.
-//
-// For combine, a sweep searches all configs with one dispatch dtype only. With the other dispatch dtypes
-// it measures only the finalists. So `on` may lack the config under the problem's dispatch dtype. Then
-// Swap takes the times from the search of all configs, under its dispatch dtype.
+// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches of the same problems. A sweep
+// searches combines with one dispatch dtype, and only measures finalists with others. So Swap may take the times of
+// that search.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -94,11 +87,10 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 	return c
 }
 
-// fewestRounds is the least number of rounds from which gainIn computes an interval.
+// fewestRounds is the least number for an interval.
 const fewestRounds = 3
 
-// gainIn returns a config's gain over the default, from the rounds of a recording that have
-// both. If it cannot compute a gain, reason says why.
+// gainIn returns a config's gain over the default in common rounds, or the reason why not.
 func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
 	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	var mine, base map[int]float64
@@ -148,15 +140,14 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient returns a divided by b. It treats their errors as independent.
+// quotient returns a divided by b, with independent errors.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable lists the gain and the loss that the winners of the run called `from` have in the run
-// called `on`. slower is the number of these winners that are slower than the default of `on`.
+// SwappedTable lists the gains and losses; slower is the number of winners that are slower than the default of `on`.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

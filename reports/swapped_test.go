@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// swapCase returns a recorded search of up to three configs, with 64, 128 and 256 threads. The config
-// with 64 threads is the default and takes 10 us. times has the times of the other configs in us: 0 if a
-// config was not measured, -1 if it failed. won is the index of the winner.
+// swapCase returns a recorded search. The default takes 10 us; times has the other configs in us: 0 if not measured,
+// -1 if failed.
 func swapCase(tokens, won int, times ...float64) *record.Recording {
 	config := func(i int) ep.Config {
 		return ep.Config{Kernel: "k", Values: map[string]ep.Value{"threads": ep.Value(strconv.Itoa(64 << i))}}
@@ -26,7 +25,7 @@ func swapCase(tokens, won int, times ...float64) *record.Recording {
 		}
 		if us > 0 {
 			stretch := []float64{0}
-			for k := range 20 { // all configs share a drift; each round has noise of 0.2 %
+			for k := range 20 { // a common drift, and noise of 0.2 %
 				stretch = append(stretch, math.Round(us*1e4*(1+0.1*float64(k))*(1+0.002*float64((i+k*7)%3-1))))
 			}
 			p.Rounds = [][]float64{stretch}
@@ -40,16 +39,15 @@ func swapCase(tokens, won int, times ...float64) *record.Recording {
 	return r
 }
 
-// TestSwap: the winners of one machine are judged with the times of another machine.
 func TestSwap(t *testing.T) {
 	h200 := []*record.Recording{
-		swapCase(1, 1, 8, 9),    // the same config wins on the H100
-		swapCase(2, 1, 8, 9),    // another config wins on the H100
-		swapCase(4, 2, 11, 9),   // the H200's winner is slower than the default on the H100
-		swapCase(8, 1, 8),       // the H200's winner fails on the H100
-		swapCase(16, 2, 9, 8),   // the H200's winner was not measured on the H100
-		swapCase(32, 0, 11, 12), // the default wins, but not on the H100
-		swapCase(64, 1, 8, 9),   // the H100's search was too noisy
+		swapCase(1, 1, 8, 9),    // the same winner
+		swapCase(2, 1, 8, 9),    // another winner
+		swapCase(4, 2, 11, 9),   // slower than the default of the H100
+		swapCase(8, 1, 8),       // fails
+		swapCase(16, 2, 9, 8),   // not measured
+		swapCase(32, 0, 11, 12), // the default, which the H100 does not choose
+		swapCase(64, 1, 8, 9),   // too noisy
 	}
 	h100 := []*record.Recording{
 		swapCase(1, 1, 5, 6), swapCase(2, 2, 8.8, 8), swapCase(4, 1, 8, 12), swapCase(8, 0, -1), swapCase(16, 1, 8), swapCase(32, 1, 8, 9),
@@ -97,8 +95,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// TestSwapAsSearched: a combine may be judged by a search with another dispatch dtype. The result still
-// has the problem of the combine.
+// TestSwapAsSearched: a combine may be judged by a search with another dispatch dtype.
 func TestSwapAsSearched(t *testing.T) {
 	combine := func(d ep.DType, as ep.DType, won int, times ...float64) *record.Recording {
 		r := swapCase(1, won, times...)

@@ -19,8 +19,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// spec describes a synthetic run: a run whose times come from a formula and random numbers
-// instead of measurements. The run's machine name and warnings say that it is synthetic.
+// spec describes a synthetic run: its times come from a formula and random numbers, as its machine and warnings say.
 type spec struct {
 	Seed     uint64
 	Ops      []ep.Op
@@ -28,18 +27,17 @@ type spec struct {
 	Routings []string
 	SMs      []int
 	Threads  []int
-	Chunks   []int                            // values of a third parameter; empty: the kernel has no such parameter
-	Rounds   int                              // rounds of each candidate in screening
-	Confirm  int                              // rounds of the finalists; 0: no confirmation
-	Sessions int                              // further sessions of Confirm rounds each, in which times differ by Between
-	Between  float64                          // standard deviation of the logarithm of a time between sessions
-	Noise    float64                          // standard deviation of the logarithm of a round
-	Slow     func(ep.Problem, string) float64 // returns the factor on each time of a case; nil: 1
-	Failures bool                             // some candidates fail
-	Zero     bool                             // candidates with 4 SMs have times of 0, as if the clock were too coarse
+	Chunks   []int                            // of a third parameter; empty: none
+	Rounds   int                              // of each candidate in screening
+	Confirm  int                              // of the finalists; 0: no confirmation
+	Sessions int                              // further sessions of Confirm rounds
+	Between  float64                          // standard deviation of log(time) between sessions
+	Noise    float64                          // standard deviation of log(time) between rounds
+	Slow     func(ep.Problem, string) float64 // factor on each time; nil: 1
+	Failures bool
+	Zero     bool // with 4 SMs times are 0: too coarse a clock
 }
 
-// small returns the spec of a run of a few hundred blocks, with confirmations and failures.
 func small() spec {
 	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 8, 64, 512},
@@ -48,8 +46,6 @@ func small() spec {
 	}
 }
 
-// ties returns the spec of a run without noise. The run has a case of 0 tokens, configs with equal
-// times, and times of 0.
 func ties() spec {
 	return spec{
 		Seed: 1, Ops: []ep.Op{ep.Dispatch}, Tokens: []int{0, 1, 64}, Routings: []string{"uniform", "zipf:1.0"},
@@ -57,22 +53,19 @@ func ties() spec {
 	}
 }
 
-// forty returns the spec of a run with forty cases, one config in each, and one session: 2 ops x 2
-// routings x 10 token counts. compare_test.go compares such runs.
+// forty has forty cases (2 ops x 2 routings x 10 token counts), one config each, one session.
 func forty(seed uint64, rounds int, noise float64) spec {
 	s := spec{Seed: seed, Ops: []ep.Op{ep.Dispatch, ep.Combine}, Tokens: []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		Routings: []string{"uniform", "zipf:1.0"}, SMs: []int{32}, Threads: []int{256}, Rounds: 1, Confirm: rounds, Noise: noise}
 	return s
 }
 
-// inSessions returns s with twelve sessions. Times vary between sessions as much as in recorded runs of
-// 2 H100.
+// inSessions returns s with twelve sessions that vary like those of 2 H100.
 func (s spec) inSessions() spec {
 	s.Sessions, s.Between = 12, 0.01
 	return s
 }
 
-// load draws the run and gathers its cases, as reports.Load does for a run on disk.
 func (s spec) load(name string) *reports.Loaded {
 	run, results := s.draw()
 	return &reports.Loaded{Path: name, Run: run, Results: results, Cases: reports.Cases(run, results)}
@@ -80,7 +73,6 @@ func (s spec) load(name string) *reports.Loaded {
 
 const ranks = 8
 
-// draw returns the run and the lines of its log.
 func (s spec) draw() (*record.Run, []record.Result) {
 	g := &maker{spec: s, rng: rand.New(rand.NewPCG(s.Seed, 7))}
 	if len(g.Chunks) == 0 {
@@ -113,7 +105,6 @@ func problem(op ep.Op, tokens int) ep.Problem {
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// maker draws one run.
 type maker struct {
 	spec
 	rng     *rand.Rand
@@ -122,7 +113,6 @@ type maker struct {
 	cases   []*synthetic
 }
 
-// synthetic is one drawn case and its search.
 type synthetic struct {
 	problem       ep.Problem
 	routing       string
@@ -131,8 +121,7 @@ type synthetic struct {
 	effects       stat.Effects
 }
 
-// skewOf returns the load of the fullest rank divided by the mean load, and the routing's class
-// in tables.
+// skewOf returns the fullest rank's load divided by the mean, and the routing's class.
 func skewOf(routing string) (float64, ep.Class) {
 	if routing == "uniform" {
 		return 1, ep.Even
@@ -140,7 +129,6 @@ func skewOf(routing string) (float64, ep.Class) {
 	return 1.7, ep.Skewed
 }
 
-// addCase draws all blocks of one case.
 func (g *maker) addCase(p ep.Problem, routing string) {
 	skew, class := skewOf(routing)
 	wire := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -159,8 +147,7 @@ func (g *maker) addCase(p ep.Problem, routing string) {
 	}
 }
 
-// screen draws a block of each candidate. It returns the candidate that has times and that is fastest by
-// the formula.
+// screen draws each candidate, and returns the fastest one by the formula that has times.
 func (g *maker) screen(c *synthetic) ep.Config {
 	skew, _ := skewOf(c.routing)
 	best, at := c.defaultConfig, math.Inf(1)
@@ -185,8 +172,7 @@ func (g *maker) screen(c *synthetic) ep.Config {
 	return best
 }
 
-// decide draws the confirmation of the challenger and the default. stat.Decide, as in a sweep, chooses
-// the winner.
+// decide draws the confirmation; stat.Decide chooses, as in a sweep.
 func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	defaultConfig := g.block(c, c.defaultConfig, block{role: record.Default, stage: record.StageConfirm, round0: 20, rounds: g.Confirm})
 	rounds, gain := defaultConfig, stat.Exactly(g.Confirm)
@@ -205,7 +191,6 @@ func (g *maker) decide(c *synthetic, challenger ep.Config) {
 	g.run.Searches = append(g.run.Searches, c.search)
 }
 
-// furtherSessions draws the sessions in which the default and the challenger are measured again.
 func (g *maker) furtherSessions(c *synthetic, challenger ep.Config) {
 	for n := range g.Sessions {
 		b := block{role: record.Default, stage: record.StageSession, session: n + 1, round0: 100 + n*g.Confirm, rounds: g.Confirm}
@@ -217,8 +202,6 @@ func (g *maker) furtherSessions(c *synthetic, challenger ep.Config) {
 	}
 }
 
-// cross draws times of each routing's winner under the problem's other routings, and records the
-// regrets.
 func (g *maker) cross(p ep.Problem) {
 	group := slices.DeleteFunc(slices.Clone(g.cases), func(c *synthetic) bool { return c.problem != p })
 	if len(group) < 2 {
@@ -257,8 +240,7 @@ func config(p ep.Problem, sms, threads, chunk int) ep.Config {
 	return c
 }
 
-// law returns the time of a config in seconds. It is the sum of a fixed start, the transfer, which is
-// slow with few SMs, and a cost for each SM and thread.
+// law returns seconds: a fixed start, the transfer, and a cost for each SM and thread.
 func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	sms, threads := float64(c.Int("sms")), float64(c.Int("threads"))
 	bytes := float64(p.Tokens) * 4.633 * 14336 * skew
@@ -271,24 +253,21 @@ func law(p ep.Problem, c ep.Config, skew float64) float64 {
 	return t
 }
 
-// fails reports whether a candidate fails. It fails in every case or in none.
+// fails reports whether a candidate fails, in every case or in none.
 func (g *maker) fails(c ep.Config) bool {
 	return g.Failures && c.Int("threads") == 1024 && c.Int("sms") >= 64
 }
 
-// zero reports whether the times of a candidate are 0.
 func (g *maker) zero(c ep.Config) bool { return g.Zero && c.Int("sms") == 4 }
 
-// block is the place of one block of rounds in a run.
 type block struct {
 	role    record.Role
 	stage   record.Stage
-	session int // 0: the session of the search
+	session int // 0: that of the search
 	round0  int
 	rounds  int
 }
 
-// block draws one block of rounds and returns the seconds of each round.
 func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	r := record.Result{Schema: record.Schema, Seq: len(g.results), Time: epoch, Problem: of.problem, Routing: of.routing, Seed: g.Seed,
 		Config: c, Cost: ep.Cost{SMs: c.Int("sms"), Threads: c.Int("threads"), Bytes: c.Int("chunk")}, Role: b.role, Stage: b.stage, Session: b.session, Status: ep.OK, Clock: "chain", Fold: 8, Round0: b.round0, End: true}
@@ -303,7 +282,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	skew, _ := skewOf(of.routing)
 	t := law(of.problem, c, skew)
 	if g.Noise == 0 {
-		t = math.Round(t*1e7) / 1e7 // with a coarse clock many configs tie
+		t = math.Round(t*1e7) / 1e7 // many configs tie
 	}
 	if g.zero(c) {
 		t = 0
@@ -331,8 +310,7 @@ func (g *maker) block(of *synthetic, c ep.Config, b block) []float64 {
 	return r.Rounds()
 }
 
-// TestSyntheticRuns expects that the synthetic runs in testdata, which other packages read, are equal to
-// the runs that the specs draw. If EPBENCH_UPDATE is 1, the test writes them again.
+// TestSyntheticRuns: testdata, which other packages read, holds what the specs draw.
 func TestSyntheticRuns(t *testing.T) {
 	for name, s := range map[string]spec{"failures": small(), "ties": ties()} {
 		dir := filepath.Join("testdata", "runs", name)
@@ -350,7 +328,6 @@ func TestSyntheticRuns(t *testing.T) {
 	}
 }
 
-// save writes the run file and the log of a run directory.
 func save(t *testing.T, dir string, run *record.Run, results []record.Result) {
 	t.Helper()
 	var log []byte

@@ -9,37 +9,32 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Table is the output of a command, before it is rendered as text, CSV, JSON, Markdown or
-// HTML.
+// Table is the output of a command, before it is rendered as text, CSV, JSON, Markdown or HTML.
 type Table struct {
-	Name     string // lower-case word, unique among the tables of one command
-	Title    string // one line, may be empty
+	Name     string // lower-case, unique in a command
+	Title    string // may be empty
 	Columns  []Column
 	Rows     [][]Cell // [row][column]
-	Notes    []string // sentences that explain the columns
-	Warnings []string // sentences that say which numbers cannot be trusted, and why
+	Notes    []string // explain the columns
+	Warnings []string // which numbers cannot be trusted, and why
 }
 
-// Column describes one column. Names are unique within a table.
+// Column describes one column; its name is unique in a table.
 type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop gives the order in which a narrow terminal leaves columns out: the largest Drop first,
-	// equal ones together. A column with Drop 0 always stays. Other renderings show all columns.
+	// Drop orders what a narrow terminal leaves out: the largest first, equal ones together, 0 never.
 	Drop int
-	// Key marks a column that identifies rows. If a terminal leaves out a key column whose values
-	// differ, it groups the rows by these values.
+	// Key marks a column that identifies rows. A terminal that leaves it out groups rows by its values.
 	Key bool
-	// Lead marks a column that is repeated in every panel if a wide table is cut into panels.
-	// Key columns are repeated too.
+	// Lead marks a column that every panel of a wide table repeats, as with Key.
 	Lead bool
-	// Spells is the name of another column, such as ids of configs, whose values this column spells
-	// out. A terminal that leaves this column out lists the values below the table, if they are few.
+	// Spells names the column, such as ids, whose values this column spells out. A terminal that leaves it out may
+	// list them below.
 	Spells string
 }
 
-// Align is the side to which a column's cells are aligned.
 type Align int
 
 const (
@@ -47,7 +42,7 @@ const (
 	Right
 )
 
-// Mark is emphasis that a rendering may show. It carries no information of its own.
+// Mark is emphasis without information of its own.
 type Mark int
 
 const (
@@ -60,14 +55,14 @@ const (
 // Cell is one value.
 type Cell struct {
 	Text  string // for people
-	Value any    // for programs, in the column's unit: string, bool, int, float64 (six digits), or nil if there is no value
+	Value any    // for programs, in the column's unit: string, bool, int, float64 (six digits) or nil
 	Mark  Mark
 }
 
 // Words declares a left-aligned column.
 func Words(name string) Column { return Column{Name: name} }
 
-// Numbers declares a right-aligned column with a unit, which may be empty.
+// Numbers declares a right-aligned column; the unit may be empty.
 func Numbers(name, unit string) Column { return Column{Name: name, Unit: unit, Align: Right} }
 
 // Dropped returns c with Drop set to order.
@@ -88,7 +83,7 @@ func (c Column) Leading() Column {
 	return c
 }
 
-// Spelling returns c as a column that spells out the values of the column called name.
+// Spelling returns c with Spells set to name.
 func (c Column) Spelling(name string) Column {
 	c.Spells = name
 	return c
@@ -143,19 +138,17 @@ func Bool(b bool) Cell {
 	return Cell{Text: "no", Value: false}
 }
 
-// Float returns a cell with v. Its text has the given number of decimals. Its value has six significant
-// digits: no clock resolves more, and more digits would show the noise of rounding. NaN and infinities
-// become None.
+// Float returns a cell with v. Text has the given decimals; the value has six digits, more than clocks resolve. NaN
+// and infinities become None.
 func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return None()
 	}
-	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64) // cannot fail: FormatFloat wrote it
+	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64) // cannot fail
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Gain returns a cell with a gain in about four digits: three decimals below 10, two decimals from 10
-// on.
+// Gain returns a gain with three decimals, from 10 on with two.
 func Gain(v float64) Cell {
 	if v >= 10 {
 		return Float(v, 2)
@@ -163,8 +156,7 @@ func Gain(v float64) Cell {
 	return Float(v, 3)
 }
 
-// GainCells returns the cells of a gain and of the ends of its interval. The default's gain over itself,
-// record.One, was not measured and gets no interval.
+// GainCells returns a gain and its interval. record.One was not measured and gets no interval.
 func GainCells(g record.Interval) []Cell {
 	if g == record.One {
 		return []Cell{Gain(1), None(), None()}

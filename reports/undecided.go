@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell returns the cell with a search's verdict, or with the cause if nothing could be compared. Noisy
-// and host-bound cases show their verdict; undecidedNotes explains them.
+// verdictCell returns a verdict, or the cause if nothing could be compared.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -19,8 +18,7 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// speedCell returns the cell with the busiest rank's bytes divided by the winner's median time, in
-// GB/s. It counts the same bytes as the wire limit or, for op activation, as the memory limit.
+// speedCell returns the busiest rank's bytes divided by the winner's median time, in GB/s.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -28,15 +26,13 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// challenged reports whether a search kept the default and measured a challenger, the best other config. The
-// decision of such a search has the gain 1, and the challenger's gain in ChallengerGain.
+// challenged reports whether a search kept the default and measured a challenger, the best other config.
 func challenged(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows the challenger and its gain in rows where the default won. A narrow terminal
-// leaves out the column and lists its values below the table, one line for each row.
+// challengerColumn shows the challenger where the default won.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {
@@ -46,7 +42,6 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 	return Cell{Text: fmt.Sprintf("%s (%s) %s", d.Challenger.Difference(d.Default), d.Challenger.ID(), gain), Value: d.Challenger.Key() + " " + gain}
 }}
 
-// undecidedNotes explains the challenger column and the causes of missing verdicts.
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {

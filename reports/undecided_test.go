@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// column returns the cells of the column called name.
 func column(t *testing.T, table reports.Table, name string) (out []reports.Cell) {
 	t.Helper()
 	at := slices.IndexFunc(table.Columns, func(c reports.Column) bool { return c.Name == name })
@@ -22,8 +21,6 @@ func column(t *testing.T, table reports.Table, name string) (out []reports.Cell)
 	return out
 }
 
-// TestUndecidedShowsTheChallenger: the row of an undecided case shows the challenger and its
-// gain. The rows of other cases show no challenger.
 func TestUndecidedShowsTheChallenger(t *testing.T) {
 	l := small().load("a")
 	table := reports.Winners(l.Run)
@@ -46,8 +43,6 @@ func TestUndecidedShowsTheChallenger(t *testing.T) {
 	}
 }
 
-// TestNoisyIsUndecided: if the machine is too noisy, the verdict is "undecided", and a note
-// says why.
 func TestNoisyIsUndecided(t *testing.T) {
 	l := small().load("a")
 	l.Run.Searches[0].Decision.Cause, l.Run.Searches[0].Decision.Verdict = record.Noisy, record.Undecided
@@ -60,8 +55,7 @@ func TestNoisyIsUndecided(t *testing.T) {
 	}
 }
 
-// TestOneSpeed: the table of winners (column busiest) and the table of the wire limit (column speed) show
-// the same speed of the busiest rank.
+// TestOneSpeed: the winners' column busiest equals the wire limit's column speed.
 func TestOneSpeed(t *testing.T) {
 	l := small().load("a")
 	busiest, speed := column(t, reports.Winners(l.Run), "busiest"), column(t, reports.WireTable(l, 450), "speed")

@@ -11,17 +11,15 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape holds a tuned table's answer for a case whose shape is in no row of the table. The case's
-// measurements give the loss and the gain of this answer.
+// UnknownShape is a table's answer for a case whose shape has no row, judged by the case's measurements.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
-	Loss   float64 // (time of the answer / time of the case's best config) - 1, at least 0; NaN if the answer was not measured
-	Gain   float64 // time of the default / time of the answer; NaN if the answer was not measured
+	Loss   float64 // (time of the answer / best time) - 1, at least 0; NaN if not measured
+	Gain   float64 // time of the default / time of the answer; NaN if not measured
 }
 
-// UnknownShapes looks up each decided case in t without the rows of the case's shape (hidden size, experts
-// and top-k), as if the shape had never been swept.
+// UnknownShapes looks up each decided case in t without the rows of its shape (hidden size, experts and top-k).
 func UnknownShapes(t *table.Table, cases []*Case) []UnknownShape {
 	var out []UnknownShape
 	sets := map[[3]int]*table.Set{}
@@ -52,18 +50,17 @@ func without(t *table.Table, shape [3]int) *table.Table {
 	return &out
 }
 
-// unknownGroup sums up the cases of one op, mode, dtype, rank count, precision and
-// token count.
+// unknownGroup sums up cases that differ only in shape.
 type unknownGroup struct {
-	problem              ep.Problem // without hidden size, experts, top-k and MaxTokens
+	problem              ep.Problem // without shape and MaxTokens
 	cases, shapes        int
-	answered, unmeasured int // cases that a row of the table answers, and those of them in which the run did not time the answer
+	answered, unmeasured int // cases that a row answers, and those of them without a time
 	losses               []float64
-	worst, least         UnknownShape // the cases with the largest loss and with the least gain
+	worst, least         UnknownShape // the largest loss and the least gain
 }
 
-// UnknownShapeTable returns a table that sums up answers for unknown shapes. slower is the
-// number of its rows in which some answer is slower than the default by more than the band.
+// UnknownShapeTable sums up answers for unknown shapes. slower counts rows with an answer slower than the default by
+// more than the band.
 func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "Answers for shapes without a row, judged by recorded runs", Columns: []Column{
 		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("dtype").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),
@@ -80,7 +77,6 @@ func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	return t, slower
 }
 
-// spreadOf returns a sentence with the quantiles of the answers' losses.
 func spreadOf(all []UnknownShape) string {
 	var losses []float64
 	answered := 0

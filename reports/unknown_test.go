@@ -12,9 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shapeTable returns a table with two rows: one for the shape of problem p, whose config has the values
-// own, and one for a shape with a larger hidden size, whose config has the values neighbour. relax lists
-// the fields that a look-up may ignore.
+// shapeTable returns two rows: p's shape with values own, a larger hidden size with neighbour. relax lists what a
+// look-up may ignore.
 func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Table {
 	t := &table.Table{Schema: table.Schema, Header: table.Header{Fallback: relax}}
 	for i, values := range []string{own, neighbour} {
@@ -29,8 +28,6 @@ func shapeTable(p ep.Problem, own, neighbour string, relax ...string) *table.Tab
 	return t
 }
 
-// TestUnknownShapesGetTheNeighbours: a case is judged with the config of the neighbour's row, because
-// the row of the case's own shape is left out.
 func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 	l := build([]trial{
 		{"uniform", "sms=8", def, "screen", 0, times(40, 5), ""}, {"uniform", "sms=16", cand, "screen", 0, times(20, 5), ""},
@@ -52,9 +49,9 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 		{"sms=32", "hidden", 0.25, 1.6, true, 0},
 		{"sms=16", "hidden", 0, 2, true, 0},
 		{"sms=64", "hidden", 1.5, 0.8, true, 1},
-		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // slower than the default by 0.5 %, less than the band
-		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // the run did not measure the config
-		{"sms=32", "top_k", 1, 1, false, 0},                   // the look-up may not ignore the hidden size, so it answers with the default
+		{"sms=4", "hidden", 1.01, 1 / 1.005, true, 0},         // slower by 0.5 %, less than the band
+		{"sms=99", "hidden", math.NaN(), math.NaN(), true, 0}, // not measured
+		{"sms=32", "top_k", 1, 1, false, 0},                   // hidden may not be ignored: the default answers
 	} {
 		all := reports.UnknownShapes(shapeTable(p, "sms=16", c.neighbour, c.relax), l.Cases)
 		if len(all) != 1 || !near(all[0].Loss, c.loss) || !near(all[0].Gain, c.gain) || (all[0].Answer.Row != nil) != c.told {
@@ -69,8 +66,7 @@ func TestUnknownShapesGetTheNeighbours(t *testing.T) {
 
 func near(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
 
-// TestUnknownTableSumsUp: cases that differ only in shape are summed up in one line, which names the worst case. Cases
-// with another dtype have another line.
+// TestUnknownTableSumsUp: cases that differ only in shape share a line, with the worst case.
 func TestUnknownTableSumsUp(t *testing.T) {
 	var all []reports.UnknownShape
 	for i, u := range []reports.UnknownShape{
@@ -99,8 +95,7 @@ func TestUnknownTableSumsUp(t *testing.T) {
 	}
 }
 
-// TestUnknownTableWithoutAnswers: a case without an answer from the table is counted, but not
-// as measured or slower.
+// TestUnknownTableWithoutAnswers: a case without an answer is counted, but not as slower.
 func TestUnknownTableWithoutAnswers(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch, Tokens: 64}
 	table, slower := reports.UnknownShapeTable([]reports.UnknownShape{{Case: &reports.Case{Problem: p}, Loss: 0, Gain: 1}}, 0.01)

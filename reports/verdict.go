@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge sets the verdicts of all cases that have none yet. It judges these cases together
-// (stat.JudgeAll), so that at most 5 % of the differences that it finds are chance.
+// judge sets the missing verdicts together (stat.JudgeAll), so that at most 5 % of the differences are chance.
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.BandedRatio
@@ -29,8 +28,8 @@ func (c *Comparison) judge() {
 	c.summarise()
 }
 
-// explain sets the verdict to v or to undecided, and sets the reason. If the times differ and the SM cycles
-// do not, the clock rates cause the difference, and the case is undecided.
+// explain sets the verdict and the reason. If times differ and SM cycles do not, clock rates are the cause, and it is
+// undecided.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
 	differ := v == record.Faster || v == record.Slower
@@ -45,17 +44,16 @@ func (x *Compared) explain(v record.Verdict) {
 	}
 }
 
-// most returns the largest difference in the interval of the ratio, as a fraction.
+// most returns the largest difference in the interval, as a fraction.
 func (x *Compared) most() float64 { return max(x.Ratio.High, 1/x.Ratio.Low) - 1 }
 
-// reach returns half the width of the ratio's interval, as a fraction. Smaller differences do not show.
+// reach returns half the interval's width, as a fraction.
 func (x *Compared) reach() float64 { return math.Sqrt(x.Ratio.High/x.Ratio.Low) - 1 }
 
-// maxAdvice is the largest number of rounds that the method advice recommends.
+// maxAdvice bounds the rounds that advice recommends.
 const maxAdvice = 5000
 
-// advice returns a text with the number of rounds or sessions that makes the interval half as wide as the
-// band, which would decide the case. The width falls with the square root of the number of rounds.
+// advice returns how many rounds or sessions make the interval half the band, which would decide.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
 		return "with one session in each run, the difference between sessions is unknown: measure with --sessions 12"
@@ -72,11 +70,10 @@ func (x *Compared) advice() string {
 	return fmt.Sprintf("about %d rounds would decide", need)
 }
 
-// mostSessions is the largest number of sessions that bench takes.
 const mostSessions = 100
 
-// sessionsNeeded returns the number of sessions in each run that makes the interval half as wide as the band. More
-// rounds in each session would not help, because sessions differ by more than rounds do.
+// sessionsNeeded returns the sessions of each run that make the interval half the band. More rounds would not help,
+// because sessions differ more.
 func (x *Compared) sessionsNeeded() int {
 	return max(x.Ratio.Sessions+1, x.Ratio.SessionsFor(math.Log1p(x.Band)/2, mostSessions))
 }
@@ -88,9 +85,8 @@ func adviseSessions(need int) string {
 	return fmt.Sprintf("about %d sessions in each run would decide (bench --sessions)", need)
 }
 
-// resolution returns a text about the undecided cases of several sessions: their largest possible
-// difference, and the number of sessions that would decide them. It returns "" without such cases, or if A
-// and B are one recording.
+// resolution returns the largest possible difference of undecided cases, and the sessions that would decide them. It
+// returns "" without several sessions, or for one recording.
 func (c *Comparison) resolution() string {
 	var most, reach, need, band []float64
 	for _, x := range c.Cases {
@@ -122,17 +118,15 @@ func (c *Comparison) summarise() {
 
 // Gate lists the cases of a comparison that became slower by a threshold or more.
 type Gate struct {
-	Regressed []int // indexes of cases that became slower
-	Unsure    []int // indexes of cases that may have become slower
+	Regressed []int // indexes of slower cases
+	Unsure    []int // indexes of cases that may be slower
 }
 
-// Gate judges the cases against a slow-down of fail, a fraction such as 0.03. A case has regressed if B
-// failed, or if the verdict is slower and the ratio is 1+fail or more. A case with the verdict same or
-// undecided is unsure if it has no entry in A or B, fewer than MinRounds rounds, a ratio of 1+fail or more,
-// or an interval that reaches farther than fail to each side.
+// Gate judges the cases against a slow-down of fail, a fraction such as 0.03.
 //
-// A stricter rule was tried: a case is unsure if its interval includes 1+fail. Among many cases some
-// intervals include it by chance, so this rule was unsure about identical programs.
+// A case has regressed if B failed, or if it is slower and the ratio is 1+fail or more. A same or undecided case is
+// unsure in three cases: an entry or rounds are missing, the ratio is 1+fail or more, or the interval reaches farther
+// than fail. An interval that includes 1+fail is not enough, because chance makes some do so.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {
@@ -156,9 +150,8 @@ func (x *Compared) resolves(fail float64) bool {
 	return x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr() < math.Log1p(fail)
 }
 
-// CompareLive judges a live comparison, in which A and B were measured in the same rounds. In each case A
-// is the entry with the role default, and B is the candidate. The band of a case is the larger of band and
-// the A/A spread, the difference between A and its twin (A under a second label).
+// CompareLive judges a run whose default (A) and candidate (B) took turns. The band of a case is the larger of band
+// and the difference between A and its twin.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1, live: true}

@@ -12,11 +12,10 @@ import (
 
 type winnerColumn struct {
 	column Column
-	cell   func(*Case) Cell // for a case with a decision
+	cell   func(*Case) Cell
 }
 
-// winnerColumns lists the columns of every table of decisions. A narrow terminal keeps gain, low, high and
-// id.
+// winnerColumns lists the columns of every table of decisions.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
 	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
@@ -38,7 +37,7 @@ var winnerColumns = []winnerColumn{
 	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
 
-// searchColumns lists the columns that only the table of a sweep has, because bench does not search.
+// searchColumns are for sweeps only, because bench does not search.
 var searchColumns = []winnerColumn{
 	{Numbers("ties", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Ties) }},
 	{Numbers("tried", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Tried) }},
@@ -56,7 +55,7 @@ func Winners(run *record.Run) Table {
 	return t
 }
 
-// againstColumn shows the config that bench --over uses in place of the default.
+// againstColumn shows the config of bench --over.
 var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell {
 	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
@@ -87,8 +86,7 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable lists the searches of a run with the given indexes. The first column has their numbers in the run: on
-// command lines, RUN#ROW means the config in row ROW of the run RUN.
+// decisionTable lists searches by index, numbered as in RUN#ROW.
 func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(indexes))
 	for i, at := range indexes {
@@ -128,19 +126,16 @@ func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table
 }
 
 // ConfigColumns returns the columns of a config: its id and its difference from the default.
-// Narrow terminals keep only the id.
 func ConfigColumns() []Column {
 	return []Column{Words("id"), Words("config").Dropped(10).Spelling("id")}
 }
 
-// ConfigCells returns the cells of a config under ConfigColumns. Their values for programs have
-// the full spelling.
+// ConfigCells returns a config under ConfigColumns, with the full spelling for programs.
 func ConfigCells(c, defaultConfig ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
-// defaults returns notes with the full spelling of each default in the run, without repetitions. If a config
-// of another table replaces the default (bench --over), its note begins with the config's id.
+// defaults returns DefaultNotes of the run; the note of bench --over begins with the config's id.
 func defaults(run *record.Run) []string {
 	var all []caseDefault
 	var out []string
@@ -155,8 +150,7 @@ func defaults(run *record.Run) []string {
 	return append(defaultNotes(all), out...)
 }
 
-// DefaultNotes returns notes with the full spelling of each case's default, without repetitions. It
-// also accepts cases without a decision.
+// DefaultNotes returns the full spelling of each case's default, once.
 func DefaultNotes(cases []*Case) []string {
 	var all []caseDefault
 	for _, c := range cases {
@@ -172,16 +166,15 @@ type caseDefault struct {
 	config  ep.Config
 }
 
-// defaultNotes spells out each default once. If a kernel's default differs between cases, each note names
-// the op. If it differs within an op, the note also has the token counts.
+// defaultNotes spells out each default once, with op and token counts if these make the difference.
 func defaultNotes(defaults []caseDefault) []string {
-	var spelled []string             // kernel and values
-	kernels := map[string][]string{} // spellings of a kernel
-	ops := map[string][]string{}     // spellings of a kernel and op
-	tokens := map[string][]string{}  // token counts of a spelling and op
+	var spelled []string
+	kernels := map[string][]string{}
+	ops := map[string][]string{}
+	tokens := map[string][]string{}
 	for _, d := range defaults {
 		if strings.Contains(d.config.Kernel, "+") && len(spelled) > 1 {
-			continue // a pair's default joins those of dispatch and combine, which come before it
+			continue // dispatch and combine came first
 		}
 		line := d.config.Kernel + ": " + d.config.Difference(ep.Config{Kernel: d.config.Kernel})
 		op := string(d.problem.Op)

@@ -8,11 +8,9 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// linearFactor is the largest ratio of two values on a linear time axis. For smaller ratios a logarithmic
-// axis would have too few ticks.
+// linearFactor is the largest ratio of two values on a linear time axis.
 const linearFactor = 4
 
-// timeAxis fits a linear or a logarithmic axis to values: see linearFactor.
 func timeAxis(a *plot.Axis, values []float64) {
 	lo, hi := slices.Min(values), slices.Max(values)
 	if !(lo > 0) || hi > linearFactor*lo {
@@ -24,7 +22,7 @@ func timeAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// logTime makes an axis logarithmic over the positive values. Values of 0 and below are drawn with clamp.
+// logTime makes an axis logarithmic over the positive values.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -84,8 +82,7 @@ func tokenX(tokens int) float64 {
 	return float64(tokens)
 }
 
-// logTokens makes an axis logarithmic, with a tick at every measured token count. A tick has a
-// label if there is room for it.
+// logTokens makes an axis logarithmic, with a tick at every measured token count.
 func logTokens(a *plot.Axis, counts []int) {
 	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
 	if len(counts) == 0 {
@@ -127,7 +124,6 @@ func fromZero(a *plot.Axis, hi float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// roundTicks places about five ticks at round numbers.
 func roundTicks(lo, hi float64) []plot.Tick {
 	raw := (hi - lo) / 5
 	if !(raw > 0) {

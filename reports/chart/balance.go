@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// BalanceFigure draws the load of the busiest rank divided by the mean load, over the tokens of a trace
-// (a recorded routing). It draws two placements of the experts: equal blocks, and the placement of EPLB
-// (DeepSeek's load balancer). EPLB plans with the first tokens; the figure shows the tokens after these.
+// BalanceFigure draws the busiest rank's load divided by the mean, over a trace's tokens. It draws two placements of
+// the experts: equal blocks, and the placement of EPLB (DeepSeek's load balancer).
 func BalanceFigure(name string, r *workloads.BalanceResult) Figure {
 	f := Figure{
 		Name: slug("balance", name), Title: "Busiest rank's load / mean: " + name, Width: 6.4 * vg.Inch, Height: 3.4 * vg.Inch,

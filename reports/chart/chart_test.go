@@ -16,9 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// recorded returns five runs by name: two measured on a CPU, one measured on GPUs with 8,000
-// trials, and two synthetic ones. Of the synthetic runs one has failures, the other has times
-// of zero and ties.
+// recorded returns two runs of a CPU, one of GPUs with 8,000 trials, and two synthetic ones, by name.
 func recorded(t *testing.T) map[string]*reports.Loaded {
 	t.Helper()
 	out := map[string]*reports.Loaded{}
@@ -35,8 +33,7 @@ func recorded(t *testing.T) map[string]*reports.Loaded {
 	return out
 }
 
-// axisWords has for each kind of picture the words on its axes, with units, and the runs that
-// must have such a picture.
+// axisWords has for each kind the words on its axes, and the runs that have such a picture.
 var axisWords = map[string]struct{ words, runs []string }{
 	"gain":      {[]string{"tokens per rank", "gain over the default (x)", "1: as fast as the default"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 	"bandwidth": {[]string{"tokens per rank", "GB/s of the busiest rank", "each token once to each rank that needs it"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
@@ -50,7 +47,6 @@ var axisWords = map[string]struct{ words, runs []string }{
 	"compare":   {[]string{"ratio (1: as fast; more: slower)"}, []string{"failures", "ties", "large", "cpu-sweep", "cpu-single"}},
 }
 
-// TestEveryKindOfEveryRun draws each kind of picture for the runs that must have it.
 func TestEveryKindOfEveryRun(t *testing.T) {
 	runs := recorded(t)
 	for _, k := range Kinds {
@@ -74,8 +70,7 @@ func TestEveryKindOfEveryRun(t *testing.T) {
 	}
 }
 
-// checkFigure draws a figure in each format and checks the result. The SVG must contain the
-// words want and be equal in two drawings.
+// checkFigure draws a figure in each format, and twice as SVG, which must have the words want.
 func checkFigure(t *testing.T, f Figure, want []string) {
 	t.Helper()
 	svg := drawn(t, f, "svg")
@@ -106,7 +101,6 @@ func checkFigure(t *testing.T, f Figure, want []string) {
 	}
 }
 
-// drawn returns the bytes of a figure in a format.
 func drawn(t *testing.T, f Figure, format string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -116,7 +110,6 @@ func drawn(t *testing.T, f Figure, format string) []byte {
 	return b.Bytes()
 }
 
-// svgText checks that an SVG picture is well-formed, and returns its text.
 func svgText(t *testing.T, svg []byte) string {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(svg))
@@ -136,7 +129,6 @@ func svgText(t *testing.T, svg []byte) string {
 	}
 }
 
-// colours counts the colours of an image.
 func colours(img image.Image) int {
 	seen := map[color.Color]bool{}
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y += 2 {
@@ -156,8 +148,8 @@ func TestUnknownFormatAndKind(t *testing.T) {
 	}
 }
 
-// TestSeriesDifferWithoutColour: the first 12 series of a picture differ without colour, by
-// their dashes or their marks. Neighbours in the palette differ in brightness.
+// TestSeriesDifferWithoutColour: the first 12 series of a picture differ without colour, by their dashes or their
+// marks.
 func TestSeriesDifferWithoutColour(t *testing.T) {
 	type look struct {
 		dash int
@@ -188,8 +180,8 @@ func luminance(c color.RGBA) float64 {
 	return 0.299*float64(c.R) + 0.587*float64(c.G) + 0.114*float64(c.B)
 }
 
-// TestPeersBesideOurs: the imported time of another library is drawn in the picture of a run
-// with the same shape, although its mode and clock differ. Its label names them.
+// TestPeersBesideOurs: imported times appear in the picture of a run with the same shape, whatever their mode and
+// clock.
 func TestPeersBesideOurs(t *testing.T) {
 	l := recorded(t)["failures"]
 	p := l.Cases[0].Problem

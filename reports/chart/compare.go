@@ -26,12 +26,10 @@ func compare(runs []*reports.Loaded, o Options) []Figure {
 	return ComparisonFigures(c, o.Fail)
 }
 
-// perFigure is the largest number of cases in one figure of a comparison.
 const perFigure = 40
 
-// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. fail is
-// the slow-down at which the comparison fails (the gate), as a fraction; 0 means that there is
-// no gate.
+// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. fail is the slow-down of the
+// gate, as a fraction; 0 means no gate.
 func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	var out []Figure
 	for from := 0; from < len(c.Cases); from += perFigure {
@@ -45,15 +43,14 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	return out
 }
 
-// forest is a forest plot: the ratios of some cases with their intervals, one below the
-// other.
+// forest is a forest plot: the ratios of some cases with their intervals, one below the other.
 type forest struct {
 	c    *reports.Comparison
 	page []reports.Compared
 	fail float64
 }
 
-// verdictStyles holds the marker and colour of each verdict. Markers differ too, so that a grey print shows the verdicts.
+// verdictStyles holds the marker and colour of each verdict.
 var verdictStyles = []struct {
 	verdict record.Verdict
 	color   color.RGBA
@@ -107,8 +104,7 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent returns the range of the X axis: the intervals, the band and the gate, but at most 0.25 to 4.
-// Otherwise one extreme case would make the intervals of the others too short to see.
+// extent returns the range of the X axis. It is at most 0.25 to 4, or one extreme case would hide the others.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

@@ -1,5 +1,5 @@
-// Package chart draws the results in run directories with gonum/plot. Each kind of picture has one file, and one line
-// in Kinds. Series differ in marker and dash as well as in colour, so that they can be told apart on a grey print.
+// Package chart draws the results in run directories with gonum/plot. Series also differ in marker and dash, for grey
+// prints.
 package chart
 
 import (
@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-	_ "gonum.org/v1/plot/vg/vgpdf" // pdf
-	_ "gonum.org/v1/plot/vg/vgsvg" // svg
+	_ "gonum.org/v1/plot/vg/vgpdf"
+	_ "gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/epbench/epbench/reports"
 	"github.com/epbench/epbench/tune/ep"
@@ -23,17 +23,16 @@ import (
 // Figure is one picture, before a file format is chosen.
 type Figure struct {
 	Name   string // file name without its ending: latency-dispatch-bf16
-	Title  string // one line, drawn above the picture
+	Title  string
 	Alt    string // the picture in words, with the important values; SVG files hold it as their description
-	Lead   string // a warning about all numbers, drawn below the title; "" if there is none
-	Source string // where the numbers come from, drawn below the picture: machine, date, run
+	Lead   string // a warning about all numbers; "" if there is none
+	Source string // machine, date and run
 	Width  vg.Length
 	Height vg.Length
 	draw   func(draw.Canvas)
 }
 
-// seriesWidth is the width of a picture over token counts. A phone with a screen of 400 pixels shows the text of
-// such a picture 9 pixels high, and the text of a wider picture smaller.
+// seriesWidth is the width of a picture over token counts, at which a phone shows readable text.
 const seriesWidth = 5.2 * vg.Inch
 
 // Formats lists the file formats of Figure.Write.
@@ -42,8 +41,7 @@ func Formats() []string { return []string{"svg", "png", "pdf"} }
 // DefaultScale is the scale with which PNG pictures are about 1,200 pixels wide.
 const DefaultScale = 2
 
-// Write draws the figure as svg, png or pdf. A PNG has scale times 96 pixels per inch. The other
-// formats ignore scale.
+// Write draws the figure as svg, png or pdf.
 func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	var b bytes.Buffer
 	c, err := canvas(f.Width, f.Height, format, scale)
@@ -76,8 +74,7 @@ func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWri
 	return c, nil
 }
 
-// described adds the picture in words to an SVG, and fallback fonts after Liberation Sans. The
-// fallback fonts have the widths of Liberation Sans, and every browser has one of them.
+// described adds the picture in words to an SVG, and fallback fonts with the widths of Liberation Sans.
 func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
@@ -92,17 +89,16 @@ func (f Figure) alt() string {
 	return f.Lead + ". " + f.Alt
 }
 
-// Kind is one kind of picture.
 type Kind struct {
 	Name string
 	Doc  string
 	draw func(runs []*reports.Loaded, o Options) []Figure
 }
 
-// Draw makes figures of this kind from the runs. It returns none if there is nothing to show.
+// Draw makes figures of this kind from the runs.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
-	seen := map[string]int{} // number of figures by name; two figures have one name if their cases differ only in fields outside the name
+	seen := map[string]int{} // number of figures by name; names of two cases may be equal
 	for i := range figures {
 		if figures[i].Source == "" {
 			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
@@ -115,8 +111,7 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase returns a function for Kind.draw. It calls `draw` for each case, and adds a name, a title and a source to the
-// figure. `draw` returns nil for a case without a figure.
+// perCase returns a function for Kind.draw that calls `draw` for each case; nil means no figure.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -134,14 +129,13 @@ func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func
 	}
 }
 
-// groupKind is a kind with one figure for each group of problems. A figure shows lines over token
-// counts.
+// groupKind is a kind with one figure for each group of problems.
 type groupKind struct {
 	name, title string
 	height      vg.Length // inches
 	add         func(*seriesBuilder, *reports.Loaded, *reports.Case)
 	draw        func(draw.Canvas, []series)
-	words       func(series) string // describes the values of a line in words
+	words       func(series) string
 }
 
 func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
@@ -169,8 +163,6 @@ func (k groupKind) figures(runs []*reports.Loaded, o Options) (out []Figure) {
 	return out
 }
 
-// sourceOf returns a text with the machine, date and name of each run. Successive runs with the same machine and date
-// share one mention of both.
 func sourceOf(runs ...*reports.Loaded) string {
 	var out []string
 	last := ""
@@ -192,14 +184,12 @@ func sourceOf(runs ...*reports.Loaded) string {
 	return strings.Join(out, "; ")
 }
 
-// Options holds the settings of pictures.
 type Options struct {
-	Speeds reports.Speeds // speeds of links and memory, from which limits are computed
-	X, Y   string         // for heatmap: the parameters on its axes; "" means SMs and threads
-	Beside bool           // for pareto: one figure with both the time of a call alone and its cost while a matrix product runs
-	Loads  []Load         // for imbalance: the loads to draw
-	Fail   float64        // for compare: the slow-down at which the comparison fails, as a fraction; 0 means none
-	// Compare holds the options of the comparison that compare draws.
+	Speeds  reports.Speeds
+	X, Y    string // for heatmap: the parameters on its axes; "" means SMs and threads
+	Beside  bool   // for pareto: also the cost beside a matrix product
+	Loads   []Load
+	Fail    float64 // for compare: the slow-down of the gate, as a fraction; 0 means none
 	Compare reports.CompareOptions
 }
 
@@ -224,7 +214,7 @@ func FindKind(name string) (Kind, error) {
 	return ep.Find("kind", name, Kinds, func(k Kind) string { return k.Name })
 }
 
-// slug returns a file name made from words: lower case, with hyphens between the words.
+// slug returns words as a file name: lower case, with hyphens.
 func slug(parts ...string) string {
 	words := strings.FieldsFunc(strings.ToLower(strings.Join(parts, "-")), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.')

@@ -15,8 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// gain draws the gain of each case: how many times faster the winner is than the default, with
-// the interval that the decision recorded.
+// gain draws how many times faster each winner is than the default, with the recorded interval.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
 	var open []string
 	for _, q := range s.points {
@@ -50,7 +49,6 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	b.ours = addPoint(b.ours, b.label(l, c), point{tokens: c.Problem.Tokens, mid: g.Mid, lo: orElse(g.Low, g.Mid), hi: orElse(g.High, g.Mid), undecided: undecided, spread: c.Spread()})
 }
 
-// orElse returns v if v is finite, and otherwise if not.
 func orElse(v, otherwise float64) float64 {
 	if finite(v) {
 		return v
@@ -58,8 +56,7 @@ func orElse(v, otherwise float64) float64 {
 	return otherwise
 }
 
-// linearGains is the largest gain on a linear axis. Larger gains get a logarithmic axis, on which a
-// factor of two has the same length everywhere.
+// linearGains is the largest gain on a linear axis.
 const linearGains = 2.5
 
 func drawGain(c draw.Canvas, all []series) {
@@ -103,8 +100,7 @@ func gainAxis(a *plot.Axis, values []float64) {
 
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("largest %.1f GB/s", s.highest().mid) }}
 
-// addBandwidth adds winner and default of a case. It counts each token once for each rank that needs
-// it, as the wire limit does. For op activation it counts the bytes read and written in memory.
+// addBandwidth adds winner and default of a case, with the bytes of Limit.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
 	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {
@@ -137,8 +133,7 @@ func drawBandwidth(c draw.Canvas, all []series) {
 	p.drawLabelled(draw.Crop(c, 0, 0, 0.7*tickSize, 0), all, nil)
 }
 
-// wire draws how close each winner comes to the wire limit: the time of the busiest rank's bytes at the
-// link's nominal speed.
+// wire draws the wire limit as a share of each winner's time.
 var wire = groupKind{"wire", "Per cent of the wire limit", 3.6, (*seriesBuilder).addShare, drawWire, func(s series) string { return fmt.Sprintf("largest %.1f %%", s.highest().mid) }}
 
 var memory = groupKind{"memory", "Per cent of the memory limit", 3.6, (*seriesBuilder).addMemoryShare, drawMemory, wire.words}
@@ -151,7 +146,6 @@ func (b *seriesBuilder) addMemoryShare(l *reports.Loaded, c *reports.Case) {
 	b.share(l, c, c.MemoryLimit(b.options.Speeds.Of(l.Run.Machine).Memory))
 }
 
-// share adds, for the winner of a case, the limit in per cent of the winner's time.
 func (b *seriesBuilder) share(l *reports.Loaded, c *reports.Case, limit float64) {
 	winner := c.Winner()
 	if winner == nil || math.IsNaN(limit) || winner.Median.Mid <= 0 {

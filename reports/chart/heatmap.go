@@ -15,8 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// heatmap draws a matrix over the values of two parameters of a case's configs. A cell shows the best
-// time of the configs with its two values.
+// heatmap draws the best time for each pair of values of two parameters.
 func heatmap(c *reports.Case, o Options) *Figure {
 	x, y := axesOf(c, o)
 	if x == "" || y == "" {
@@ -29,9 +28,8 @@ func heatmap(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: h.alt(c), Width: 6.4 * vg.Inch, Height: vg.Length(1.9+0.3*float64(min(len(h.ys), 14))) * vg.Inch, draw: h.draw}
 }
 
-// grid holds the best time for each pair of values of two parameters.
 type grid struct {
-	x, y   string // parameters
+	x, y   string
 	xs, ys []ep.Value
 	points map[[2]ep.Value]gridPoint
 	best   float64
@@ -39,10 +37,9 @@ type grid struct {
 	wins   [2]ep.Value // the winner's pair of values
 }
 
-// gridPoint holds the best time with one pair of values, or why there is none.
 type gridPoint struct {
 	seconds float64   // NaN if no config has times
-	status  ep.Status // the status of the first config that failed, if no config has times
+	status  ep.Status // of the first failed config, if no config has times
 }
 
 func gridOf(c *reports.Case, x, y string) grid {
@@ -62,7 +59,7 @@ func gridOf(c *reports.Case, x, y string) grid {
 	return h
 }
 
-// add adds an entry. Entries come fastest first, so the first one with times is the best of its cell.
+// add adds an entry; entries must come fastest first.
 func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	if !slices.Contains(h.xs, at[0]) {
 		h.xs = append(h.xs, at[0])
@@ -99,7 +96,6 @@ func (h grid) draw(c draw.Canvas) {
 				q.crossed, q.text = true, string(s.status)
 			} else {
 				over := s.seconds/h.best - 1
-				// The square root gives small losses most of the colour scale.
 				q.value, q.text = math.Sqrt(min(over, darkest)/darkest), lossText(over)
 			}
 			m.list = append(m.list, q)
@@ -108,8 +104,7 @@ func (h grid) draw(c draw.Canvas) {
 	drawMatrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
 }
 
-// key draws an explanation of colours, frame, crosses and blanks at the bottom. It returns the
-// canvas above the explanation.
+// key draws the explanation at the bottom and returns the canvas above it.
 func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := textStyle(tickSize, muted)
 	note.YAlign = draw.YBottom
@@ -157,8 +152,7 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks the two parameters of a heatmap: those in o, then SMs and threads, then the parameters
-// with the most values. It returns "" if there are too few parameters.
+// axesOf picks two parameters: those in o, then SMs and threads, then those with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {
@@ -182,7 +176,6 @@ func axesOf(c *reports.Case, o Options) (x, y string) {
 	return x, y
 }
 
-// rank returns the place of a parameter in the order in which axesOf picks.
 func rank(name string) int {
 	for i, suffix := range []string{"sms", "blocks", "threads"} {
 		if name == suffix || strings.HasSuffix(name, "."+suffix) {

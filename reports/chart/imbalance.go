@@ -15,14 +15,13 @@ import (
 
 // Load holds the load of experts and ranks under one routing.
 type Load struct {
-	Title   string      // problem and routing
-	Name    string      // for file names
-	Experts []int       // tokens that each expert receives
-	Ranks   []int       // rows that each rank receives: one for each token and selected expert
+	Title   string
+	Name    string
+	Experts []int       // received tokens
+	Ranks   []int       // received rows: one for each token and selected expert
 	Traffic [][]float64 // [source][destination] tokens; a token counts once for each destination
 }
 
-// imbalance draws the loads in o.Loads. Loads computes them from runs.
 func imbalance(_ []*reports.Loaded, o Options) []Figure {
 	var out []Figure
 	for _, l := range o.Loads {
@@ -43,7 +42,6 @@ func (l Load) draw(c draw.Canvas) {
 	l.drawTraffic(right)
 }
 
-// drawLoad draws a bar for each value of load, and a line at the mean.
 func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	if sorted {
 		slices.SortFunc(load, func(a, b int) int { return b - a })
@@ -81,7 +79,6 @@ func wholeTicks(ticks []plot.Tick) []plot.Tick {
 	return slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value != math.Trunc(t.Value) })
 }
 
-// everyOther removes every second label, for plots that are not tall.
 func everyOther(ticks []plot.Tick) []plot.Tick {
 	for i := range ticks {
 		if i%2 == 1 {
@@ -110,7 +107,6 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// drawTraffic draws a matrix of the tokens that each rank sends to each rank.
 func (l Load) drawTraffic(c draw.Canvas) {
 	n := len(l.Traffic)
 	m := matrix{cols: n, rows: n}
@@ -166,9 +162,8 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the routings of runs again from their seeds, for each shape at its largest token
-// count. missing has an error text for each routing that cannot be drawn here, for example a
-// trace whose file is not on this machine.
+// Loads draws the routings of runs again from their seeds, for each shape at its largest token count. missing has an
+// error text for each routing that cannot be drawn here.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group

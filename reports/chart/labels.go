@@ -8,26 +8,26 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// endLabel is the label of a line. It stands to the right of the plot, where the line ends.
+// endLabel is a label to the right of the plot, where its line ends.
 type endLabel struct {
 	legendItem
-	lines  []string  // the label, broken into lines
+	lines  []string
 	end    vg.Point  // where the line ends
-	center vg.Length // the height of the label's middle
+	center vg.Length // height of the middle
 }
 
 const (
 	labelGap      = 6 * vg.Length(1)
-	shortSample   = 14 * vg.Length(1) // length of the piece of line before a label
+	shortSample   = 14 * vg.Length(1) // piece of line before a label
 	labelRow      = 1.15 * tickSize
-	labelBreak    = 84 * vg.Length(1) // labels are broken at this width
-	mostLabelText = 0.32              // share of a picture's width that labels may take
+	labelBreak    = 84 * vg.Length(1)
+	mostLabelText = 0.32 // share of a picture's width
 )
 
 func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelRow }
 
-// drawLabelled draws a plot with the label of each series at the end of its line. Below the plot it draws a legend with
-// the items in further. If there is no room for the labels, the legend lists the series instead.
+// drawLabelled draws a plot with the label of each series at the end of its line. If there is no room for the labels,
+// the legend lists the series instead.
 func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	labels, width := endLabels(all)
 	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
@@ -78,7 +78,7 @@ func heightOf(labels []endLabel) (h vg.Length) {
 }
 
 // spreadLabels sets the heights of labels between low and high, where all must fit. No label covers another, and each
-// is as near to the end of its line as possible. Labels that touch move as a group.
+// is near the end of its line.
 func spreadLabels(labels []endLabel, low, high vg.Length) {
 	order := make([]*endLabel, len(labels))
 	for i := range labels {
@@ -90,8 +90,8 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// With its lower edge at l.end.Y - below - l.height()/2, the group would have label l at the end of l's line.
-		// The group takes the mean of these edges, whose sum is middle. below is the height of the labels so far.
+		// middle is the sum of the lower edges that put each label at the end of its line. The group takes their mean.
+		// below is the height of the labels so far.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2
@@ -120,7 +120,6 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 	}
 }
 
-// draw draws a thin line from the end of the series to x, then a piece of the series' line, then the label.
 func (l endLabel) draw(c draw.Canvas, x vg.Length) {
 	thin := draw.LineStyle{Color: rule, Width: vg.Points(0.6)}
 	c.StrokeLine2(thin, l.end.X, l.end.Y, x, l.center)

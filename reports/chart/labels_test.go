@@ -10,8 +10,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// TestSpreadLabels: no label covers another. Labels stay between the bounds and keep the order of their lines. A label
-// with enough room stands at the end of its line.
 func TestSpreadLabels(t *testing.T) {
 	ends := []vg.Length{100, 98, 30, 99, 0, 101}
 	labels := make([]endLabel, len(ends))
@@ -41,7 +39,7 @@ func sign(x vg.Length) vg.Length {
 	return 1
 }
 
-// TestManyLinesHaveALegend: if there is no room for all labels to the right of the plot, the legend below lists the lines.
+// TestManyLinesHaveALegend: the legend lists the lines if their labels do not fit.
 func TestManyLinesHaveALegend(t *testing.T) {
 	for _, c := range []struct {
 		lines   int
@@ -60,7 +58,6 @@ func TestManyLinesHaveALegend(t *testing.T) {
 	}
 }
 
-// labelsBeside reports whether all labels of lines stand in the right third of their picture.
 func labelsBeside(t *testing.T, all []series) bool {
 	t.Helper()
 	f := Figure{Width: 460, Height: 300, draw: func(c draw.Canvas) { drawLatency(c, all) }}

@@ -29,7 +29,7 @@ func drawLatency(c draw.Canvas, all []series) {
 	p.drawLabelled(c, all, nil)
 }
 
-// addAll adds series to a plot. The first series lies on top of the others.
+// addAll adds series to a plot, the first on top.
 func addAll(p panel, all []series) {
 	dodge(all)
 	for i := len(all) - 1; i >= 0; i-- {
@@ -41,10 +41,10 @@ func addAll(p panel, all []series) {
 type seriesBuilder struct {
 	runs    []*reports.Loaded
 	options Options
-	ours    []series // the winners: one line for each routing
-	others  []series // other libraries (peers)
-	base    series   // the default under the first routing
-	limit   series   // the wire or memory limit under the first routing
+	ours    []series // winners, by routing
+	others  []series
+	base    series // the default under the first routing
+	limit   series // the wire or memory limit under the first routing
 }
 
 func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
@@ -70,7 +70,6 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	}
 }
 
-// addDefault adds the default of a case under the first routing.
 func (b *seriesBuilder) addDefault(c *reports.Case, label string, at func(*reports.Entry) point) {
 	if d := c.Default(); d != nil && d.OK() && label == b.ours[0].label {
 		b.base.label = "default, " + label
@@ -119,7 +118,6 @@ func (b *seriesBuilder) label(l *reports.Loaded, c *reports.Case) string {
 	return label
 }
 
-// ownRuns returns the runs without those that have only imported times of other libraries.
 func ownRuns(runs []*reports.Loaded) []*reports.Loaded {
 	return slices.DeleteFunc(slices.Clone(runs), func(l *reports.Loaded) bool {
 		return !slices.ContainsFunc(l.Cases, func(c *reports.Case) bool { return c.Best() != nil })

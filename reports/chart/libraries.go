@@ -15,20 +15,19 @@ import (
 
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
-// work is one panel. It compares libraries whose calls do the same work for one op.
+// work is one panel: libraries whose calls do the same work for one op.
 type work struct {
 	name  string
-	tuned []series // the winners of each library
-	plain []series // the defaults of each library, where they differ from the winners
+	tuned []series // winners
+	plain []series // defaults that differ from the winners
 }
 
-// libraryPicture is a picture with a column of panels for each op. A column has one panel for each kind
-// of work, because times of different work must not be compared.
+// libraryPicture has a column of panels for each op, one for each kind of work.
 type libraryPicture struct {
 	shape   ep.Problem
 	routing string
 	columns [][]work
-	names   []string // the libraries, in the order of their colours
+	names   []string // in the order of their colours
 }
 
 // libraries draws the times of several libraries under one routing, tuned and by default.
@@ -38,7 +37,7 @@ func libraries(runs []*reports.Loaded, _ Options) []Figure {
 	}
 	choices, err := reports.CompareLibraries(runs)
 	if err != nil || !reports.SeveralRuns(choices) {
-		return nil // runs of different machines are not compared
+		return nil // different machines
 	}
 	var out []Figure
 	for _, p := range libraryPictures(choices) {
@@ -84,7 +83,7 @@ func (p *libraryPicture) add(c reports.LibraryComparison) {
 	}
 }
 
-// style gives each library the same colour in all panels. A library's default is a thin dashed line.
+// style gives each library the same colour in all panels.
 func (p *libraryPicture) style() {
 	for _, column := range p.columns {
 		for _, w := range column {

@@ -9,9 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// library returns a run of one library at three token counts. The best config's dispatch takes
-// `us` microseconds at the first token count, 10 times as long at the second and 100 times as long
-// at the third. The default takes 25 % longer. Each combine takes half as long as the dispatch.
+// library returns a run at three token counts. Its best dispatch takes `us`, 10 x `us` and 100 x `us` microseconds.
+// The default takes 25 % longer, each combine half as long.
 func library(name, layout string, us float64) *reports.Loaded {
 	run := &record.Run{Machine: ep.Machine{PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 2, Name: "H200"}}
 	var results []record.Result
@@ -38,7 +37,6 @@ func library(name, layout string, us float64) *reports.Loaded {
 	return &reports.Loaded{Path: name, Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// TestLibraries expects one picture with a panel for each op and kind of work.
 func TestLibraries(t *testing.T) {
 	runs := []*reports.Loaded{library("deepep", "rank", 9), library("flashinfer", "rank", 7), library("epbench", "expert", 4)}
 	kind, err := FindKind("libraries")

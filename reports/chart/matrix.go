@@ -12,12 +12,12 @@ import (
 type cell struct {
 	col, row int
 	value    float64 // on the colour scale, 0 to 1; NaN: no colour
-	text     string  // written into the square if it fits
-	crossed  bool    // failed: hatched
-	boxed    bool    // winner: framed
+	text     string
+	crossed  bool // hatched
+	boxed    bool // framed
 }
 
-// matrix draws cells. The centres of columns and rows are at 0, 1, 2, ...
+// matrix draws cells.
 type matrix struct {
 	list       []cell
 	cols, rows int
@@ -79,8 +79,7 @@ func (q cell) draw(c draw.Canvas, r vg.Rectangle) {
 	c.FillText(st, vg.Point{X: (r.Min.X + r.Max.X) / 2, Y: (r.Min.Y + r.Max.Y) / 2}, q.text)
 }
 
-// ramp is ColorBrewer's colour scale Blues (Harrower and Brewer 2003) without the lightest step. It
-// goes from light to dark in one hue, so it also works in grey.
+// ramp is ColorBrewer's colour scale Blues (Harrower and Brewer 2003) without the lightest step.
 var ramp = []color.RGBA{
 	{0xde, 0xeb, 0xf7, 0xff}, {0xc6, 0xdb, 0xef, 0xff}, {0x9e, 0xca, 0xe1, 0xff}, {0x6b, 0xae, 0xd6, 0xff},
 	{0x42, 0x92, 0xc6, 0xff}, {0x21, 0x71, 0xb5, 0xff}, {0x08, 0x51, 0x9c, 0xff}, {0x08, 0x30, 0x6b, 0xff},
@@ -95,11 +94,9 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// darkText and lightText are the colours of text and frames on squares. They differ by one step from ink
-// and paper: the HTML page replaces these two on dark screens, and must not replace text on squares.
+// darkText and lightText differ by one step from ink and paper, because the HTML page replaces those on dark screens.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
-// inkOn returns the text colour that contrasts more with a fill.
 func inkOn(fill color.RGBA) color.RGBA {
 	if 0.299*float64(fill.R)+0.587*float64(fill.G)+0.114*float64(fill.B) < 140 {
 		return lightText
@@ -138,7 +135,6 @@ func (a axisNames) ticks() plot.ConstantTicks {
 	return out
 }
 
-// slanted reports whether the names are too long to stand side by side.
 func (a axisNames) slanted() bool {
 	total := vg.Length(0)
 	for _, n := range a.names {

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs, and marks the front: the configs that are faster than all others with as
-// many or fewer SMs. If Options.Beside is set, it draws what paretoBeside draws.
+// pareto draws time against SMs, and marks the front.
 func pareto(c *reports.Case, o Options) *Figure {
 	if o.Beside {
 		return paretoBeside(c)
@@ -24,8 +23,7 @@ func pareto(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
-// timeLabel returns the axis label for a problem's times. If a matrix product runs at the same time, these may
-// be costs: the time that a call adds to the product's.
+// timeLabel returns the axis label: beside a matrix product, times may be costs.
 func timeLabel(p ep.Problem) string {
 	if p.Objective == ep.BesideProduct {
 		return "cost of one call (us)"
@@ -70,8 +68,6 @@ func drawPareto(c draw.Canvas, f reports.Pareto) {
 	p.Draw(key.below(c))
 }
 
-// marked marks an entry in the plot and in the legend, if the entry has a time and a number of
-// SMs.
 func (l *legend) marked(p panel, e *reports.Entry, name string, shape draw.GlyphDrawer) {
 	if e == nil || !e.OK() || e.Cost.SMs == 0 {
 		return

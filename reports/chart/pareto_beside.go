@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// paretoBeside draws two Pareto fronts against SMs: the time of a call that runs alone, and the cost of a
-// call beside a matrix product. The cost is the time that the call adds to the product's.
+// paretoBeside draws two fronts: the time of a call alone, and what it adds to a matrix product.
 func paretoBeside(c *reports.Case) *Figure {
 	b, ok := reports.BesideParetoOf(c)
 	if !ok {

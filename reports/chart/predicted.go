@@ -12,11 +12,11 @@ import (
 
 // Forecast is a predicted time at one rank count.
 type Forecast struct {
-	Panel  string // the op; there is one panel for each op
-	Line   string // model and routing; there is one line for each such pair
+	Panel  string // the op
+	Line   string // model and routing
 	Ranks  int
 	Micros float64
-	Limit  string // what takes the largest part of the time, for example network; each limit has its own marker
+	Limit  string // what takes most of the time, for example network
 }
 
 // Predicted draws predicted times against ranks.
@@ -41,7 +41,6 @@ type forecasts struct {
 	panels, lines, limits []string
 }
 
-// of lists the points of one line in one panel.
 func (p forecasts) of(panel, line string) []Forecast {
 	var out []Forecast
 	for _, f := range p.all {

@@ -6,8 +6,6 @@ import (
 	"testing"
 )
 
-// TestPredictedSaysSo expects that the picture's text says "predicted" and gives each point with
-// its limit.
 func TestPredictedSaysSo(t *testing.T) {
 	f := Predicted("128 tokens", "model.yaml", []Forecast{
 		{"dispatch", "a, uniform", 8, 18, "fixed cost"},

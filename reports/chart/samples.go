@@ -14,9 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws the time of each round of the winner, the default and the twin. A second plot shows the
-// ratio of twin to default in each round. The twin is the default under a second label, so this ratio
-// shows the noise.
+// samples draws the rounds of winner, default and twin. The ratio of twin to default shows the noise.
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -25,7 +23,6 @@ func samples(c *reports.Case, _ Options) *Figure {
 	return &Figure{Alt: samplesAlt(c, shown), Width: 6.8 * vg.Inch, Height: 3.6 * vg.Inch, draw: func(dc draw.Canvas) { drawSamples(dc, c, shown) }}
 }
 
-// shownEntries returns winner, default and twin, without the entries that have no times.
 func shownEntries(c *reports.Case) []*reports.Entry {
 	var out []*reports.Entry
 	if winner := c.Winner(); winner != nil {
@@ -58,7 +55,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		p.Add(across{e.Median.Mid * 1e6, line})
 		name := sampleLabel(cs, e)
 		if e == cs.Winner() {
-			name = "winner " + e.Config.ID() // the full spelling is too long for a legend; Figure.Alt has it
+			name = "winner " + e.Config.ID() // the full spelling is too long; Figure.Alt has it
 		}
 		key.add(elide(name, textStyle(tickSize, ink), 300), &line, &mark)
 	}
@@ -71,7 +68,6 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 	p.Draw(main)
 }
 
-// sampleStyle returns the number of an entry's style, so that each role looks the same in all pictures.
 func sampleStyle(e *reports.Entry) int {
 	switch e.Role {
 	case record.Default:
@@ -82,7 +78,6 @@ func sampleStyle(e *reports.Entry) int {
 	return 0
 }
 
-// sampleLabel returns the label of an entry, with "winner" and the id before the label of the winner.
 func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	if e == c.Winner() {
 		return "winner " + e.Config.ID() + ": " + c.Label(e)

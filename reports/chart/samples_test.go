@@ -9,8 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSamplesKeepTheirStyle expects the winner, the default and its twin in this order. Each of
-// the three has the same style in all pictures.
 func TestSamplesKeepTheirStyle(t *testing.T) {
 	orders := map[string]bool{}
 	for name, l := range recorded(t) {
@@ -36,7 +34,6 @@ func TestSamplesKeepTheirStyle(t *testing.T) {
 	}
 }
 
-// TestTitlesAreWhole: a title that is wider than its picture continues in a second line.
 func TestTitlesAreWhole(t *testing.T) {
 	const title = "Time of one call of pair bf16 (expert gated +counts +expansion +reduction): hidden 7168, 256 experts, top-8, 2 ranks"
 	st := textStyle(titleSize, ink)

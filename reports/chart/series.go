@@ -19,8 +19,8 @@ import (
 type point struct {
 	tokens      int
 	mid, lo, hi float64
-	undecided   bool    // drawn as a hollow marker; the line skips it
-	spread      float64 // A/A spread of this case, as a fraction; 0 if unknown
+	undecided   bool    // a hollow marker, which no line joins
+	spread      float64 // A/A spread as a fraction; 0 if unknown
 }
 
 type series struct {
@@ -28,7 +28,7 @@ type series struct {
 	points []point
 	line   draw.LineStyle
 	mark   *draw.GlyphStyle // nil: neither markers nor intervals
-	shift  float64          // factor of the positions on the X axis; 0 stands for 1
+	shift  float64          // factor on X; 0 stands for 1
 }
 
 func (s series) x(q point) float64 { return tokenX(q.tokens) * cmp.Or(s.shift, 1) }
@@ -43,7 +43,7 @@ func (s series) decided() (out []point) {
 	return out
 }
 
-// dodge moves series apart on the X axis if all points have the same token count, so that they do not hide each other.
+// dodge moves series with a single token count apart, so that they do not hide each other.
 func dodge(all []series) {
 	if tokens := tokensOf(all); len(all) < 2 || slices.Min(tokens) != slices.Max(tokens) {
 		return
@@ -54,8 +54,7 @@ func dodge(all []series) {
 	}
 }
 
-// addTo adds the intervals, the line and the markers to a plot with a logarithmic X axis of tokens. Without markers,
-// a single point becomes a short horizontal piece of line.
+// addTo draws a single point without markers as a short line.
 func (s series) addTo(p *plot.Plot) {
 	var line, hollow plotter.XYs
 	for _, q := range s.points {
@@ -103,8 +102,7 @@ func (diamond) DrawGlyph(c *draw.Canvas, st draw.GlyphStyle, at vg.Point) {
 	c.Stroke(p)
 }
 
-// bands returns the outlines of areas that join the intervals of successive points. A point without an
-// interval ends an area.
+// bands returns outlines that join the intervals of successive points.
 func (s series) bands(y *plot.Axis) (out []plotter.XYs) {
 	var run []point
 	end := func() {
@@ -147,8 +145,7 @@ func (e piece) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(e.line, x-sampleWidth/2, y, x+sampleWidth/2, y)
 }
 
-// errorBars draws the interval of each point as a thin line. Without these lines, a grey print would not
-// show which of two overlapping bands is which.
+// errorBars draws the interval of each point, because overlapping bands look alike on a grey print.
 type errorBars struct{ series }
 
 // Plot implements plot.Plotter.
@@ -168,9 +165,7 @@ type group struct {
 	work string // the steps that the times include; "" if all libraries do the same work
 }
 
-// groupOf returns the group of a problem. It clears the fields that do not separate pictures: token counts,
-// and mode and precision, which the labels of lines name. It clears the dispatch dtype of a combine, because a
-// combine always sends BF16. If work is not "", it clears the layout, because work names it.
+// groupOf returns the group of a problem, without the fields that do not separate pictures.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -182,8 +177,7 @@ func groupOf(p ep.Problem, work string) group {
 	return group{Problem: p}
 }
 
-// workOf returns the work that the time of a case's winner includes, "" if the run does not
-// record it.
+// workOf returns the work in the time of a case's winner, "" if unknown.
 func workOf(l *reports.Loaded, c *reports.Case) string {
 	w := c.Winner()
 	if w == nil {
@@ -192,8 +186,8 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs to the group's picture. Cases with unknown work, such as imported times, belong to
-// every picture of their problem.
+// has reports whether a case belongs to the group; one with unknown work, such as an import, belongs to all of its
+// problem.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {
@@ -202,8 +196,7 @@ func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	return g.work == "" || w == "" || w == g.work
 }
 
-// groups lists the groups of runs in the order of their cases. If the libraries in a group do different work,
-// it splits the group by kind of work.
+// groups lists the groups of runs in the order of their cases.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
 	works := map[group][]string{}
@@ -232,7 +225,6 @@ func groups(runs []*reports.Loaded) []group {
 	return split
 }
 
-// highest returns the first point with the largest value. It ignores undecided points unless all are undecided.
 func (s series) highest() point {
 	points := s.decided()
 	if points == nil {
@@ -267,7 +259,6 @@ func tokensOf(all []series) []int {
 	return out
 }
 
-// micros returns the point of an entry's median, in microseconds.
 func micros(c *reports.Case, e *reports.Entry) point {
 	m := e.Median
 	return point{tokens: c.Problem.Tokens, mid: m.Mid * 1e6, lo: m.Low * 1e6, hi: m.High * 1e6}

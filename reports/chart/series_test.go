@@ -6,8 +6,6 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// TestBands: a band joins neighbouring points that have an interval. A point without an interval
-// ends a band. An undecided point is in no band.
 func TestBands(t *testing.T) {
 	at := func(tokens int, lo, hi float64) point {
 		return point{tokens: tokens, mid: (lo + hi) / 2, lo: lo, hi: hi}
@@ -24,7 +22,6 @@ func TestBands(t *testing.T) {
 	}
 }
 
-// TestDodge: series with a single token count stand side by side. Series with several token counts are not moved.
 func TestDodge(t *testing.T) {
 	one := []series{{points: []point{{tokens: 8}}}, {points: []point{{tokens: 8}}}, {points: []point{{tokens: 8}}}}
 	dodge(one)

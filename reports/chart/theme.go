@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours of text, axes, rules and backgrounds. Data have the colours in palette.
+// The colours of text, axes, rules and backgrounds.
 var (
 	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
 	muted  = color.RGBA{0x59, 0x63, 0x6e, 0xff}
@@ -22,19 +22,17 @@ var (
 	shaded = color.RGBA{0xee, 0xf1, 0xf4, 0xff}
 )
 
-// Ink holds the colours ink, muted, rule, paper and shaded in the spelling of SVG. The HTML page
-// replaces them on dark screens.
+// Ink holds colours that the HTML page replaces on dark screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is the palette of Okabe and Ito (2008). People with common kinds of colour blindness can
-// tell its colours apart. Dark and light colours alternate, so that neighbours differ in grey too.
+// palette is the palette of Okabe and Ito (2008).
 var palette = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff}, // blue
-	{0xe6, 0x9f, 0x00, 0xff}, // orange
-	{0x00, 0x9e, 0x73, 0xff}, // green
-	{0x56, 0xb4, 0xe9, 0xff}, // sky
-	accent,                   // vermillion
-	{0xcc, 0x79, 0xa7, 0xff}, // purple
+	{0x00, 0x72, 0xb2, 0xff},
+	{0xe6, 0x9f, 0x00, 0xff},
+	{0x00, 0x9e, 0x73, 0xff},
+	{0x56, 0xb4, 0xe9, 0xff},
+	accent,
+	{0xcc, 0x79, 0xa7, 0xff},
 }
 
 // accent marks limits, knees and slower cases.
@@ -51,8 +49,7 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style holds the colour, dash and marker of one series. 4 dashes and 7 markers have no common factor,
-// so 4 x 7 = 28 series differ even in grey.
+// style is the look of a series. 4 dashes and 7 markers have no common factor, so 28 series differ in grey.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -71,18 +68,16 @@ func (s style) mark() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.color, Radius: vg.Points(3), Shape: s.glyph}
 }
 
-// faded returns the opaque colour that c with opacity alpha has on white paper.
+// faded returns c on white paper, with opacity alpha.
 func faded(c color.RGBA, alpha float64) color.RGBA {
 	mix := func(v, w uint8) uint8 { return uint8(math.Round(float64(v)*alpha + float64(w)*(1-alpha))) }
 	return color.RGBA{mix(c.R, paper.R), mix(c.G, paper.G), mix(c.B, paper.B), 0xff}
 }
 
-// translucent returns c with an alpha channel, for bands that overlap.
 func translucent(c color.RGBA, alpha float64) color.NRGBA {
 	return color.NRGBA{c.R, c.G, c.B, uint8(255 * alpha)}
 }
 
-// Sizes of text.
 const (
 	titleSize = 12
 	labelSize = 10
@@ -96,14 +91,12 @@ func textStyle(size vg.Length, c color.Color) text.Style {
 	}
 }
 
-// panel is a plot that draws the label of its Y axis itself. If that axis is logarithmic, gonum would
-// reserve space above the plot for the label.
+// panel draws the label of the Y axis itself, because gonum reserves space for it above a logarithmic axis.
 type panel struct {
 	*plot.Plot
 	side string
 }
 
-// Draw draws the plot with its side label into c.
 func (p panel) Draw(c draw.Canvas) {
 	if p.side != "" {
 		st := textStyle(labelSize, ink)
@@ -146,8 +139,7 @@ func newPlot(x, y string) panel {
 
 const margin = 8 * vg.Length(1)
 
-// titled draws the title and the lead (a warning about all numbers), and returns the canvas
-// below them.
+// titled draws the title and the lead (a warning about all numbers), and returns the canvas below them.
 func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	if lead == "" {
@@ -156,8 +148,6 @@ func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	return headed(headed(c, title, titleSize, 0), lead, tickSize, 0.5*titleSize)
 }
 
-// headed draws a heading in as many lines as needed. It returns the canvas below the heading
-// and a gap.
 func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	st := textStyle(size, ink)
 	st.YAlign = draw.YTop
@@ -168,7 +158,7 @@ func headed(c draw.Canvas, text string, size, gap vg.Length) draw.Canvas {
 	return draw.Crop(c, 0, 0, 0, -gap)
 }
 
-// broken breaks s between words into lines that fit the width. It shortens a word longer than a line.
+// broken breaks s between words into lines that fit the width.
 func broken(s string, st text.Style, width vg.Length) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {
@@ -206,8 +196,8 @@ type legend []legendItem
 
 type legendItem struct {
 	label string
-	line  *draw.LineStyle  // nil: no line
-	mark  *draw.GlyphStyle // nil: no marker
+	line  *draw.LineStyle
+	mark  *draw.GlyphStyle
 }
 
 func (l *legend) add(label string, line *draw.LineStyle, mark *draw.GlyphStyle) {
@@ -235,7 +225,7 @@ func (l legend) below(c draw.Canvas) draw.Canvas {
 	return l.above(c)
 }
 
-// above returns the canvas above the legend. It does not draw the legend.
+// above returns the canvas above the legend without drawing it.
 func (l legend) above(c draw.Canvas) draw.Canvas {
 	height := vg.Length(len(l.rows(c.Max.X-c.Min.X))) * legendRow
 	if height > 0 {
@@ -244,7 +234,6 @@ func (l legend) above(c draw.Canvas) draw.Canvas {
 	return draw.Crop(c, 0, 0, height, 0)
 }
 
-// rows breaks the items into lines of at most width.
 func (l legend) rows(width vg.Length) [][]legendItem {
 	var rows [][]legendItem
 	used := width + 1

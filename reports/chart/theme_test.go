@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Matrices of Machado, Oliveira and Fernandes (2009), table 1, for complete protanopia and
+// colourBlind holds matrices of Machado, Oliveira and Fernandes (2009), table 1, for complete protanopia and
 // deuteranopia, on linear RGB.
 var colourBlind = map[string][3][3]float64{
 	"normal":       {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
@@ -14,13 +14,11 @@ var colourBlind = map[string][3][3]float64{
 	"deuteranopia": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
 }
 
-// leastDistance is the least distance between two colours of the palette in CIE L*a*b*. Side by
-// side, a distance of 2.3 is just noticeable (Mahy and others, 1994). Thin lines that do not touch
-// need several times as much.
+// leastDistance is in CIE L*a*b*. 2.3 is just noticeable (Mahy and others, 1994); thin lines need several times as
+// much.
 const leastDistance = 15
 
-// TestPaletteForColourBlind: people with protanopia or deuteranopia can tell any two colours of
-// the palette apart, and each colour from the paper.
+// TestPaletteForColourBlind: the colours differ for people with protanopia or deuteranopia.
 func TestPaletteForColourBlind(t *testing.T) {
 	for name, sight := range colourBlind {
 		for i, a := range palette {

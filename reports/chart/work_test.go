@@ -10,8 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestEqualWorkOnly expects one picture for each kind of work. The imported times are in both
-// pictures, because their work is unknown.
 func TestEqualWorkOnly(t *testing.T) {
 	run := func(name, layout string, role record.Role) *reports.Loaded {
 		r := &record.Run{}

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// a2aRow is a row of aiconfigurator's table moe_a2a_perf, with the columns in their order. Transmit,
-// Notify and Latency are microseconds. Latency is the sum of the other two.
+// a2aRow is a row of aiconfigurator's table moe_a2a_perf. Times are microseconds; Latency is the sum of the other two.
 type a2aRow struct {
 	Framework    string  `parquet:"framework"`
 	Version      string  `parquet:"version"`
@@ -34,9 +33,7 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends maps the kernels of epbench's workers to aiconfigurator's names. dtypes maps the dtype of a
-// dispatch to the word in the column comm_dtype, which the rows of its combine have too. DeepEP's rows have
-// only one word, for an FP8 dispatch and a BF16 combine.
+// commBackends maps kernels to aiconfigurator's names. dtypes maps a dispatch dtype to comm_dtype.
 var commBackends = map[string]struct {
 	name   string
 	dtypes map[ep.DType]string
@@ -46,17 +43,15 @@ var commBackends = map[string]struct {
 	oneSided:    {"nvlink_one_sided", map[ep.DType]string{ep.FP8: "fp8", ep.BF16: "bfloat16"}},
 }
 
-// a2aTable collects rows.
 type a2aTable struct {
 	rows  []a2aRow
-	keys  map[a2aRow]bool // the rows without their times; aiconfigurator keeps one latency for each key
-	cases int             // number of cases left out
-	bf16  int             // number of configs left out because their dtype has no word in commBackends
+	keys  map[a2aRow]bool // the rows without times; aiconfigurator keeps one latency for each
+	cases int             // cases left out
+	bf16  int             // configs without a word for their dtype
 }
 
-// writeAIConfigurator writes the fastest config for each kernel, token count and number of SMs
-// under uniform routing, because the table has no column for the routing. It writes the whole time
-// to transmit_us, because epbench does not time the exchange of counts (notify_us) separately.
+// writeAIConfigurator writes the fastest config for each kernel, token count and number of SMs under uniform routing.
+// The whole time is in transmit_us, because epbench does not time the exchange of counts (notify_us).
 func writeAIConfigurator(in Input) (Output, error) {
 	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {
@@ -83,7 +78,6 @@ func writeAIConfigurator(in Input) (Output, error) {
 	return Output{b.Bytes(), notes}, nil
 }
 
-// whyLeftOut returns the reason why configs were left out, "" if no config was left out.
 func (t *a2aTable) whyLeftOut() string {
 	if t.bf16 == 0 {
 		return ""
@@ -91,7 +85,7 @@ func (t *a2aTable) whyLeftOut() string {
 	return ": aiconfigurator's rows of DeepEP have one dtype, an FP8 dispatch; sweep with --dtype fp8"
 }
 
-// add adds the rows of one case. Entries come fastest first.
+// add adds a case's rows; its entries come fastest first.
 func (t *a2aTable) add(l *reports.Loaded, c *reports.Case) {
 	for _, e := range c.Entries {
 		backend, ours := commBackends[e.Config.Kernel]

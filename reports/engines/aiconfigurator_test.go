@@ -14,8 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestAIConfiguratorWithoutLevel: an entry whose level (its time without drift) is NaN is
-// skipped. The next fastest entry with the same number of SMs is taken.
 func TestAIConfiguratorWithoutLevel(t *testing.T) {
 	l := deepEPRunAs(normal, "deepep", ep.FP8)
 	c := l.Cases[0]
@@ -29,15 +27,13 @@ func TestAIConfiguratorWithoutLevel(t *testing.T) {
 	}
 }
 
-// TestAIConfigurator reads the rows back and checks the backend and comm_dtype that
-// aiconfigurator's resolver looks up.
 func TestAIConfigurator(t *testing.T) {
 	const header = "framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency"
 	for _, c := range []struct {
 		kernel, library string
 		dtype           ep.DType
-		rows            int    // 2 ops x 2 token counts x 2 numbers of SMs
-		words           string // comm_backend and comm_dtype of the dispatch and of the combine
+		rows            int    // 2 ops x 2 token counts x 2 SMs
+		words           string // of dispatch and combine
 		note            string
 	}{
 		{normal, "deepep", ep.FP8, 8, "deepep_ht default, deepep_ht default", ""},
@@ -79,8 +75,6 @@ func TestAIConfigurator(t *testing.T) {
 	}
 }
 
-// TestSkewedRowsStayOut: times under a skewed routing do not become rows of aiconfigurator's
-// table, because that table is for uniform routing.
 func TestSkewedRowsStayOut(t *testing.T) {
 	l := deepEPRunAs(normal, "deepep", ep.FP8)
 	for i, r := range l.Results {

@@ -12,24 +12,17 @@ import (
 
 var errNoPair = errors.New("the run has no dispatch config and combine config that fit each other and were measured at the same token count and routing; sweep with --strategy grid, or with fewer --param values")
 
-// configPair holds a config for dispatch, one for combine, and what the pair loses at each measured point.
 type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // for each point: (the pair's time / the best pair's time) - 1; NaN if not measured
+	regret            []float64 // by point: time / best time - 1; NaN if not measured
 }
 
-// extremes holds the times of the fastest and the slowest pair at a measured point.
+// extremes holds the fastest and the slowest pair at a point.
 type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
 
-// choose returns the pair of configs with the least weighted mean regret, among the pairs that fit each
-// other. Of equal pairs it takes the first by key.
-//
-// At a point where a pair was not measured, choose counts it as slow as the slowest pair measured there. A
-// stricter rule was tried: only pairs measured at all points. In a run that measures winners again, only the
-// default was measured at all points, so by this rule the default would always win.
-//
-// The library's default stays unless another pair is faster by more than band, because among many equally
-// fast configs some config seems fastest by chance.
+// choose returns the pair of fitting configs with the least weighted mean regret, of equal ones the first by key.
+// Where a pair was not measured, it counts as the slowest pair there. If it were refused, only the default might
+// remain. The default stays within band, because among many equal configs one seems fastest by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -55,8 +48,7 @@ func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Co
 	return best, nil
 }
 
-// defaults returns the pair of the library's defaults and the weighted sum of its regrets. The
-// sum is infinite if the pair was not measured at every point.
+// defaults returns the defaults' pair and its sum, which is infinite unless the pair was measured at every point.
 func defaults(all []measuredPoint, at []extremes) (configPair, float64) {
 	x, errX := ep.ParseConfig(all[0].own.dispatch)
 	y, errY := ep.ParseConfig(all[0].own.combine)
@@ -77,8 +69,7 @@ func weights(all []measuredPoint) (sum float64) {
 	return sum
 }
 
-// judge returns a pair's regrets and their weighted sum. The sum is infinite if the pair was
-// measured nowhere.
+// judge returns a pair's regrets and their weighted sum. The sum is infinite if the pair was measured nowhere.
 func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, regret []float64) {
 	regret, measured := make([]float64, len(all)), false
 	for i, s := range all {
@@ -100,8 +91,7 @@ func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, reg
 	return sum, regret
 }
 
-// extremesAt returns the times of the fastest and the slowest pair of fitting configs at a
-// point. Both are 0 if there is no such pair.
+// extremesAt returns 0 for both if no pair fits.
 func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r extremes) {
 	for _, x := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.dispatch }) {
 		for _, y := range configs([]measuredPoint{s}, func(s measuredPoint) map[string]float64 { return s.combine }) {
@@ -117,8 +107,7 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists the configs that were measured at any point, sorted by key. half selects the times of
-// dispatch or of combine.
+// configs lists the configs that were measured at any point, sorted by key.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}
@@ -133,8 +122,6 @@ func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) [
 	return out
 }
 
-// losses returns a line with the pair's regret for each point that measured the pair, and a warning that
-// lists the other points.
 func (p configPair) losses(all []measuredPoint) []string {
 	var out, unknown []string
 	for i, s := range all {
@@ -151,7 +138,6 @@ func (p configPair) losses(all []measuredPoint) []string {
 	return out
 }
 
-// short returns the spelling of a config without its kernel. An export has one kernel only.
 func short(c ep.Config) string {
 	_, values, _ := strings.Cut(c.Key(), ":")
 	return values

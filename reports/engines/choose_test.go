@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// of returns the key of a config of DeepEP's kernel.
 func of(sms, send, recv string) string {
 	return ep.Config{Kernel: normal}.With("sms", ep.Value(sms)).With("send", ep.Value(send)).With("recv", ep.Value(recv)).Key()
 }
@@ -26,9 +25,8 @@ func parsed(t *testing.T, key string) ep.Config {
 	return c
 }
 
-// twoPoints returns points with weights w1 and w2 and three configs. At 128 tokens, dispatch and combine together take
-// 12 + 8 = 20 s with a and 4 + 6 = 10 s with b; c was not measured. At 4,096 tokens they take 30 + 10 = 40 s with a and
-// 35 + 25 = 60 s with c; b was not measured.
+// twoPoints returns two points and three configs. At 128 tokens a takes 12 + 8 s, b 4 + 6 s. At 4,096 tokens a takes
+// 30 + 10 s, c 35 + 25 s. The other times are missing.
 func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	a, b, c = of("20", "8", "256"), of("24", "8", "256"), of("28", "8", "256")
 	return []measuredPoint{
@@ -37,9 +35,8 @@ func twoPoints(w1, w2 float64) (all []measuredPoint, a, b, c string) {
 	}, a, b, c
 }
 
-// TestChooseByHand compares choose with regrets that were worked out by hand. a loses 20/10 - 1 = 1 at 128 tokens and
-// nothing at 4,096 tokens. b loses nothing at 128 tokens. b was not measured at 4,096 tokens, so it counts there as slow
-// as c, the slowest: it loses 60/40 - 1 = 0.5. c loses 1 at 128 tokens, where it counts as slow as a, and 0.5 at 4,096.
+// TestChooseByHand: a loses 20/10 - 1 = 1 at 128 tokens and nothing at 4,096. b loses nothing, then 60/40 - 1 = 0.5
+// like c. c loses 1 like a, then 0.5.
 func TestChooseByHand(t *testing.T) {
 	for _, x := range []struct {
 		w1, w2 float64
@@ -74,8 +71,7 @@ func TestChooseByHand(t *testing.T) {
 	}
 }
 
-// TestDefaultStaysWithinTheBand makes a the default. With equal weights, a loses 1 + 0 = 1 in the two points, and the
-// best pair b loses 0 + 0.5 = 0.5. They differ by (1 - 0.5) / 2 = 0.25 for each point, so a stays if the band is 0.25.
+// TestDefaultStaysWithinTheBand: the default a loses 1, the best pair b 0.5. Over two points they differ by 0.25 each.
 func TestDefaultStaysWithinTheBand(t *testing.T) {
 	for _, x := range []struct {
 		band float64
@@ -102,7 +98,6 @@ func TestDefaultStaysWithinTheBand(t *testing.T) {
 	}
 }
 
-// TestLosses: the note of a point has the loss in percent, and one warning lists the other points.
 func TestLosses(t *testing.T) {
 	all, a, _, _ := twoPoints(1, 1)
 	p := configPair{parsed(t, a), parsed(t, a), []float64{0.125, math.NaN()}}
@@ -113,8 +108,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// threeCounts returns points at 8, 64 and 512 tokens with pairs of two shapes, wide and narrow. Shape wide was not
-// measured at 64 tokens.
+// threeCounts returns points at 8, 64 and 512 tokens. Shape wide was not measured at 64 tokens.
 func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	wd, wc := of("24", "6", "256"), of("24", "4", "128")
 	nd, nc := of("20", "8", "512"), of("20", "2", "64")
@@ -132,10 +126,8 @@ func threeCounts() (all []measuredPoint, wide, narrow shape) {
 	return all, shape{24, 256, 128}, shape{20, 512, 64}
 }
 
-// TestRowsOfAShape works out the rows and the cost by hand. 8, 64 and 512 tokens have the weights 1, 2 and 3. The narrow
-// shape loses 0.1 at 8 and 512 tokens and nothing at 64: its cost is 0.1 x 1 + 0.1 x 3 = 0.4. The wide shape loses nothing
-// at 8 and 512 tokens. At 64 tokens it was not measured, so it counts as slow as the slowest pair and loses
-// (26 + 20) / (20 + 20) - 1 = 0.15: its cost is 0.15 x 2 = 0.3.
+// TestRowsOfAShape: 8, 64 and 512 tokens weigh 1, 2 and 3. The narrow shape costs 0.1 x 1 + 0.1 x 3 = 0.4. At 64
+// tokens the wide shape counts as the slowest pair. It costs 2 x ((26 + 20) / (20 + 20) - 1) = 0.3.
 func TestRowsOfAShape(t *testing.T) {
 	all, wide, narrow := threeCounts()
 	got := rowsOf(all, narrow, 0)
@@ -167,8 +159,7 @@ func TestRowsOfAShape(t *testing.T) {
 	}
 }
 
-// distinct returns a run in which send, recv and threads differ between dispatch and combine, so
-// that a test notices a swapped value.
+// distinct returns a run in which send, recv and threads differ between dispatch and combine.
 func distinct(kernel string) *reports.Loaded {
 	run := &record.Run{Tool: "v9", Machine: ep.Machine{Backend: "deepep", Name: "NVIDIA  H100", SMs: 132},
 		Kernels: []record.Kernel{{Name: kernel, Op: ep.Dispatch, Work: ep.Work{Library: "lib"}}, {Name: kernel, Op: ep.Combine, Work: ep.Work{Library: "lib"}}}}
@@ -191,7 +182,6 @@ func distinct(kernel string) *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// TestNothingIsSwapped: no export swaps the values of dispatch and combine, or of send and recv.
 func TestNothingIsSwapped(t *testing.T) {
 	for _, c := range []struct{ format, kernel, want string }{
 		{"sglang", normal, "\"normal_combine\": {\n    \"num_sms\": 24,\n    \"num_max_nvl_chunked_send_tokens\": 2,\n    \"num_max_nvl_chunked_recv_tokens\": 128\n  }"},
@@ -211,8 +201,7 @@ func TestNothingIsSwapped(t *testing.T) {
 	}
 }
 
-// TestAIConfiguratorRows compares whole rows. Two dispatch configs differ only in chunk sizes, for which the table has no
-// column, so the slower one is left out. Cases of other routings are left out and counted.
+// TestAIConfiguratorRows: of two dispatch configs that differ only in chunk sizes, the slower is left out.
 func TestAIConfiguratorRows(t *testing.T) {
 	in := distinct("deepep-ll")
 	table := a2aTable{keys: map[a2aRow]bool{}}

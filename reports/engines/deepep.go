@@ -15,15 +15,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// normal is the kernel of the DeepEP worker. The exports in this file hold its configs.
+// normal is the kernel of the DeepEP worker.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs have the same number of SMs, as a dispatch and its combine must. The
-// combine reads a handle that DeepEP's dispatch writes. The handle's layout depends on the number of SMs.
+// sameSMs reports whether two configs have the same number of SMs, which sets the layout of their shared handle.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
-// deepEPConfig holds the arguments of DeepEP's class Config. The JSON names are the names of
-// the arguments.
+// deepEPConfig holds the arguments of DeepEP's class Config, by their names.
 type deepEPConfig struct {
 	SMs  int `json:"num_sms"`
 	Send int `json:"num_max_nvl_chunked_send_tokens"`
@@ -34,8 +32,6 @@ func deepEPOf(c ep.Config) deepEPConfig {
 	return deepEPConfig{c.Int("sms"), c.Int("send"), c.Int("recv")}
 }
 
-// bestForAllCounts returns the pair of configs of kernel normal with the least mean loss over all token
-// counts, and notes with the loss at each token count.
 func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	all, leftOut, err := measuredPoints(in, normal)
 	if err != nil {
@@ -47,8 +43,7 @@ func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	return best, append(best.losses(all), leftOut...), nil
 }
 
-// writeSGLang writes the JSON of SGLang's flag --deepep-config. SGLang takes one config for all
-// token counts, and only for normal mode.
+// writeSGLang writes the JSON of SGLang's flag --deepep-config.
 func writeSGLang(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -58,7 +53,7 @@ func writeSGLang(in Input) (Output, error) {
 	return Output{append(data, '\n'), notes}, err
 }
 
-// writeMegatron writes the number of SMs, the only parameter that Megatron-LM takes.
+// writeMegatron writes the only parameter that Megatron-LM takes.
 func writeMegatron(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -80,24 +75,21 @@ type shimRow struct {
 	Dispatch, Combine deepEPConfig
 }
 
-// shape holds the parameters that must be equal on all ranks of a collective call, even if the ranks have
-// different token counts. The number of SMs sets how many channels write to another rank, and the sizes of
-// the receive buffers set where they write.
+// shape holds the parameters that must be equal on all ranks of a call, even if their token counts differ.
 type shape struct{ sms, dispatchRecv, combineRecv int }
 
 func shapeOf(dispatch, combine ep.Config) shape {
 	return shape{dispatch.Int("sms"), dispatch.Int("recv"), combine.Int("recv")}
 }
 
-// shimRows holds the rows of one shape.
 type shimRows struct {
 	rows  []shimRow
 	notes []string
 	cost  float64 // weighted sum of the rows' regrets
 }
 
-// writeShim writes a Python module that looks up the config by token count. A row ends midway between its
-// measured token count and the next one. All rows have the same shape, the one that loses the least time.
+// writeShim writes a Python module that looks up the config by token count. A row ends midway to the next measured
+// token count. All rows have the shape that loses the least time.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
@@ -121,8 +113,7 @@ func writeShim(in Input) (Output, error) {
 	return Output{[]byte(b.String()), notes}, err
 }
 
-// shapes lists the shapes of all fitting pairs of configs. The shape of the library's default
-// comes first, because writeShim takes the first of equally good shapes.
+// shapes lists the shapes of all fitting pairs, the default's first, because the first of equally good shapes wins.
 func shapes(all []measuredPoint) (out []shape) {
 	own, _ := defaults(all, make([]extremes, len(all)))
 	if own.dispatch.Kernel != "" && sameSMs(own.dispatch, own.combine) {
@@ -138,14 +129,13 @@ func shapes(all []measuredPoint) (out []shape) {
 	return out
 }
 
-// rowsOf chooses a row for each token count from the configs of one shape. A token count at which no such
-// config was measured gets no row, so a neighbour's row applies there. Its cost is that of the slowest pair
-// measured there.
+// rowsOf chooses a row for each token count from the configs of one shape. A count without such a config gets no row,
+// and the cost of the slowest pair there.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s
 	}
-	last := -1 // token count of the last row
+	last := -1
 	for at := 0; at < len(all); {
 		n := at
 		for n < len(all) && all[n].tokens == all[at].tokens {

@@ -1,7 +1,5 @@
-// Package engines exports a library's best configs in the formats of the inference and training
-// engines that use the library: SGLang's JSON, a Python module for DeepEP, environment variables,
-// flags, rows of a planner's table. An export uses only times that were measured with this library,
-// because other libraries' kernels have other parameters.
+// Package engines exports a library's best configs in the formats of the engines that use the library. An export uses
+// only times of this library, because other kernels have other parameters.
 package engines
 
 import (
@@ -19,12 +17,12 @@ import (
 // Exporter writes the file of one engine.
 type Exporter struct {
 	Name  string // value of --format
-	Ext   string // extension of the file
+	Ext   string
 	Doc   string
 	Write func(Input) (Output, error)
 }
 
-// Exporters lists every exporter. A new exporter is one file and one line here.
+// Exporters lists every exporter.
 var Exporters = []Exporter{
 	{"sglang", ".json", "SGLang's --deepep-config: one DeepEP config for a mix of token counts", writeSGLang},
 	{"deepep-shim", ".py", "a Python module that gives DeepEP its config by token count; vLLM loads it as a plugin", writeShim},
@@ -33,7 +31,6 @@ var Exporters = []Exporter{
 	{"aiconfigurator", ".parquet", "rows of aiconfigurator's moe_a2a_perf table", writeAIConfigurator},
 }
 
-// Find returns the exporter called name. ok is false if there is none.
 func Find(name string) (e Exporter, ok bool) {
 	i := slices.IndexFunc(Exporters, func(e Exporter) bool { return e.Name == name })
 	if i < 0 {
@@ -42,10 +39,9 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
-// Input holds a run, and how often the engine's calls have each token count.
 type Input struct {
 	Run *reports.Loaded
-	Mix map[int]float64 // weight by token count; empty: all counts of the run have the same weight
+	Mix map[int]float64 // weight by token count; empty: equal weights
 }
 
 // Output holds the content of the file and notes for the user.
@@ -54,21 +50,19 @@ type Output struct {
 	Notes []string
 }
 
-// measuredPoint holds the times of all dispatch and combine configs at one token count and
-// routing.
 type measuredPoint struct {
 	tokens            int
 	routing           string
 	weight            float64
 	dispatch, combine map[string]float64                 // seconds by config key
-	own               struct{ dispatch, combine string } // keys of the library's own defaults
+	own               struct{ dispatch, combine string } // keys of the defaults
 }
 
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// measuredPoints returns the points at which a run timed both dispatch and combine with a kernel. leftOut
-// has a note on each point that timed only one op. An engine has one config for all its calls, so
-// measuredPoints returns an error if the run's problems differ in more than op and token count.
+// measuredPoints returns the points at which a run timed both dispatch and combine with a kernel. An engine has one
+// config, so problems that differ in more than op and token count are an error. leftOut has a note on each point that
+// lacks one op.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -105,8 +99,7 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []str
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves returns the points that have times of both dispatch and combine, sorted by token
-// count. leftOut has a note on each other point. withBothHalves returns an error if there is no such point,
+// withBothHalves returns the points that have both ops, sorted by token count. It returns an error if there is none,
 // or if a token count of the mix has none.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
@@ -131,7 +124,6 @@ func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (ou
 	return out, leftOut, nil
 }
 
-// defaultKeyOf returns the key of the default in a case, "" if it was not measured there.
 func defaultKeyOf(c *reports.Case) string {
 	if e := c.Default(); e != nil {
 		return e.Key
@@ -139,8 +131,8 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns the times of a kernel's configs in a case in seconds, corrected for the drift between rounds. If the
-// search kept the default, a config that seems faster than the default gets the default's time.
+// timesOf returns the times of a kernel's configs in seconds, corrected for drift. If the search kept the default, no
+// config gets a shorter time than the default.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

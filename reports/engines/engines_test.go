@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// deepEPRun returns a run in which the fastest pair has 20 SMs at 128 tokens and 24 SMs at 4,096
-// tokens. At 128 tokens the fastest dispatch has 24 SMs and the fastest combine 20, so they do not fit.
+// deepEPRun returns a run whose fastest pair has 20 SMs at 128 tokens and 24 at 4,096. At 128 tokens the fastest
+// dispatch and the fastest combine do not fit.
 func deepEPRun() *reports.Loaded {
 	run := &record.Run{Tool: "test", Machine: ep.Machine{Backend: "deepep", Name: "GPU", SMs: 132},
 		Kernels: []record.Kernel{{Name: normal, Op: ep.Dispatch, Work: ep.Work{Library: "deepep"}}, {Name: normal, Op: ep.Combine, Work: ep.Work{Library: "deepep"}}}}
@@ -42,7 +42,6 @@ func deepEPRun() *reports.Loaded {
 	return &reports.Loaded{Path: "run", Run: run, Results: results, Cases: reports.Cases(run, results)}
 }
 
-// deepEPRunAs returns deepEPRun with another kernel, library and dtype.
 func deepEPRunAs(kernel, library string, dtype ep.DType) *reports.Loaded {
 	l := deepEPRun()
 	for i := range l.Results {
@@ -55,7 +54,6 @@ func deepEPRunAs(kernel, library string, dtype ep.DType) *reports.Loaded {
 	return l
 }
 
-// write exports deepEPRun in a format. mix maps token counts to weights.
 func write(t *testing.T, format string, mix map[int]float64) Output {
 	t.Helper()
 	e, ok := Find(format)
@@ -69,16 +67,14 @@ func write(t *testing.T, format string, mix map[int]float64) Output {
 	return out
 }
 
-// TestSGLang expects the number of SMs that is best for the mix, and a note with the loss at
-// each token count.
 func TestSGLang(t *testing.T) {
 	for _, c := range []struct {
 		mix  map[int]float64
 		sms  int
 		note string
 	}{
-		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 24 SMs take 19+30 us at 128 tokens, the best pair 20+20: 49/40 = 1.225
-		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 20 SMs take 400+400 us at 4,096 tokens, the best pair 300+300: 800/600 = 1.333
+		{nil, 24, "128 tokens, uniform: 22.5 % slower"},                        // 24 SMs take 19+30 us, the best pair 20+20: 49/40 = 1.225
+		{map[int]float64{128: 3, 4096: 1}, 20, "4096 tokens, uniform: 33.3 %"}, // 20 SMs take 400+400 us, the best pair 300+300: 800/600 = 1.333
 		{map[int]float64{128: 1}, 20, "128 tokens, uniform: 0.0 %"},
 	} {
 		out := write(t, "sglang", c.mix)
@@ -96,9 +92,7 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
-// TestWinnersOnly exports a run that measured only the winners and the default. Only the
-// default has times at each token count. The exporter still takes a winner, and it warns of the
-// token counts at which this winner has no time.
+// TestWinnersOnly exports a run in which only the default was measured at each token count.
 func TestWinnersOnly(t *testing.T) {
 	l := deepEPRun()
 	l.Results = slices.DeleteFunc(l.Results, func(r record.Result) bool {
@@ -119,10 +113,7 @@ func TestWinnersOnly(t *testing.T) {
 	}
 }
 
-// TestDefaultStays: if a search kept the default, the export keeps it too, although another
-// config was faster in a few rounds. The times of the twin (the default under a second label in the
-// A/A test) are not used as the default's times. If the search did not keep the default, the export
-// takes the fastest configs.
+// TestDefaultStays: a default that the search kept stays, although another config was faster in a few rounds.
 func TestDefaultStays(t *testing.T) {
 	l := deepEPRun()
 	for i, r := range l.Results {
@@ -160,7 +151,6 @@ func TestDefaultStays(t *testing.T) {
 	}
 }
 
-// TestLeftOut expects a warning that names a token count at which only the dispatch ran.
 func TestLeftOut(t *testing.T) {
 	l := deepEPRun()
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *reports.Case) bool { return c.Problem.Op == ep.Combine && c.Problem.Tokens == 4096 })
@@ -173,8 +163,6 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestRefusals: a mix with a token count that was not measured is refused, and so is a run of
-// another library.
 func TestRefusals(t *testing.T) {
 	e, _ := Find("sglang")
 	if _, err := e.Write(Input{deepEPRun(), map[int]float64{64: 1}}); err == nil || !strings.Contains(err.Error(), "64 tokens") {
@@ -191,8 +179,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestFlashInferBlocks expects the block size of the best dispatch in the dispatch's variable, and that
-// of the best combine in the combine's. FlashInfer would accept swapped sizes without an error.
+// TestFlashInferBlocks: each block size is in its own variable; FlashInfer would accept swapped ones.
 func TestFlashInferBlocks(t *testing.T) {
 	l := deepEPRunAs(oneSided, "flashinfer", ep.BF16)
 	for i, r := range l.Results {
@@ -201,7 +188,7 @@ func TestFlashInferBlocks(t *testing.T) {
 	}
 	l.Cases = reports.Cases(l.Run, l.Results)
 	e, _ := Find("flashinfer-env")
-	// At 4,096 tokens the fastest dispatch has send 8 and the fastest combine send 24.
+	// The fastest dispatch has send 8, the fastest combine send 24.
 	out, err := e.Write(Input{l, map[int]float64{4096: 1}})
 	if want := "export TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE=512\nexport TLLM_MOE_A2A_COMBINE_BLOCK_SIZE=128\n"; err != nil || string(out.Data) != want {
 		t.Errorf("%v\n%s", err, out.Data)

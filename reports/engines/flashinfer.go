@@ -6,11 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// oneSided is the kernel of FlashInfer's worker.
 const oneSided = "flashinfer"
 
-// writeFlashInfer writes a shell script that exports two environment variables: the block sizes of
-// dispatch and combine. FlashInfer reads them once in each process.
+// writeFlashInfer writes a shell script that exports the block sizes of dispatch and combine.
 func writeFlashInfer(in Input) (Output, error) {
 	all, leftOut, err := measuredPoints(in, oneSided)
 	if err != nil {

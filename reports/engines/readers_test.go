@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// readers is the folder to which "make engine-readers" downloads the engines' wheels.
+// readers is the folder that make engine-readers fills.
 const readers = "../../.readers"
 
 // TestEngineReaders reads each export with the engine's own code from its wheel.
@@ -57,7 +57,6 @@ func TestEngineReaders(t *testing.T) {
 	}
 }
 
-// rounded rounds the numbers of a JSON value to remove the noise of binary arithmetic.
 func rounded(v any) any {
 	switch x := v.(type) {
 	case map[string]any:

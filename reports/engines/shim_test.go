@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestShim loads the exported module in Python with the program shimTry.
 func TestShim(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -29,8 +28,7 @@ func TestShim(t *testing.T) {
 	}
 }
 
-// shimTry is a Python program with classes that replace deep_ep's classes. It checks the configs
-// that the shim returns.
+// shimTry is a Python program that checks the shim's configs with stand-ins for deep_ep's classes.
 const shimTry = `
 import shim
 
@@ -74,8 +72,6 @@ Buffer.set_num_sms(32)
 assert Buffer.get_dispatch_config(2)[0] == 24 and Buffer.num_sms == 32
 `
 
-// TestShimHasOneShape: all rows of a shim have the number of SMs and the receive buffers that lose the least time for the
-// mix. A warning names a token count at which no config with these values was measured.
 func TestShimHasOneShape(t *testing.T) {
 	e, _ := Find("deepep-shim")
 	for _, c := range []struct {
@@ -83,7 +79,7 @@ func TestShimHasOneShape(t *testing.T) {
 		rows string
 	}{
 		{nil, "(724, (24, 24, 256), (24, 8, 256)),\n    (4096, (24, 8, 256), (24, 24, 256)),"},
-		{map[int]float64{128: 3, 4096: 1}, "(724, (20, 8, 256), (20, 8, 256)),\n    (4096, (20, 24, 256), (20, 8, 256)),"}, // 24 SMs would lose 3 x 22.5 % at 128 tokens; that is more than the 31.7 % that 20 SMs lose at 4,096
+		{map[int]float64{128: 3, 4096: 1}, "(724, (20, 8, 256), (20, 8, 256)),\n    (4096, (20, 24, 256), (20, 8, 256)),"}, // 24 SMs would lose 3 x 22.5 % at 128 tokens, 20 SMs only 31.7 % at 4,096
 	} {
 		if out, err := e.Write(Input{deepEPRun(), c.mix}); err != nil || !strings.Contains(string(out.Data), c.rows) {
 			t.Errorf("mix %v: %v\n%s", c.mix, err, out.Data)

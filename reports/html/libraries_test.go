@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestLibrariesBesideEachOther: a page of two libraries has a section that compares them. A page of
-// two runs of one library, or of runs on two machines, has no such section.
+// TestLibrariesBesideEachOther: only a page of two libraries on one machine has the section.
 func TestLibrariesBesideEachOther(t *testing.T) {
 	run := func(library, pci string) *reports.Loaded {
 		r := &record.Run{Machine: ep.Machine{PCIID: pci, Arch: "sm_90", SMs: 132},

@@ -2,5 +2,4 @@
 
 package html_test
 
-// raced is true if the race detector is on.
 const raced = true

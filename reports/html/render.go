@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render returns a table as HTML. It leaves out optional closing tags, which took most bytes of a large
-// page. It uses no template, because a template took most of the time.
+// render returns a table as HTML. Optional closing tags and a template would take most bytes and time.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
@@ -39,8 +38,7 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
-// cards returns a style that puts the name of the column in front of each cell on phones, where
-// style.css shows each row as a card.
+// cards returns a style with the names of columns, for phones, where style.css shows each row as a card.
 func cards(t reports.Table) string {
 	var b strings.Builder
 	b.WriteString("<style>@media screen and (max-width:31rem){")
@@ -51,14 +49,13 @@ func cards(t reports.Table) string {
 	return b.String()
 }
 
-// inCSS escapes text for a string in CSS. Names of columns may come from files.
+// inCSS escapes text for a string in CSS, because names of columns may come from files.
 var inCSS = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "<", `\3c `, "\n", " ", "\r", " ", "\f", " ")
 
-// columnsShown is the number of columns that fit into a window of 1,280 pixels.
+// columnsShown is the number of columns in a window of 1,280 pixels.
 const columnsShown = 14
 
-// hidden returns the HTML that hides the least important columns of a wide table until the user
-// ticks a checkbox. It returns "" for a table that is not wide.
+// hidden returns a checkbox and a style that hide the least important columns of a wide table.
 func hidden(t reports.Table) string {
 	var rules []string
 	for drop := 99; drop > 0 && len(t.Columns)-len(rules) > columnsShown; drop-- {
@@ -89,11 +86,11 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks marks the places at which a browser may break the spelling of a config: between parameters.
+// breaks marks where a browser may break the spelling of a config.
 var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {
-	if strings.IndexByte(s, '=') < 0 { // no config: a ratio, a time, a routing
+	if strings.IndexByte(s, '=') < 0 { // no config
 		return esc(s)
 	}
 	return breaks.Replace(esc(s))

@@ -1,5 +1,5 @@
-// Package html writes the report of a run as one HTML page. The page contains its styles,
-// script and pictures, so that it opens without a network.
+// Package html writes the report of a run as one HTML page. The page contains its styles, script and pictures, so that
+// it opens without a network.
 package html
 
 import (
@@ -26,17 +26,16 @@ var assets embed.FS
 
 // Options holds the settings of a page.
 type Options struct {
-	Speeds   reports.Speeds // speeds of links and memory, from which limits are computed
-	Progress string         // the state of the sweep in words; "" makes the page of an unfinished run show the command that continues it
+	Speeds   reports.Speeds
+	Progress string // of the sweep; "" makes an unfinished run show the command that continues it
 }
 
-// page holds the data of the template.
 type page struct {
 	Title     string
 	Style     template.CSS
 	Script    template.JS
-	Rehearsal string   // the warning that a run on the CPU says nothing about GPUs; "" for other runs
-	Headline  []string // the most important sentence first
+	Rehearsal string   // the warning of a run on the CPU, else ""
+	Headline  []string // the most important first
 	Facts     []fact
 	Sections  []section
 	Warnings  []string
@@ -50,7 +49,7 @@ type section struct {
 	Lists     [][]pair
 	Tables    []template.HTML
 	Figures   []figure
-	More      string // how many pictures are left out, and the command that shows them
+	More      string // how many pictures are left out, and the command for them
 }
 
 type pair struct{ Name, Value string }
@@ -60,7 +59,7 @@ type figure struct {
 	Caption string
 }
 
-// Write writes the page of runs[0]. Some pictures also show the other runs, for comparison.
+// Write writes the page of runs[0].
 func Write(w io.Writer, runs []*reports.Loaded, o Options) error {
 	p, err := build(runs, o)
 	if err != nil {
@@ -118,7 +117,7 @@ func facts(l *reports.Loaded) []fact {
 	if h.Best != nil {
 		out = append(out, fact{fmt.Sprintf("%.2fx", h.All.Gain.Mid), "gain over the default, geometric mean"})
 	}
-	if h.Best != nil && h.All.Verdicts[record.Faster] > 0 { // otherwise the best gain is noise or exactly 1
+	if h.Best != nil && h.All.Verdicts[record.Faster] > 0 { // otherwise the best gain is noise
 		out = append(out, fact{fmt.Sprintf("%.2fx", h.Best.Decision.Gain.Mid), "best gain: " + reports.Title(h.Best.Problem, h.Best.Routing)})
 	}
 	if h.AA > 0 {
@@ -137,21 +136,19 @@ func facts(l *reports.Loaded) []fact {
 }
 
 type drawer struct {
-	section // the current one
+	section
 	runs    []*reports.Loaded
 	main    *reports.Loaded
 	options chart.Options
-	missing []string // routings that could not be drawn again
+	missing []string // routings that cannot be drawn again
 	err     error
 }
 
-// perKind is the largest number of pictures of one kind on a page.
 const perKind = 6
 
-// draw adds the figures of a kind to the section, or perKind evenly spread ones if there are more.
+// draw adds the figures of a kind to the section, at most perKind evenly spread ones.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
-// drawFirst adds figures as draw does, with the figures of one op first.
 func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	k, err := chart.FindKind(kind)
 	if err != nil {
@@ -180,7 +177,7 @@ func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
 	}
 }
 
-// spread returns n evenly spread figures. The last figure is always one of them.
+// spread returns n evenly spread figures, always with the last.
 func spread(figures []chart.Figure, n int) []chart.Figure {
 	if len(figures) <= n {
 		return figures
@@ -192,8 +189,6 @@ func spread(figures []chart.Figure, n int) []chart.Figure {
 	return out
 }
 
-// inline returns an SVG as an element of the page. The picture scales with the page and has the
-// page's colours.
 func inline(svg string, f chart.Figure) template.HTML {
 	_, svg, _ = strings.Cut(svg, "<svg ")
 	_, svg, _ = strings.Cut(svg, ">")
@@ -206,8 +201,7 @@ func inline(svg string, f chart.Figure) template.HTML {
 	return template.HTML(head + svg)
 }
 
-// WriteRun writes report.html into a run's directory, and pictures into its folder plots/. It
-// replaces the files of an earlier call.
+// WriteRun writes report.html into a run's directory, and pictures into its folder plots/.
 func WriteRun(l *reports.Loaded) error {
 	dir, runs := l.Path, []*reports.Loaded{l}
 	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))

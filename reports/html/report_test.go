@@ -28,8 +28,7 @@ func load(t *testing.T, dir string) *reports.Loaded {
 	return l
 }
 
-// enlarged returns a synthetic run that was enlarged to at least the given number of trials. The
-// added trials are copies of the run's candidates with other values of a parameter "chunk".
+// enlarged returns a synthetic run with at least trials, by copies that differ in a parameter "chunk".
 func enlarged(t *testing.T, trials int) *reports.Loaded {
 	t.Helper()
 	l := load(t, "../testdata/runs/failures")
@@ -46,7 +45,6 @@ func enlarged(t *testing.T, trials int) *reports.Loaded {
 	return l
 }
 
-// save writes a run to the directory dir.
 func save(t *testing.T, dir string, l *reports.Loaded) {
 	t.Helper()
 	d, err := record.CreateDir(dir, l.Run)
@@ -61,7 +59,6 @@ func save(t *testing.T, dir string, l *reports.Loaded) {
 	}
 }
 
-// page returns the HTML page of runs.
 func page(t *testing.T, runs ...*reports.Loaded) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -71,7 +68,6 @@ func page(t *testing.T, runs ...*reports.Loaded) string {
 	return b.String()
 }
 
-// TestPage: the page has all sections in order, and two pages of one run are equal.
 func TestPage(t *testing.T) {
 	l := load(t, "../../testdata/runs/cpu-sweep")
 	got := page(t, l)
@@ -96,7 +92,6 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestNoBestGain: if no config is faster than the default, the page names no best gain.
 func TestNoBestGain(t *testing.T) {
 	if got := page(t, load(t, "../../testdata/runs/cpu-single")); strings.Contains(got, "best gain") {
 		t.Error("no config is faster, but the page has a best gain")
@@ -106,8 +101,6 @@ func TestNoBestGain(t *testing.T) {
 	}
 }
 
-// TestMorePicturesOfAllRuns: if the page omits pictures, it gives a command that draws them.
-// The command names all runs of the page.
 func TestMorePicturesOfAllRuns(t *testing.T) {
 	a, b := load(t, "../testdata/runs/failures"), load(t, "../testdata/runs/ties")
 	first := a.Results
@@ -127,7 +120,6 @@ func TestMorePicturesOfAllRuns(t *testing.T) {
 	}
 }
 
-// TestPageNeedsNoNetwork: the page loads no scripts, styles or pictures from the network.
 func TestPageNeedsNoNetwork(t *testing.T) {
 	got := page(t, load(t, "../testdata/runs/failures"))
 	for _, bad := range []string{`(?i)(src|href|action|data)\s*=\s*"(?:[a-z]+:)?//`, `(?i)url\(`, `@import`, `(?i)<(iframe|object|embed|link rel="(?:style|pre))`, `fetch\(`, `XMLHttpRequest`} {
@@ -137,7 +129,6 @@ func TestPageNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// TestPageEscapes: HTML in a run's names, reasons and routings is shown as text.
 func TestPageEscapes(t *testing.T) {
 	const hostile = `<script>alert(1)</script>"'&`
 	l := load(t, "../testdata/runs/failures")
@@ -160,7 +151,6 @@ func TestPageEscapes(t *testing.T) {
 	}
 }
 
-// TestPageOfPoorRuns: an interrupted run in which all trials failed has a page too.
 func TestPageOfPoorRuns(t *testing.T) {
 	l := load(t, "../testdata/runs/failures")
 	run, results := l.Run, l.Results
@@ -179,8 +169,8 @@ func TestPageOfPoorRuns(t *testing.T) {
 	}
 }
 
-// TestHundredThousandTrials makes the tables, the page and the pictures of a run of 100,000 trials.
-// Together they may take three times the processor time of reading the run, and 1 GiB of memory.
+// TestHundredThousandTrials: all output takes at most three times the CPU time of reading the run, and 1 GiB of
+// memory.
 func TestHundredThousandTrials(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("too slow for short mode and for the race detector")
@@ -212,7 +202,7 @@ func TestHundredThousandTrials(t *testing.T) {
 	}
 }
 
-// usage returns the CPU time of this process and its peak memory in bytes.
+// usage returns CPU time and peak memory in bytes.
 func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	t.Helper()
 	var u syscall.Rusage
@@ -222,8 +212,6 @@ func usage(t *testing.T) (cpu time.Duration, peak int64) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss << 10
 }
 
-// TestRehearsal: a run on the CPU is a rehearsal, and its page begins with the warning that says
-// so. Each picture has the same warning.
 func TestRehearsal(t *testing.T) {
 	l, err := reports.Load(filepath.Join("..", "..", "testdata", "runs", "cpu-sweep"))
 	if err != nil {

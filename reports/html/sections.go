@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sections lists the sections of the page in order. The page leaves out empty sections.
+// sections lists the sections in order; the page leaves out empty ones.
 var sections = []struct {
 	id, title string
 	fill      func(*drawer)
@@ -53,15 +53,12 @@ var sections = []struct {
 
 func (d *drawer) table(t reports.Table) { d.Tables = append(d.Tables, render(t)) }
 
-// tableOfRows adds a table unless it has no rows.
 func (d *drawer) tableOfRows(t reports.Table) {
 	if len(t.Rows) > 0 {
 		d.table(t)
 	}
 }
 
-// gain draws the gains of all cases, those of the op with the largest gain first. Then it adds a table
-// of the largest gains.
 func gain(d *drawer) {
 	if best := reports.Summarise(d.main.Run).Best; best != nil {
 		d.drawFirst("gain", string(best.Problem.Op), d.runs...)
@@ -72,7 +69,7 @@ func gain(d *drawer) {
 func libraries(d *drawer) {
 	choices, err := reports.CompareLibraries(d.runs)
 	if err != nil || !reports.SeveralLibraries(choices) {
-		return // runs of one library, or of different machines
+		return // not libraries on one machine
 	}
 	d.table(reports.FastestTable(choices))
 	d.table(reports.LibraryTable(choices))
@@ -116,7 +113,6 @@ func rowTable(l *reports.Loaded) reports.Table {
 	return out
 }
 
-// defaultOf returns the default that a row of a run's table was compared with.
 func defaultOf(run *record.Run, r table.Row) ep.Config {
 	for _, s := range run.Searches {
 		if table.KeyOf(s.Problem, r.Key.Routing) == r.Key {
@@ -147,7 +143,7 @@ func workload(d *drawer) {
 	d.Text = append(d.Text, d.missing...)
 }
 
-// shownStats maps the JSON names of a workload's statistics to the columns that show them.
+// shownStats maps JSON names of statistics to columns.
 var shownStats = []struct {
 	name   string
 	column reports.Column
@@ -201,7 +197,6 @@ func spaceTable(run *record.Run) reports.Table {
 	return t
 }
 
-// maxFailures is the largest number of failures that the page lists.
 const maxFailures = 500
 
 func failures(d *drawer) {
@@ -211,7 +206,6 @@ func failures(d *drawer) {
 	}
 }
 
-// maxTrials is the largest number of rows in the table of all configs, the largest part of the page.
 const maxTrials = 5000
 
 func trials(d *drawer) {
@@ -239,7 +233,6 @@ func trials(d *drawer) {
 	d.table(t)
 }
 
-// method explains how the numbers were measured, and by which command.
 func method(d *drawer) {
 	r := d.main.Run
 	d.Text = []string{

@@ -18,15 +18,15 @@ import (
 // A Follower holds the state of a run at the time of the last Update.
 type Follower struct {
 	Run      *record.Run
-	Searches []*Search            // in the order in which they began
-	Rounds   int                  // rounds of all configs
-	byCase   map[searchID]*Search // Searches by problem and routing
+	Searches []*Search            // in the order of their beginning
+	Rounds   int                  // of all configs
+	byCase   map[searchID]*Search // by problem and routing
 	path     string
-	offset   int64           // bytes of the log that were read
-	block    []record.Result // lines of the newest block (configs in the same rounds), while its last line is missing
-	last     time.Time       // when the last block ended, by the clock of the measuring host
-	seen     time.Time       // when Update read the last block, by the clock of this host
-	saved    time.Time       // when run.json was written, by the clock of the measuring host
+	offset   int64           // bytes of the log read so far
+	block    []record.Result // lines of the newest block, until its last line comes
+	last     time.Time       // end of the last block, by the measuring host's clock
+	seen     time.Time       // when Update read it, by this host's clock
+	saved    time.Time       // when run.json was written, by the measuring host's clock
 }
 
 type searchID struct {
@@ -37,8 +37,7 @@ type searchID struct {
 // Follow begins to follow a run directory.
 func Follow(path string) *Follower { return &Follower{path: path, byCase: map[searchID]*Search{}} }
 
-// Update reads run.json and the new whole lines of the log. A missing log is not an error, because a
-// new run has only run.json.
+// Update reads run.json and the new whole lines of the log, which a new run lacks.
 func (f *Follower) Update(now time.Time) error {
 	run, err := record.ReadRun(f.path)
 	if err != nil {
@@ -68,7 +67,7 @@ func (f *Follower) readLog(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() < f.offset { // sweep --resume removed the last block, or the log began anew
+	if info.Size() < f.offset { // sweep --resume shortened the log
 		run, saved := f.Run, f.saved
 		*f = *Follow(f.path)
 		f.Run, f.saved = run, saved
@@ -107,8 +106,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a log line, and adds it if it is new. In the stages cross and recheck it returns
-// nil instead of a new search, because these stages also measure at token counts that have no search.
+// search returns the search of a log line, new if needed. The stages cross and recheck also measure at token counts
+// without a search; there it returns nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {
@@ -143,9 +142,7 @@ func (f *Follower) Current() *Search {
 	return out
 }
 
-// Elapsed returns how long the run has taken. It adds three times: the wall time in run.json, the time from
-// the writing of run.json to the last block, and the time since this host read that block. The clocks of the
-// two hosts may differ, so each of these times comes from one clock.
+// Elapsed returns how long the run has taken. Clocks of two hosts may differ, so each part comes from one clock.
 func (f *Follower) Elapsed(now time.Time) time.Duration {
 	out := time.Duration(f.Run.Wall.Total * float64(time.Second))
 	if !f.Run.Finished.IsZero() || f.last.IsZero() {
@@ -162,9 +159,8 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left estimates the time that is left. With a budget, this is the rest of the budget. Without a budget, it
-// is the mean time of a finished search times the number of unfinished searches, minus the time that the
-// current search has taken. Then ok is false if no search is finished or all are.
+// Left estimates the time that is left. With a budget, it is the rest of the budget. Else finished searches give the
+// mean time of the unfinished ones. ok is false without a budget if no search is finished or all are.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

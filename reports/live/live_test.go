@@ -15,8 +15,7 @@ import (
 
 const recorded = "../../testdata/runs/cpu-sweep"
 
-// growing returns a run directory whose run.json has no finished search, the whole log of a recorded run,
-// and a function that writes the first n bytes of this log to the directory.
+// growing returns an unfinished run's directory, its whole log, and a function that writes the log's first n bytes.
 func growing(t *testing.T) (dir string, log []byte, grow func(n int)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -50,8 +49,7 @@ func page(t *testing.T, f *Follower, now time.Time) string {
 	return b.String()
 }
 
-// TestGrowingLog: a log that is read in pieces gives the same page as a log that is read at once. Pieces
-// may end within a line or a block. The number of rounds never falls.
+// TestGrowingLog: a log read in pieces gives the same page as one read at once.
 func TestGrowingLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -79,8 +77,7 @@ func TestGrowingLog(t *testing.T) {
 	}
 }
 
-// TestBestSoFar reads a whole log. The best gain of each search must be at least 95 % of the gain in run.json. Searches
-// that kept the default are not checked.
+// TestBestSoFar: the best gain of each search is at least 95 % of the gain in run.json.
 func TestBestSoFar(t *testing.T) {
 	dir, log, grow := growing(t)
 	grow(len(log))
@@ -112,7 +109,6 @@ func TestBestSoFar(t *testing.T) {
 	}
 }
 
-// TestCrossingsAreNoSearches: lines of crossings at a token count without a search do not add a search.
 func TestCrossingsAreNoSearches(t *testing.T) {
 	f := Follow("")
 	for _, stage := range []record.Stage{record.StageRecheck, record.StageCross} {
@@ -123,7 +119,7 @@ func TestCrossingsAreNoSearches(t *testing.T) {
 	}
 }
 
-// TestResumedLog: a resumed sweep may shorten its log. Update then reads the log again from its beginning.
+// TestResumedLog: a log that became shorter is read again from its beginning.
 func TestResumedLog(t *testing.T) {
 	dir, log, grow := growing(t)
 	f := Follow(dir)
@@ -139,8 +135,6 @@ func TestResumedLog(t *testing.T) {
 	}
 }
 
-// TestKernelsAndFailures: a page counts the kernels of the last stage, names failures, and warns if the
-// log has had no new line for a minute.
 func TestKernelsAndFailures(t *testing.T) {
 	dir, log, _ := growing(t)
 	var first record.Result
@@ -181,8 +175,6 @@ func TestKernelsAndFailures(t *testing.T) {
 	}
 }
 
-// TestTimeLeft: with a budget the time left is the rest of the budget. Without a budget the finished
-// searches give an estimate.
 func TestTimeLeft(t *testing.T) {
 	now := time.Now()
 	f := &Follower{Run: &record.Run{Planned: 4, Budget: 60, Wall: record.Wall{Total: 20}, Searches: make([]record.Search, 2)}, last: now, saved: now, seen: now}

@@ -12,13 +12,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// mostFailures is the largest number of failures on a page.
 const mostFailures = 3
 
-// silence is the time after which the page warns that the log has no new line.
+// silence is the time without a new line after which the page warns.
 const silence = 30 * time.Second
 
-// Page returns the state of a run as a table with a row for each of the latest searches, at most `most`.
+// Page returns the state of a run, with a row for each of the latest searches, at most `most`.
 func (f *Follower) Page(now time.Time, most int) reports.Table {
 	t := reports.Table{Name: "watch", Title: f.Progress(now), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(4), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(1),
@@ -91,7 +90,6 @@ func (s *Search) cells() []reports.Cell {
 	return append(row, reports.Float(gain, 3), reports.Str(best.ID()), reports.Str(best.Kernel))
 }
 
-// state returns the verdict of a decided search, and the stage of any other.
 func (s *Search) state() string {
 	if s.Decided == nil {
 		return string(s.Stage)

@@ -10,21 +10,21 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Search holds the state of one search according to the log.
+// A Search is the state of one search in the log.
 type Search struct {
 	Problem ep.Problem
 	Routing string
-	Stage   record.Stage // stage of the last block of lines
+	Stage   record.Stage // of the last block
 	Default ep.Config
-	Failed  []Failure // first failure of each config, in time order
+	Failed  []Failure // the first of each config, in time order
 	Decided *record.Search
 
-	failed  map[string]bool // configs of Failed, by key
+	failed  map[string]bool // by config key
 	ended   time.Time
-	tried   map[string]bool // configs, by key
-	kernels map[string]bool // kernels that were measured
-	alive   map[string]bool // kernels that were measured in the last stage
-	rank    int             // rank of the stage whose rounds are in gains, see rankOf
+	tried   map[string]bool // by config key
+	kernels map[string]bool // all measured ones
+	alive   map[string]bool // those of the last stage
+	rank    int             // of the stage in gains, see rankOf
 	gains   map[string]*gain
 }
 
@@ -35,7 +35,7 @@ type Failure struct {
 	Reason string
 }
 
-// gain holds, for each round, the logarithm of the default's time divided by the config's time.
+// gain holds the logarithm of (default's time / config's time) for each round.
 type gain struct {
 	config ep.Config
 	logs   []float64
@@ -45,9 +45,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, failed: map[string]bool{}, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf returns the rank of a stage. A Search takes gains only from rounds of the stages with the highest rank so far.
-// Stages that choose a config rank low. A config is chosen because it was fast in their rounds, so these rounds show it
-// faster than it is.
+// rankOf returns the rank of a stage; a Search takes gains only from the highest rank so far. Stages that choose a
+// config rank low, because a config is chosen for looking fast there.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:
@@ -60,7 +59,7 @@ func rankOf(s record.Stage) int {
 	return 0
 }
 
-// add adds the lines of one block. All configs of a block ran in the same rounds.
+// add adds a block, whose configs ran in the same rounds.
 func (s *Search) add(block []record.Result) {
 	stage := block[0].Stage
 	if s.ended = block[0].Time; stage == record.StageRecheck || stage == record.StageCross {
@@ -118,7 +117,7 @@ func (s *Search) addGain(r, dflt *record.Result) {
 // Tried returns the number of configs that were measured or failed.
 func (s *Search) Tried() int { return len(s.tried) }
 
-// Kernels returns the number of kernels that were measured, and the sorted names of the kernels in the last stage.
+// Kernels returns the number of measured kernels, and the sorted names of those in the last stage.
 func (s *Search) Kernels() (all int, alive []string) {
 	for k := range s.alive {
 		alive = append(alive, k)
@@ -127,8 +126,7 @@ func (s *Search) Kernels() (all int, alive []string) {
 	return len(s.kernels), alive
 }
 
-// Best returns the config with the largest median gain over the default, and this gain. ok is false if no other config
-// has rounds in common with the default.
+// Best returns the config with the largest median gain over the default; ok is false if there is none.
 func (s *Search) Best() (best ep.Config, ratio float64, ok bool) {
 	top := math.Inf(-1)
 	for _, g := range s.gains {

@@ -7,12 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition is a project's definition of bandwidth: the bytes that the project divides by the time of a
-// call. Bandwidths by different definitions cannot be compared, so importers turn them back into times.
+// Definition is a project's definition of bandwidth, by which importers turn bandwidths back into times.
 type Definition struct {
 	Name  string
 	Doc   string
-	Bytes func(p ep.Problem) float64 // bytes per rank and call
+	Bytes func(p ep.Problem) float64 // per rank and call
 }
 
 // Definitions lists the definitions in the benchmarks of other projects.
@@ -47,7 +46,7 @@ func (d Definition) Seconds(p ep.Problem, gbps float64) float64 {
 
 func perSelection(p ep.Problem) float64 { return float64(p.Tokens) * float64(p.TopK) }
 
-// payload returns the bytes of one token and its scales. In a combine every token is BF16.
+// payload returns the bytes of one token and its scales.
 func payload(p ep.Problem) float64 {
 	if p.Op == ep.Combine {
 		return 2 * float64(p.Hidden)
@@ -56,7 +55,6 @@ func payload(p ep.Problem) float64 {
 	return float64(l.Payload + l.Scales*l.ScaleBytes)
 }
 
-// unscaled returns the bytes of one token without its scales.
 func unscaled(p ep.Problem) float64 {
 	if p.Op == ep.Combine {
 		return payload(p)
@@ -79,9 +77,8 @@ func receivedTokens(p ep.Problem) float64 {
 	return float64(p.Tokens) * DistinctRanks(p.Ranks, p.Experts, p.TopK)
 }
 
-// DistinctRanks returns the expected number of ranks that one token reaches if its k = topK experts
-// are drawn uniformly and without repeats. With R ranks and E experts this is
-// R (1 - C(E-E/R, k) / C(E, k)), where C is the binomial coefficient.
+// DistinctRanks returns the expected number of ranks of a token whose k = topK distinct experts are drawn uniformly.
+// With R ranks and E experts this is R (1 - C(E-E/R, k) / C(E, k)), where C is the binomial coefficient.
 func DistinctRanks(ranks, experts, topK int) float64 {
 	if ranks < 1 || experts < ranks {
 		return 0

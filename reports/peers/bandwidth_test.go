@@ -9,10 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDefinitionsByHand compares the bytes of every definition with figures that were worked out by hand for 100 tokens
-// of hidden 256, top-2 of 16 experts, on 4 ranks. A token of FP8 has 256 + 2 x 4 = 264 bytes (two scales of 4 bytes). A
-// token of BF16 has 512 bytes. A token reaches 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. For example, a dispatch of
-// deepep-normal has 100 x 1.8 x 264 = 47,520 bytes.
+// TestDefinitionsByHand takes 100 tokens of hidden 256, top-2 of 16 experts, 4 ranks. A token has 256 + 2 x 4 = 264
+// bytes in FP8, 512 in BF16. It reaches 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So a dispatch of deepep-normal has 100
+// x 1.8 x 264 = 47,520 bytes.
 func TestDefinitionsByHand(t *testing.T) {
 	want := map[string][2]float64{ // dispatch, combine
 		"deepep-normal": {47520, 92160}, "deepep-ll": {56000, 102400}, "deepep-v2": {47520, 92160}, "hybrid-ep": {47520, 92160},
@@ -41,8 +40,7 @@ func TestDefinitionsByHand(t *testing.T) {
 	}
 }
 
-// TestFewContradictions: a rank whose bytes do not fit the problem is left out with a warning, if more than half of the
-// ranks fit. Otherwise the log is refused.
+// TestFewContradictions: a rank whose bytes do not fit is left out, unless half of the ranks do not fit.
 func TestFewContradictions(t *testing.T) {
 	log := func(wrong int) string {
 		var b strings.Builder
@@ -68,8 +66,8 @@ func TestFewContradictions(t *testing.T) {
 	}
 }
 
-// TestMaskedSelections reads logs of DeepEP's low-latency test, which masks at most 10 selections. A log of 128 tokens x
-// 8 experts = 1,024 selections may lack 10, but not 12.
+// TestMaskedSelections: DeepEP's low-latency test masks at most 10 selections. So 128 tokens x 8 experts may lack 10,
+// but not 12.
 func TestMaskedSelections(t *testing.T) {
 	for _, c := range []struct {
 		selections float64
@@ -84,8 +82,7 @@ func TestMaskedSelections(t *testing.T) {
 	}
 }
 
-// TestLatencyIsItsParts: in aiconfigurator's rows of moe_a2a, latency must be transmit_us + notify_us. A row whose
-// transmit_us is 0 is not checked.
+// TestLatencyIsItsParts: a row whose transmit_us is 0 is not checked.
 func TestLatencyIsItsParts(t *testing.T) {
 	row := func(transmit, notify, latency string) string {
 		return "framework,version,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n" +
@@ -105,8 +102,8 @@ func TestLatencyIsItsParts(t *testing.T) {
 	}
 }
 
-// TestReceivedTokensFit: if 8 ranks send 4,096 tokens each, a rank receives 21,686 tokens on average, with a standard
-// deviation of 85.6. The allowed difference is 6 standard deviations plus 2 in 1,000 for rounding: 6 x 85.6 + 43.4 = 557.
+// TestReceivedTokensFit: of 8 ranks x 4,096 tokens a rank receives 21,686, with standard deviation 85.6. A difference
+// of 6 x 85.6 + 0.002 x 21,686 = 557 is allowed.
 func TestReceivedTokensFit(t *testing.T) {
 	g := Given{Ranks: 8, Experts: 256, TopK: 8, Tokens: 4096}
 	want := 4096 * DistinctRanks(8, 256, 8)

@@ -13,9 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a JSON file with the times of several libraries on one machine and workload. Each library
-// has a key that ends in _us. The value of this key is an object of microseconds by token count, or one such
-// object for each operation. In a key, a word such as 24sm gives the number of SMs, and fp8 or bf16 the dtype.
+// baseline reads a JSON file with the times of several libraries on one machine. Each key that ends in _us is a
+// library, with microseconds by token count, or by operation and token count. A word such as 24sm in a key is the
+// number of SMs; fp8 or bf16 is the dtype.
 var baseline = Format{
 	Name:   "baseline",
 	Doc:    "JSON with machine, workload and NAME_us objects of microseconds by token count",
@@ -63,7 +63,7 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count returns the value v that the file states for a field. v is 0 if the file states none.
+// count returns the value v of a field; 0 means that the file states none.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}
@@ -135,8 +135,7 @@ func baselineSeries(name string, op ep.Op, dtype ep.DType, times map[string]floa
 	return out, nil
 }
 
-// baselineName splits a name such as deepep_v1_normal_24sm into the kernel deepep-v1-normal and
-// the number of SMs 24.
+// baselineName splits a name such as deepep_v1_normal_24sm into the kernel deepep-v1-normal and the number of SMs 24.
 func baselineName(name string) (kernel, sms string) {
 	var words []string
 	for _, w := range strings.Split(name, "_") {

@@ -19,12 +19,10 @@ func TestCases(t *testing.T) {
 	for _, c := range []struct {
 		file string
 		g    Given
-		want []string // figures that the importer must return
-		says string   // text that the error or a warning must contain
+		want []string
+		says string
 	}{
-		// Rank 0 has 208.70 GB/s x 36.35 us = 7.586 MB = 128 tokens x 8 experts x 7,408 bytes. The
-		// slowest rank takes 36.70 us. The [config] line before the ranks' lines belongs to another
-		// test.
+		// 208.70 GB/s x 36.35 us = 7.586 MB = 128 tokens x 8 experts x 7,408 bytes. The slowest rank takes 36.70 us.
 		{"02-deepep-normal-then-ll/mixed.txt", with(func(g *Given) { g.Tokens = 128 }), []string{"dispatch fp8 deepep-ll: t128 r8 n1 36.70 us, uniform"}, ""},
 		{"02-deepep-normal-then-ll/mixed.txt", model, nil, "low-latency lines: the file does not give all values of its problem; give --tokens"},
 		{"04-deepep-best-lines-only/best2.txt", with(func(g *Given) { g.Ranks, g.Tokens = 8, 4096 }), []string{"dispatch fp8 deepep-normal:chunk=8,sms=24 t4096 r8 n1 490.10 us, uniform", "combine bf16 deepep-normal:chunk=3,sms=24 t4096 r8 n1 936.71 us, uniform"}, ""},
@@ -51,8 +49,6 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// TestHostsAreAsked reads a low-latency log of 16 ranks that does not give the number of hosts. The
-// importer must ask for --nodes, and use its value.
 func TestHostsAreAsked(t *testing.T) {
 	data := testfile.Read(t, "../../testdata/cases/05-two-hosts-as-one/ll2node.txt")
 	g := Given{Hidden: 7168, TopK: 8, Experts: 256, Tokens: 128}

@@ -30,7 +30,7 @@ var collectiveX = Format{
 	Read: readCollectiveX,
 }
 
-// cxCase holds the fields of a case that are the same for all token counts.
+// cxCase holds the fields that all token counts share.
 type cxCase struct {
 	Name        string
 	Backend     string `json:"backend"`
@@ -45,15 +45,14 @@ type cxCase struct {
 	TopK        int    `json:"topk"`
 }
 
-// cxPercentiles holds percentiles of a time in us, or of a rate.
+// cxPercentiles are of a time in us, or of a rate.
 type cxPercentiles struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
 	P99 float64 `json:"p99"`
 }
 
-// cxComponent is one component of a row, for example "dispatch". The result of one case has only the field Micros. A
-// data set has the other fields.
+// cxComponent is one component of a row. One case has only Micros, a data set only the other fields.
 type cxComponent struct {
 	Micros  *cxPercentiles `json:"percentiles_us"`
 	Latency *cxPercentiles `json:"latency_us"`
@@ -139,8 +138,7 @@ func readCollectiveX(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// seriesRouting returns the routing in a series' name, "" if the name has none. The benchmark accepts
-// only uniform routing.
+// seriesRouting returns the routing in a series' name; only uniform is accepted.
 func seriesRouting(id string) string {
 	if strings.Contains(id, "-uniform-") {
 		return "uniform"
@@ -148,7 +146,6 @@ func seriesRouting(id string) string {
 	return ""
 }
 
-// figures checks the rows of a case and makes its figures.
 func (c cxCase) figures(f *facts, rows []cxRow) ([]Figure, []string, error) {
 	dtype, known := map[string]ep.DType{"bf16": ep.BF16, "fp8": ep.FP8}[c.Precision]
 	if !known {
@@ -198,7 +195,6 @@ func (c cxCase) figures(f *facts, rows []cxRow) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// check compares the figures of a row with each other.
 func (r cxRow) check(c cxCase, g Given) error {
 	if r.Tokens*c.Ranks != r.Global {
 		return fmt.Errorf("%d tokens on %d ranks are not global_tokens %d", r.Tokens, c.Ranks, r.Global)
@@ -222,7 +218,7 @@ func (r cxRow) check(c cxCase, g Given) error {
 	return r.checkRates(c)
 }
 
-// checkSum compares isolated_sum with the sum of its parts. A row may lack the part "stage".
+// checkSum accepts a row without the part "stage".
 func (r cxRow) checkSum() error {
 	sum := r.Components["isolated_sum"].times()
 	if sum == nil {
@@ -240,8 +236,7 @@ func (r cxRow) checkSum() error {
 	return nil
 }
 
-// checkCopies compares the bytes of a row with the copies of tokens that it states. A dispatch sends 1 byte
-// (FP8) or 2 bytes (BF16) for each value, a combine 2 bytes.
+// checkCopies compares a row's bytes with its copies: 1 byte a value in an FP8 dispatch, else 2.
 func (r cxRow) checkCopies(g Given) error {
 	if r.Copies == nil {
 		return nil
@@ -264,8 +259,7 @@ func (r cxRow) checkCopies(g Given) error {
 	return nil
 }
 
-// checkRates compares the bytes of a row, summed over ranks, with its rates, which are per GPU. Only data
-// sets have both.
+// checkRates compares the bytes over all ranks with the rates per GPU, which only data sets have.
 func (r cxRow) checkRates(c cxCase) error {
 	for _, name := range []string{"dispatch", "combine", "roundtrip"} {
 		x := r.Components[name]
@@ -284,6 +278,5 @@ func (r cxRow) checkRates(c cxCase) error {
 	return nil
 }
 
-// cxEqual reports whether two figures are equal except for rounding. The file's writer computed both in double
-// precision from the same samples.
+// cxEqual allows only rounding, because the writer computed both from the same samples.
 func cxEqual(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(math.Abs(a), math.Abs(b)) }

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// collectiveXResult returns a result in the form that CollectiveX's run_sweep writes, with random times.
+// collectiveXResult returns a result like run_sweep's, with random times.
 func collectiveXResult(r *rand.Rand) string {
 	var rows []string
 	ranks, hidden, topK := 8, 7168, 8
@@ -35,7 +35,7 @@ func collectiveXResult(r *rand.Rand) string {
 		ranks, hidden, topK, strings.Join(rows, ","))
 }
 
-// TestCollectiveX reads a result that CollectiveX's own functions wrote, and changed copies of it that must be refused.
+// TestCollectiveX reads a result that CollectiveX's own functions wrote, and changed copies.
 func TestCollectiveX(t *testing.T) {
 	data := testfile.Read(t, "testdata/collectivex.json")
 	results, used, warnings, err := Read(strings.NewReader(string(data)), "auto", Given{})
@@ -77,8 +77,7 @@ func TestCollectiveX(t *testing.T) {
 	}
 }
 
-// TestCollectiveXDataSet reads two points of a published data set, which does not name the shape. A copy in which a time
-// or a number of bytes was changed must be refused.
+// TestCollectiveXDataSet reads two points of a published data set, and changed copies.
 func TestCollectiveXDataSet(t *testing.T) {
 	data := testfile.Read(t, "../../testdata/cases/20-collectivex-data-set/series.json")
 	if _, _, _, err := Read(strings.NewReader(string(data)), "auto", Given{}); err == nil || !strings.Contains(err.Error(), "give --hidden, --experts, --topk") {

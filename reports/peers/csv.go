@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// csvFormat reads any CSV file whose columns have the names in csvFields, or are mapped to
-// these names.
+// csvFormat reads any CSV file whose columns have the names in csvFields, or are mapped to these names.
 var csvFormat = Format{
 	Name:   "csv",
 	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
@@ -92,7 +91,6 @@ func csvProblem(row map[string]string, g Given) (ep.Problem, error) {
 	return p, cmp.Or(wrongOp, wrongDType, wrongMode)
 }
 
-// setTime sets the time from the row's column us. Without us it computes the time from gbps.
 func (f *Figure) setTime(row map[string]string, g Given) error {
 	if row["us"] != "" {
 		us, err := number(row["us"])
@@ -119,12 +117,11 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	return nil
 }
 
-// csvSlack is the largest relative difference between the time us of a row and the time computed from
-// its gbps. Both are often rounded to three digits, and some definitions use an expected number of bytes.
+// csvSlack is the largest relative difference between us and the time from gbps, which are often rounded to three
+// digits.
 const csvSlack = 0.03
 
-// checkSpeed compares the time of a row with its bandwidth. It does nothing if the bandwidth or its
-// definition is missing.
+// checkSpeed compares the time of a row with its bandwidth.
 func (f *Figure) checkSpeed(row map[string]string, g Given) error {
 	name := cmp.Or(row["definition"], g.Definition)
 	if row["gbps"] == "" || name == "" {

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// deepEP reads the output of the tests of DeepEP V1 (deepseek-ai/DeepEP, commit dd758ca, folder
-// tests/legacy): test_intranode.py and test_internode.py for the normal kernels, and
-// test_low_latency.py. In some forks the low-latency test also prints its problem. A log may hold
-// several tests; a value that one test prints, such as the number of tokens, holds for this test only.
+// deepEP reads the tests of DeepEP V1 (deepseek-ai/DeepEP, commit dd758ca, folder tests/legacy). test_intranode.py and
+// test_internode.py are for the normal kernels; test_low_latency.py is the third. A value that one test prints holds
+// for this test only.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
@@ -31,12 +30,12 @@ var (
 
 type deepEPReader struct {
 	facts    *facts
-	normal   *normalTest  // the current test of normal kernels, nil before the first
-	lowShape []said       // problem that the low-latency test of a fork prints
-	runs     []*llRun     // runs of the low-latency test
-	printed  map[int]bool // ranks that the log names
+	normal   *normalTest  // the current test, nil before the first
+	lowShape []said       // the problem that a fork prints
+	runs     []*llRun     // of the low-latency test
+	printed  map[int]bool // ranks in the log
 	figures  []Figure
-	refused  []string // reasons why tests were left out
+	refused  []string // why tests were left out
 }
 
 func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
@@ -57,16 +56,14 @@ func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
 	return d.figures, slices.Concat(d.facts.warnings, d.refused), nil
 }
 
-// refuse stores err, the reason why a test in the log gave no figures, unless err is nil. The figures of
-// other tests stay.
+// refuse stores the reason why one test gave no figures; those of other tests stay.
 func (d *deepEPReader) refuse(err error) {
 	if err != nil {
 		d.refused = append(d.refused, err.Error())
 	}
 }
 
-// ranksIn returns the ranks that a log names as "[rank N]". In the low-latency test every rank
-// prints its number.
+// ranksIn returns the ranks that a log names as "[rank N]", as each rank of the low-latency test does.
 func ranksIn(data []byte) map[int]bool {
 	out := map[int]bool{}
 	for _, m := range rankWord.FindAllSubmatch(data, -1) {
@@ -95,7 +92,6 @@ func (d *deepEPReader) line(line string) error {
 	return d.lowLatency(line)
 }
 
-// prefixed returns err with the name of the test before its text.
 func prefixed(test string, err error) error {
 	if err == nil {
 		return nil

@@ -9,16 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// These patterns match the lines that every rank of the low-latency test prints. Ranks write at the same
-// time, so one line of the log may hold the lines of several ranks.
+// One line of the log may hold these texts of several ranks, because ranks write at the same time.
 var (
 	llLine    = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
 	pairLine  = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us(?:, min_t=([\d.]+) us, max_t=([\d.]+) us)?`)
 	splitLine = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us *\| *Combine send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us`)
 )
 
-// maskedInTest is the largest number of selections (a token and one of its experts) that
-// test_low_latency.py masks.
+// maskedInTest is the largest number of selections (a token and one of its experts) that test_low_latency.py masks.
 const maskedInTest = 10
 
 // llRun holds the figures of all ranks for one op and kernel in one run of the test.
@@ -26,10 +24,10 @@ type llRun struct {
 	op     ep.Op
 	kernel string
 	ranks  map[string]llFigure
-	order  []string // the ranks, in the order of their lines
+	order  []string // ranks, in the order of their lines
 }
 
-// llFigure holds the figures of one rank. A figure that the log lacks is the zero value.
+// llFigure holds the figures of one rank; a missing one is zero.
 type llFigure struct{ gbps, us, min, max printed }
 
 func (d *deepEPReader) lowLatency(line string) error {
@@ -61,8 +59,7 @@ func (d *deepEPReader) lowLatency(line string) error {
 	return nil
 }
 
-// sumOf returns the sum of the printed times. Empty texts count as 0, because some forks print one
-// time for sending and receiving together.
+// sumOf returns the sum of printed times. An empty text is 0, because some forks print one time for both phases.
 func sumOf(times []string) (sum printed, err error) {
 	for _, text := range times {
 		if text == "" {
@@ -93,8 +90,7 @@ func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minM
 	return nil
 }
 
-// run returns the last run of a kernel and op, for the next figures of a rank. If this rank already has
-// figures there, run begins a new run.
+// run returns the last run of a kernel and op, or a new one if the rank has figures there.
 func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	for i := len(d.runs) - 1; i >= 0; i-- {
 		if r := d.runs[i]; r.kernel == kernel && r.op == op {
@@ -110,8 +106,7 @@ func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	return r
 }
 
-// endLowLatency checks all runs of the low-latency test. It adds one figure for each run: the
-// time of the slowest rank.
+// endLowLatency adds one figure for each run: the time of the slowest rank.
 func (d *deepEPReader) endLowLatency() error {
 	if len(d.runs) == 0 {
 		return nil
@@ -141,16 +136,15 @@ func (d *deepEPReader) endLowLatency() error {
 	return nil
 }
 
-// llBytes returns the bytes that test_low_latency.py counts for one selection: a dispatch sends
-// FP8, scales and 16 more bytes, a combine sends BF16, and a pair sends both.
+// llBytes returns the bytes of one selection by test_low_latency.py. A dispatch sends FP8, scales and 16 bytes, a
+// combine BF16, a pair both.
 func llBytes(op ep.Op, hidden int) float64 {
 	dispatch, combine := float64(hidden)+float64(hidden)/32+16, float64(2*hidden)
 	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
 }
 
-// slowest returns the figure of a run: the time of the slowest rank. It leaves out a rank with
-// contradicting figures (see check), with a warning. If it would leave out half of the ranks or more, the
-// problem must be wrong, and it returns an error.
+// slowest returns the time of the slowest rank, without the ranks whose figures contradict each other (see check). It
+// returns an error if these are half of the ranks, because then the problem must be wrong.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string
@@ -178,8 +172,8 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check returns a text if a rank's figures contradict each other or the problem, "" if they do not. us must
-// lie between min and max. GB/s times us must be the bytes of the problem.
+// check returns what is wrong with a rank's figures, or "". us must lie between min and max, and GB/s x us must be the
+// problem's bytes.
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""
@@ -196,8 +190,7 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	return fmt.Sprintf("%g GB/s x %g us = %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
-// warnOfOutliers warns of ranks whose time is far from the median. It looks only at figures without a
-// bandwidth, because check needs a bandwidth.
+// warnOfOutliers warns of ranks far from the median, if check had no bandwidth for them.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

@@ -26,30 +26,30 @@ var (
 	rdmaSpeed = regexp.MustCompile(`([\d.]+) GB/s \(RDMA\)`)
 	oneTime   = regexp.MustCompile(`(?:avg_t:|t:)?\s*([\d.]+) us`)
 	twoTimes  = regexp.MustCompile(`([\d.]+) \+ ([\d.]+) us`)
-	// A fork prints "transmit: 5914.00 us, notify: 6499.00 us, BW: 39.51 GB/s (RDMA), ..." (DeepEP PR 456).
+	// A fork (DeepEP PR 456) prints "transmit: 5914.00 us, notify: 6499.00 us, BW: 39.51 GB/s (RDMA), ..."
 	namedTimes = regexp.MustCompile(`transmit: ([\d.]+) us, notify: ([\d.]+) us`)
 )
 
 type normalTest struct {
 	shape  []said
-	groups string // number of expert groups that a token may use, internode only
+	groups string // expert groups that a token may use, internode only
 	rows   []normalRow
-	named  int // number of rows whose operation is known
+	named  int // rows whose operation is known
 }
 
 // normalRow holds the figures of one config, from a [tuning] line.
 type normalRow struct {
 	op              ep.Op
 	dtype           ep.DType
-	sms, nvl, rdma  string  // number of SMs and chunk sizes; rdma is "" within one host
-	nvlGB, rdmaGB   printed // GB/s; the zero value if the line has none
-	us, notify      printed // us of the transfer kernel and of the notify kernel before it; the zero value if the line has none
-	best            bool    // the line begins with Best
-	expectedPayload float64 // bytes of one token of the problem
+	sms, nvl, rdma  string  // rdma is "" within one host
+	nvlGB, rdmaGB   printed // GB/s; zero if missing
+	us, notify      printed // us of the transfer kernel and of the notify kernel before it; zero if missing
+	best            bool
+	expectedPayload float64 // bytes of one token
 }
 
-// line reads one [tuning] line. A Best line names the operation of the rows before it, and repeats one of
-// them. If no such row has the config of the Best line, this line becomes a row too.
+// line reads one [tuning] line. A Best line names the operation of the rows before it, and becomes a row if none has
+// its config.
 func (n *normalTest) line(line string) error {
 	m := tuneLine.FindStringSubmatch(line)
 	if m == nil {
@@ -81,14 +81,14 @@ func (n *normalTest) line(line string) error {
 	return nil
 }
 
-// figures reads the speeds and times of a line. A line without GB/s (NVL) is an error.
+// figures reads the speeds and times of a line; a line without GB/s (NVL) is an error.
 func (r *normalRow) figures(line string) (err error) {
 	if m := namedTimes.FindStringSubmatch(line); m != nil {
 		r.notify = lenient(m[2])
 		r.us, err = parsePrinted(m[1])
 	} else if r.rdma != "" {
 		if m := twoTimes.FindStringSubmatch(line); m != nil {
-			r.notify = lenient(m[1]) // 0 us if it rounds to zero
+			r.notify = lenient(m[1]) // 0 us after rounding
 			r.us, err = parsePrinted(m[2])
 		}
 	} else if m := oneTime.FindStringSubmatch(line); m != nil {
@@ -106,7 +106,6 @@ func (r *normalRow) figures(line string) (err error) {
 	return err
 }
 
-// repeated returns an error if the values of the Best line differ from r, the row of the same config.
 func (r normalRow) repeated(best normalRow) error {
 	for _, x := range []struct {
 		what string
@@ -119,7 +118,6 @@ func (r normalRow) repeated(best normalRow) error {
 	return nil
 }
 
-// endNormal checks the rows of the current test and adds their figures.
 func (d *deepEPReader) endNormal() error {
 	n := d.normal
 	d.normal = nil
@@ -153,9 +151,7 @@ func (d *deepEPReader) endNormal() error {
 	return nil
 }
 
-// normalProblem returns the problem that the test prints, completed by flags. If a flag for tokens, hidden
-// size or top-k differs from the printed value, it returns the printed value; check decides later which of
-// the two is right.
+// normalProblem returns the printed problem, completed by flags. Where they differ, check decides which is right.
 func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	own := *d.facts
 	own.given.Tokens, own.given.Hidden, own.given.TopK = 0, 0, 0
@@ -177,10 +173,8 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check computes the number of received tokens from GB/s times us of each row. It leaves out rows whose
-// number differs from the median, because the number is the same for all rows of a test. The median must fit
-// the problem with the flags, or else the problem with the printed values. check returns the rows that are
-// left and the problem that fits.
+// check computes each row's received tokens from GB/s x us, and leaves out rows far from the median. The median must
+// fit the problem of the flags, or else the printed one; check returns the one that fits.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))
@@ -205,7 +199,7 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	}
 	flags := d.flagsOver(g)
 	if d.facts.given.Routing != "" && d.facts.given.Routing != "uniform" || rows[0].rdma != "" {
-		return kept, flags, nil // fits knows the expected number only for uniform routing on one host
+		return kept, flags, nil // fits knows only uniform routing on one host
 	}
 	if fits(flags, middle) == nil {
 		return kept, flags, nil
@@ -217,13 +211,10 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	return kept, g, nil
 }
 
-// rowSlack and testSlack are the largest relative differences of a row from a median, besides rounding.
-// rowSlack is for the median of the rows of one operation and dtype, which have the same bytes. testSlack is
-// for the median of all rows of a test.
+// rowSlack and testSlack are the largest relative differences from a median, besides rounding. rowSlack is for rows of
+// one operation and dtype, testSlack for all rows.
 const rowSlack, testSlack = 1e-3, 0.01
 
-// middleTokens returns the median number of received tokens of the wanted rows, 0 if no row has a
-// time.
 func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	var units []float64
 	for _, r := range rows {
@@ -238,7 +229,6 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g with printed values replaced by the flags that are given.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {
@@ -248,12 +238,10 @@ func (d *deepEPReader) flagsOver(g Given) Given {
 	return g
 }
 
-// tokens returns the number of tokens that rank 0 received, computed from GB/s times us; 0 if
-// the row has no time.
+// tokens returns the tokens that rank 0 received, 0 without a time.
 func (r normalRow) tokens() float64 { return r.us.v * r.nvlGB.v * 1e3 / r.expectedPayload }
 
-// fits returns an error if rank 0 received another number of tokens than uniform routing gives. It allows a
-// difference of six standard deviations plus 0.2 %.
+// fits returns an error unless received is what uniform routing gives, within six standard deviations plus 0.2 %.
 func fits(g Given, received float64) error {
 	want := float64(g.Tokens) * DistinctRanks(g.Ranks, g.Experts, g.TopK)
 	p := want / float64(g.Tokens*g.Ranks)

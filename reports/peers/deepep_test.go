@@ -11,8 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// summary returns a text for each result: op, dtype, config, tokens, ranks, hosts, time and
-// routing.
 func summary(results []record.Result) []string {
 	var out []string
 	for _, r := range results {
@@ -22,8 +20,7 @@ func summary(results []record.Result) []string {
 	return out
 }
 
-// TestSlowestRank reads a log with two runs of the test. In each run the slowest rank is rank 1 of 3,
-// and the importer must take its time.
+// TestSlowestRank: in each of two runs the slowest rank is rank 1.
 func TestSlowestRank(t *testing.T) {
 	lines := func(a, b, c float64) string {
 		var out strings.Builder
@@ -47,7 +44,6 @@ func TestSlowestRank(t *testing.T) {
 	}
 }
 
-// TestBestLinesOnly reads a log that has only the Best lines.
 func TestBestLinesOnly(t *testing.T) {
 	const text = `[config] num_tokens=4096, hidden=7168, num_topk=8
 [tuning] Best dispatch (FP8): SMs 24, NVL chunk 8, 326.56 GB/s (NVL), t: 490.10 us
@@ -63,8 +59,7 @@ func TestBestLinesOnly(t *testing.T) {
 	}
 }
 
-// TestInternode reads the output of test_internode.py. A time is the sum of the notify kernel and the
-// transfer. The output does not give the number of hosts, so the importer must ask for --nodes.
+// TestInternode: a time is the sum of the notify kernel and the transfer; --nodes must give the hosts.
 func TestInternode(t *testing.T) {
 	data := testfile.Read(t, filepath.Join("testdata", "deepep-internode.txt"))
 	g := Given{Experts: 256, Ranks: 16}
@@ -86,7 +81,7 @@ func TestInternode(t *testing.T) {
 	}
 }
 
-// TestOldVersions reads lines that older versions of the test print. They have no time, only GB/s.
+// TestOldVersions reads lines that have only GB/s.
 func TestOldVersions(t *testing.T) {
 	results, _, warnings, err := Read(strings.NewReader("[config] num_tokens=4096, hidden=7168, num_topk=8\n[tuning] SMs 24, NVL chunk 4: 331.77 GB/s (NVL)\n[tuning] Best dispatch (BF16): SMs 24, NVL chunk 4, 331.77 GB/s (NVL)\n"), "auto", Given{Experts: 256, Ranks: 8})
 	if got := summary(results); err != nil || len(warnings) > 0 || len(got) != 1 || got[0] != "dispatch bf16 deepep-normal:chunk=4,sms=24 t4096 r8 n1 937.10 us, uniform" {

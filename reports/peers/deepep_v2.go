@@ -11,11 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// deepEPV2 reads the output of test_dispatch_combine in tests/elastic/test_ep.py of DeepEP V2
-// (deepseek-ai/DeepEP, commit dd758ca). The printed GB/s are logical bytes divided by the time of the
-// transfer kernel. Logical bytes include tokens that stay on their rank, unless the test ran with
-// --ignore-local-traffic. A call also needs the copy or reduce kernel that follows the transfer, so a figure
-// is the sum of both kernels' times.
+// deepEPV2 reads the output of test_dispatch_combine in tests/elastic/test_ep.py of DeepEP V2 (deepseek-ai/DeepEP,
+// commit dd758ca). GB/s are logical bytes divided by the time of the transfer kernel. They count tokens that stay on
+// their rank, except with --ignore-local-traffic. A figure also has the time of the copy or reduce kernel, which a
+// call needs.
 var deepEPV2 = Format{
 	Name:   "deepep-v2",
 	Doc:    "output of DeepEP's tests/elastic/test_ep.py (ElasticBuffer)",
@@ -33,7 +32,7 @@ var (
 	v2Line   = regexp.MustCompile(`EP: +(\d+)/(\d+) \| (dispatch|expanded dispatch|cached dispatch|combine|reduced combine): (\d+) GB/s \(SO\), (\d+) GB/s \(SU\), ([\d.]+) us, (\d+) bytes \| (?:copy|reduce): \d+ GB/s, ([\d.]+) us`)
 )
 
-// v2Kernels maps the name in each line to epbench's name of the kernel and its op.
+// v2Kernels maps the name in a line to epbench's kernel and op.
 var v2Kernels = map[string]struct {
 	kernel string
 	op     ep.Op
@@ -45,25 +44,25 @@ var v2Kernels = map[string]struct {
 type v2Run struct {
 	facts   *facts
 	shape   []said
-	domains string // number of scale-out domains that the Config block names
+	domains string // in the Config block
 	sms     string
-	ranks   int                  // number of ranks that the lines name
-	mode    string               // the options of the current case
-	fp8     bool                 // the current case dispatches FP8
-	others  int                  // number of lines left out: cases after the first case of each dtype
-	kept    map[string]*v2Figure // by name of the line and dtype
-	order   []*v2Figure          // the values of kept, in the order of their lines
+	ranks   int                  // in the lines
+	mode    string               // options of the current case
+	fp8     bool                 // of the current case
+	others  int                  // lines left out: cases after the first of each dtype
+	kept    map[string]*v2Figure // by name and dtype
+	order   []*v2Figure          // kept, in the order of the lines
 }
 
-// v2Figure collects the lines of all ranks with one name and dtype.
+// v2Figure collects the lines of all ranks with one name and dtype; its numbers are the slowest rank's.
 type v2Figure struct {
 	name  string
 	fp8   bool
 	mode  string
 	ranks map[string]bool
-	us    float64 // microseconds of the transfer kernel on the slowest rank: the one with the largest us + copy
-	copy  float64 // microseconds of the copy or reduce kernel on the slowest rank
-	gbps  float64 // GB/s of the slowest rank
+	us    float64 // of the transfer kernel
+	copy  float64 // us of the copy or reduce kernel
+	gbps  float64
 }
 
 func readDeepEPV2(data []byte, g Given) ([]Figure, []string, error) {
@@ -103,8 +102,8 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure adds the line of one rank. It keeps only the first case of each dtype. The other cases differ
-// in options that a config of epbench does not have, such as bias and alignment.
+// figure adds one rank's line, if it is of the first case of its dtype. Other cases have options that a config lacks,
+// such as bias.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {
@@ -157,7 +156,7 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 	}
 	hosts := 0
 	if r.domains != "" && r.domains != "1" {
-		hosts, _ = strconv.Atoi(r.domains) // a scale-out domain is a host; without hybrid mode all ranks are one domain
+		hosts, _ = strconv.Atoi(r.domains) // without hybrid mode all ranks are one domain
 	}
 	if err := g.setNodes(r.facts, hosts, len(r.order[0].ranks)); err != nil {
 		return nil, nil, err
@@ -185,10 +184,8 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 	return out, r.facts.warnings, nil
 }
 
-// hybridEP reads the times that tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit
-// 94a9f8f). Rank 0 prints the mean, shortest and longest time of the ranks (functions _report_bw and
-// _report_kineto). The log has the number of ranks but not the shape, which the test reads from environment
-// variables. Flags must give the shape.
+// hybridEP reads the times that rank 0 of tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit 94a9f8f;
+// _report_bw, _report_kineto). Flags must give the shape, which the log lacks.
 var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",

@@ -9,14 +9,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Given holds the values that the user gives by flags; 0 and "" mean that the flag was not given. If a flag
-// and the file differ, the flag is used, with a warning that names both values.
+// Given holds the user's flags; 0 and "" mean not given. A flag wins over the file, with a warning.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
-	Routing                                     string            // canonical spelling; "" means the file's routing, or uniform if the file names none
-	Label                                       string            // the kernel name for all figures; "" means the name that the format gives
-	Columns                                     map[string]string // CSV only: maps names of columns in the file to epbench's names
-	Definition                                  string            // the definition by which bandwidths were computed, see Definitions
+	Routing                                     string            // "" means the file's routing, else uniform
+	Label                                       string            // kernel name of all figures; "" means the format's
+	Columns                                     map[string]string // CSV only: names in the file to epbench's names
+	Definition                                  string            // of bandwidths, see Definitions
 }
 
 // field returns a pointer to the value of the flag called name.
@@ -24,7 +23,7 @@ func (g *Given) field(name string) *int {
 	return map[string]*int{"ranks": &g.Ranks, "nodes": &g.Nodes, "hidden": &g.Hidden, "experts": &g.Experts, "topk": &g.TopK, "tokens": &g.Tokens}[name]
 }
 
-// problem returns a problem with the values of g and the mode eager, which some formats replace.
+// problem returns a problem with the values of g and mode eager.
 func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: g.Nodes, Hidden: g.Hidden,
@@ -47,11 +46,11 @@ func (g Given) require(fields ...string) error {
 	return nil
 }
 
-// facts joins the values of flags with the values that a file states about itself.
+// facts joins flags with what a file states about itself.
 type facts struct {
 	given    Given
 	warnings []string
-	seen     map[string]int // the first value that the file states for each flag's field
+	seen     map[string]int // first value in the file, by flag
 }
 
 func newFacts(g Given) *facts { return &facts{given: g, seen: map[string]int{}} }
@@ -62,13 +61,11 @@ func (f *facts) warn(format string, args ...any) {
 	}
 }
 
-// said is what a file states about a field of a problem: the file's name for the field (column) and the
-// value (text). text is "" if the file states nothing.
+// said is what a file states about a field, which the file calls column. text is "" if it states nothing.
 type said struct{ field, column, text string }
 
-// with returns the flags, completed by the values that one row or section of a file states. If a flag
-// differs from the file, with uses the flag and warns. If the file has several values for the field of a
-// flag, with returns an error, because one flag cannot replace several values.
+// with returns the flags, completed by one row or section of a file. A flag that differs wins, with a warning. If the
+// file has several values for the field of a flag, with returns an error.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -96,14 +93,11 @@ func (f *facts) with(fields ...said) (Given, error) {
 	return g, nil
 }
 
-// oneHost is the largest number of ranks that are assumed to run on one host if neither the file nor
-// a flag gives the number of hosts.
+// oneHost is the largest number of ranks that are taken for one host.
 const oneHost = 8
 
-// setNodes sets the number of hosts to the flag, or else to hosts, the number in the file (0 if the file has
-// none). Without both it assumes one host. It returns an error if one host is doubtful: there are more than
-// oneHost ranks, or the file lacks the figures of some ranks. printedRanks is the number of ranks with figures
-// in the file, 0 if the format does not show this.
+// setNodes sets the number of hosts to the flag, else to the file's number, else to one. It returns an error if one
+// host is doubtful: more than oneHost ranks, or fewer printedRanks than ranks. 0 means unknown.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

@@ -12,8 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestFixturesFollowTheWriters checks that the fixtures in testdata equal the output of the
-// functions in writers_test.go. With EPBENCH_UPDATE=1 it writes the fixtures.
 func TestFixturesFollowTheWriters(t *testing.T) {
 	two := standardNCCL()
 	two.hosts, two.gpus, two.prefix = []string{"node-a", "node-b"}, 1, "[1,0]<stdout>:"
@@ -32,8 +30,7 @@ func TestFixturesFollowTheWriters(t *testing.T) {
 	}
 }
 
-// changeOne changes one of the figures that a pattern finds. It multiplies or divides the figure by a
-// random factor of 1.05 or more. The figure keeps its number of decimals.
+// changeOne multiplies or divides one of the figures that a pattern finds by 1.05 or more, with equal decimals.
 func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	all := figures.FindAllStringSubmatchIndex(text, -1)
 	m := all[r.IntN(len(all))]
@@ -49,9 +46,7 @@ func changeOne(r *rand.Rand, text string, figures *regexp.Regexp) string {
 	return text[:from] + fmt.Sprintf("%.*f", len(decimals), v*factor) + text[to:]
 }
 
-// TestAChangedFigureIsNoticed changes one figure in each of 200 random logs of a format. For at least
-// 95 % of the logs the importer must refuse the log or warn. The test covers the formats whose figures
-// can be checked against each other.
+// TestAChangedFigureIsNoticed: with one figure changed, the importer refuses or warns in 95 % of 200 random logs.
 func TestAChangedFigureIsNoticed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	given := Given{Hidden: 7168, Experts: 256, TopK: 8}
@@ -103,14 +98,12 @@ func TestAChangedFigureIsNoticed(t *testing.T) {
 	}
 }
 
-// withoutReasons drops the warnings about kinds of figures that are left out of every file.
 func withoutReasons(warnings []string) []string {
 	return slices.DeleteFunc(warnings, func(w string) bool {
 		return strings.HasPrefix(w, "pair_period, stage and isolated_sum") || strings.HasPrefix(w, "end_to_end_latency_ms left out")
 	})
 }
 
-// randomMooncake returns the file of mooncakeJSON with a random number of tokens and random times.
 func randomMooncake(r *rand.Rand) string {
 	tokens, ms := 1+r.IntN(4096), 0.2+r.Float64()
 	text := strings.Replace(mooncakeJSON, `"num_tokens": 128`, fmt.Sprintf(`"num_tokens": %d`, tokens), 1)
@@ -118,8 +111,7 @@ func randomMooncake(r *rand.Rand) string {
 	return strings.Replace(text, "1024000.0", fmt.Sprintf("%.9f", float64(4*tokens)/ms*1e3), 1)
 }
 
-// randomLowLatencyTable returns rows of wideep_deepep_ll. Their bandwidths are computed from their
-// times by the formula of test_low_latency.py.
+// randomLowLatencyTable returns rows of wideep_deepep_ll, with bandwidths by the formula of test_low_latency.py.
 func randomLowLatencyTable(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("framework,version,device,op_name,kernel_source,node_num,hidden_size,num_token,num_topk,num_experts,combine_avg_t_us,combine_bandwidth_gbps,dispatch_avg_t_us,dispatch_bandwidth_gbps\n")
@@ -130,7 +122,7 @@ func randomLowLatencyTable(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomA2ATable returns rows of moe_a2a_perf, in which latency = transmit_us + notify_us.
+// randomA2ATable returns rows of moe_a2a_perf: latency = transmit_us + notify_us.
 func randomA2ATable(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("framework,version,device,op_name,kernel_source,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n")
@@ -141,7 +133,7 @@ func randomA2ATable(r *rand.Rand) string {
 	return b.String()
 }
 
-// randomMori returns a table with one rule, whose bandwidth is computed from its latency.
+// randomMori returns a rule whose bandwidth comes from its latency.
 func randomMori(r *rand.Rand) string {
 	tokens, us := 64+r.IntN(4096), 30+500*r.Float64()
 	return fmt.Sprintf(`{"version": "1.0", "gpu_arch": "gfx942", "gpu_model": "mi300x", "kernel_type": "IntraNode", "ep_size": 8, "phase": "dispatch", "rules": [
@@ -166,8 +158,7 @@ func randomNCCL(r *rand.Rand) ncclRun {
 	return n
 }
 
-// TestHosts: the importer takes the number of hosts from --nodes, otherwise from host names in the
-// log. If the log has no host names and the ranks may be on several hosts, the error asks for --nodes.
+// TestHosts: the number of hosts comes from --nodes, else from host names, else it is an error.
 func TestHosts(t *testing.T) {
 	ll := func(first, ranks int) string {
 		l := standardLowLatency()
@@ -181,8 +172,8 @@ func TestHosts(t *testing.T) {
 	shape := Given{Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128}
 	for _, c := range []struct {
 		name, text      string
-		nodes, ranks    int // flags
-		want, ranksWant int // hosts and ranks of the figures, 0 for an error
+		nodes, ranks    int
+		want, ranksWant int // of the figures; 0 for an error
 		says            string
 	}{
 		{"names", two.text(), 0, 0, 2, 16, ""},
@@ -216,9 +207,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestFlagsWin: if a flag and the file differ, the flag is used, with a warning that names both
-// values. A flag is refused if the file has several values for it. A flag is not used for lines whose
-// byte counts contradict it.
+// TestFlagsWin: a flag wins over the file with a warning. It is refused if the file has several values.
 func TestFlagsWin(t *testing.T) {
 	rows := "kernel,tokens,us,ranks\na,1,10,4\nb,2,20,4\n"
 	shape := Given{Hidden: 512, Experts: 32, TopK: 4}
@@ -247,8 +236,7 @@ func TestFlagsWin(t *testing.T) {
 			t.Errorf("%s: %d tokens, want %d", r.Config.Key(), r.Problem.Tokens, want)
 		}
 	}
-	// Values that DeepEP's normal test printed are not used for the lines of its
-	// low-latency test.
+	// The normal test's values are not used for the low-latency test.
 	_, _, warnings, err = Read(strings.NewReader(mixed), "auto", Given{Experts: 256, Ranks: 8})
 	if err != nil || !strings.Contains(strings.Join(warnings, "; "), "low-latency lines: the file does not give all values of its problem; give --topk, --tokens, --hidden") {
 		t.Errorf("%v, %q", err, warnings)

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// printed is a positive figure that a log prints with rounding. The true value lies between v - half
-// and v + half, where half is half a unit of the last printed digit.
+// printed is a positive figure with rounding: the true value lies within v - half and v + half.
 type printed struct{ v, half float64 }
 
 func parsePrinted(text string) (printed, error) {
@@ -22,7 +21,7 @@ func parsePrinted(text string) (printed, error) {
 	return printed{v, 0.5 * math.Pow(10, float64(power-len(decimals)))}, nil
 }
 
-// rel returns the largest relative error that rounding of the figures causes in their product or quotient.
+// rel returns the relative error of a product or quotient that rounding causes.
 func rel(figures ...printed) float64 {
 	sum := 0.0
 	for _, p := range figures {
@@ -31,13 +30,11 @@ func rel(figures ...printed) float64 {
 	return sum
 }
 
-// agrees reports whether two values are equal within a relative error. It allows 1.02 times this error, for
-// the arithmetic of the program that wrote the file.
+// agrees reports whether two values are equal within 1.02 times a relative error; 2 % is for the writer's arithmetic.
 func agrees(a, b, relative float64) bool {
 	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
 }
 
-// number parses a positive figure.
 func number(s string) (float64, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 1) {

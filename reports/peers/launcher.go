@@ -5,8 +5,8 @@ import (
 	"regexp"
 )
 
-// launcherPrefixes match the texts that launchers put before each line of a rank's output:
-// mpirun --tag-output ("[1,0]<stdout>:"), CI logs (a time stamp) and srun --label ("0: ").
+// launcherPrefixes match what comes before each line with mpirun --tag-output ("[1,0]<stdout>:"), in CI logs (a time
+// stamp) and with srun --label ("0: ").
 var launcherPrefixes = []*regexp.Regexp{
 	regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err|diag)>:\s?`),
 	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\s`),

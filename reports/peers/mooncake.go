@@ -10,8 +10,8 @@ import (
 )
 
 // mooncake reads the JSON that assemble_json_output in mooncake-ep/benchmarks/ep_benchmark/metrics.py writes
-// (kvcache-ai/Mooncake, commit 3b5a594). It has percentiles over iterations of the slowest rank's time
-// between two CUDA events.
+// (kvcache-ai/Mooncake, commit 3b5a594). It has percentiles over iterations of the slowest rank's time between two
+// CUDA events.
 var mooncake = Format{
 	Name:   "mooncake",
 	Doc:    "JSON of Mooncake's mooncake-ep/benchmarks/ep_benchmark",
@@ -92,8 +92,7 @@ func readMooncake(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// counted returns the value v that the file states for a field, under the name column. v is 0 if the file
-// states none.
+// counted is count with the file's own name for the field.
 func counted(field, column string, v int) said {
 	s := count(field, v)
 	s.column = column

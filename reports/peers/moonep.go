@@ -13,12 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// moonEP reads the outputs of two benchmarks of zhumakhan/MoonEP: the table and the --out CSV of
-// benchmarks/bench_comm.py (commit 753befe), and the lines and the CSV of
-// benchmarks/bench_vs_deepep.py (commit 9214315). Times are means of ranks and iterations. Bandwidths
-// count tokens x top-k x hidden x 2 bytes, own rank included, although a token is sent once to a rank.
-// The load of experts is log-normal. MoonEP's bias_ratio, the sigma of logits, is not the sigma of
-// epbench's lognormal.
+// moonEP reads two benchmarks of zhumakhan/MoonEP: the table and --out CSV of benchmarks/bench_comm.py (commit
+// 753befe), and the lines and CSV of benchmarks/bench_vs_deepep.py (commit 9214315). Times are means of ranks and
+// iterations. Bandwidths count tokens x top-k x hidden x 2 bytes, own rank included. MoonEP's bias_ratio, the sigma of
+// logits, is not the sigma of epbench's lognormal.
 var moonEP = Format{
 	Name:   "moonep",
 	Doc:    "table, lines or CSV of MoonEP's bench_comm.py or bench_vs_deepep.py",
@@ -35,7 +33,7 @@ var (
 	moonLine   = regexp.MustCompile(`(?m)^ *(moonep|v2) ep=(\d+) E=(\d+) H=(\d+) K=(\d+) .*?maxvio= *([\d.]+) .*?\bd_f +([\d.]+) us \( *(\d+) GB/s\).*?\bc_f +([\d.]+) us \( *(\d+) GB/s\)`)
 )
 
-// moonNames maps the columns of the printed table to the columns of the CSV.
+// moonNames maps columns of the printed table to the CSV's.
 var moonNames = map[string]string{"d_fwd": "dispatch_fwd_us", "c_fwd": "combine_fwd_us", "e_fwd": "epilogue_fwd_us", "cp_fwd": "combine_prologue_fwd_us",
 	"DfGB/s": "dispatch_fwd_GBps", "CfGB/s": "combine_fwd_GBps", "unb_r": "unbalance_ratio", "mx/mean": "load_max_mean", "plan_us": "planning_us"}
 
@@ -59,7 +57,7 @@ func readMoonEP(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// moonRows reads a CSV, the printed table or the printed lines. The rows have the columns of the CSV.
+// moonRows reads a CSV, the printed table or the printed lines, as rows of the CSV.
 func moonRows(data []byte) ([]map[string]string, error) {
 	if head, _, _ := bytes.Cut(data, []byte("\n")); bytes.Contains(head, []byte(",")) && bytes.Contains(head, []byte("_us")) {
 		return tableRows(data)
@@ -91,7 +89,7 @@ func moonRows(data []byte) ([]map[string]string, error) {
 
 func isCount(s string) bool { _, err := strconv.Atoi(s); return err == nil }
 
-// moonFigures makes the figures of a row. A row that failed has empty times, or the word FAILED.
+// moonFigures leaves out a failed row, whose times are empty or the word FAILED.
 func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	if slices.Contains(slices.Collect(maps.Values(row)), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
 		f.warn("ep %s, H %s, K %s left out: the benchmark failed there", row["ep"], row["H"], row["K"])
@@ -99,7 +97,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	}
 	tokens := row["s"]
 	if tokens == "" {
-		tokens = row["S"] // older versions print no s: a rank has as many tokens as its capacity S
+		tokens = row["S"] // older versions print no s, and a rank has S tokens
 	}
 	g, err := f.with(said{"ranks", "ep", row["ep"]}, said{"hidden", "H", row["H"]}, said{"topk", "K", row["K"]}, said{"experts", "E", row["E"]}, said{"tokens", "s", tokens})
 	if err == nil {
@@ -121,7 +119,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	for _, part := range []struct {
 		op        ep.Op
 		us, speed string
-		also      string // a further kernel that a call needs
+		also      string // a further kernel of a call
 	}{{ep.Dispatch, "dispatch_fwd", "dispatch_fwd_GBps", "epilogue_fwd_us"}, {ep.Combine, "combine_fwd", "combine_fwd_GBps", "combine_prologue_fwd_us"},
 		{ep.Dispatch, "d_f", "d_f_gbps", ""}, {ep.Combine, "c_f", "c_f_gbps", ""}} {
 		if row[part.us+"_us"] == "" {
@@ -137,8 +135,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	return out, nil
 }
 
-// moonImbalance returns the load of the busiest expert divided by the mean load, as text. The column maxvio is this
-// ratio minus 1.
+// moonImbalance returns the busiest expert's load divided by the mean load, which is maxvio + 1.
 func moonImbalance(row map[string]string) string {
 	if v, err := strconv.ParseFloat(row["maxvio"], 64); err == nil {
 		return strconv.FormatFloat(v+1, 'g', 4, 64)

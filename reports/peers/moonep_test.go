@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fmt4 formats a number as the function fmt4 of bench_comm.py does.
+// fmt4 formats like the function fmt4 of bench_comm.py.
 func fmt4(x float64) string {
 	if x == 0 {
 		return "0.000"
@@ -17,7 +17,7 @@ func fmt4(x float64) string {
 	return fmt.Sprintf("%.*f", max(0, 4-d), x)
 }
 
-// moonRow holds the values that the function bench_one of bench_comm.py returns.
+// moonRow is what bench_one of bench_comm.py returns.
 type moonRow struct {
 	ep, hidden, topK, capacity, tokens, experts int
 	sigma, load                                 float64
@@ -41,7 +41,7 @@ func (m moonRow) speed(us float64) float64 {
 	return float64(m.tokens*m.topK*m.hidden*2) / us * 1e6 / 1e9
 }
 
-// moonTable returns the table that the function main of bench_comm.py prints for rows.
+// moonTable returns the table that bench_comm.py prints.
 func moonTable(rows []moonRow) string {
 	var b strings.Builder
 	b.WriteString("=== bench_comm starting: world_size=8 ===\nhostname=node-a local_rank=0\nSweeping 2 configs...\n")
@@ -67,7 +67,7 @@ func moonTable(rows []moonRow) string {
 	return b.String()
 }
 
-// moonCSV returns the CSV that bench_comm.py writes with --out for rows.
+// moonCSV returns what bench_comm.py writes with --out.
 func moonCSV(rows []moonRow) string {
 	var b strings.Builder
 	b.WriteString("ep,H,K,S,s,E,epn,Hp,unbalance_ratio,max_recv,max_send,load_max_mean,planning_us,dispatch_fwd_us,dispatch_bwd_us,epilogue_fwd_us,epilogue_bwd_us,combine_prologue_fwd_us,combine_prologue_bwd_us,combine_fwd_us,combine_bwd_us,NvS,dedup_ratio,dup_group_count,dup_loff_count,zero_pad_rows,prefetch_us,grad_reduce_us,dispatch_fwd_GBps,dispatch_bwd_GBps,combine_fwd_GBps,combine_bwd_GBps,epilogue_fwd_total_GBps,epilogue_bwd_total_GBps,combine_prologue_fwd_total_GBps,combine_prologue_bwd_total_GBps,prefetch_GBps,grad_reduce_GBps\r\n")
@@ -90,9 +90,8 @@ func moonCSV(rows []moonRow) string {
 	return b.String()
 }
 
-// TestMoonEP reads the table and the CSV of one run. The time of a dispatch is the transfer plus the
-// kernel that expands duplicates: 812.3 + 120.4 = 932.7 us. The time of a combine is the kernel that
-// adds up duplicates plus the transfer: 140.2 + 905.1 = 1045.3 us.
+// TestMoonEP: a dispatch also expands duplicates, 812.3 + 120.4 = 932.7 us. A combine first adds them up, 140.2 +
+// 905.1 = 1045.3 us.
 func TestMoonEP(t *testing.T) {
 	rows := []moonRow{
 		{ep: 8, hidden: 7168, topK: 8, capacity: 8192, tokens: 4096, experts: 896, sigma: 1, load: 4.321, us: [8]float64{55.5, 812.3, 801, 120.4, 140.2, 905.1, 950, 300}},
@@ -115,7 +114,7 @@ func TestMoonEP(t *testing.T) {
 			t.Errorf("%s with another time: %v", name, err)
 		}
 	}
-	// 469,762,048 bytes in 812.3 us are 578.3 GB/s. Time and speed are rounded to one decimal.
+	// 469,762,048 bytes in 812.3 us are 578.3 GB/s, rounded.
 	for speed, fine := range map[string]bool{"578.3": true, "578.2": false, "578.4": false, "577.9": false, "578.7": false} {
 		if _, _, _, err := Read(strings.NewReader(strings.ReplaceAll(moonCSV(rows), "578.3", speed)), "auto", g); (err == nil) != fine {
 			t.Errorf("%s GB/s: %v", speed, err)
@@ -126,7 +125,6 @@ func TestMoonEP(t *testing.T) {
 	}
 }
 
-// TestMoonEPFailed: a benchmark that failed in all its rows has no figures, and the error lists the rows.
 func TestMoonEPFailed(t *testing.T) {
 	rows := []moonRow{{ep: 4, hidden: 7168, topK: 8, capacity: 8192, tokens: 4096, experts: 896, sigma: 1, failed: true}}
 	for name, text := range map[string]string{"table": moonTable(rows), "CSV": moonCSV(rows)} {
@@ -136,8 +134,7 @@ func TestMoonEPFailed(t *testing.T) {
 	}
 }
 
-// TestMoonEPBesideDeepEP reads lines of bench_vs_deepep.py. Their maxvio of 1 means that the load of the
-// busiest expert divided by the mean load is 2.
+// TestMoonEPBesideDeepEP: a maxvio of 1 means an imbalance of 2.
 func TestMoonEPBesideDeepEP(t *testing.T) {
 	var b strings.Builder
 	speed := func(us float64) float64 { return 131072 * 8 * 7168 * 2 / (us * 1e-6) / 1e9 }

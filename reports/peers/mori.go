@@ -13,9 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mori reads the tuning_configs tables of ROCm/mori. A table holds the rules (tuned configs with their
-// times) of one kernel on one GPU model. Newer tables are for one phase, dispatch or combine; older ones
-// have rules for both.
+// mori reads the tuning_configs tables of ROCm/mori: rules (tuned configs with times) of one kernel on one GPU model.
+// Newer tables are for one phase, older ones for both.
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
@@ -35,12 +34,12 @@ type moriRule struct {
 	Blocks    int     `json:"block_num"`
 	Warps     int     `json:"warp_per_block"`
 	Bandwidth float64 `json:"bandwidth_gbps"`
-	Selection float64 `json:"ll_bandwidth_gbps"` // only on several hosts: bandwidth that counts a token once for each selected expert
+	Selection float64 `json:"ll_bandwidth_gbps"` // on several hosts: counts a token once for each selected expert
 	ZeroCopy  bool    `json:"zero_copy"`
 	Latency   float64 `json:"latency_us"`
-	Quant     string  `json:"quant_type"` // only in a combine: the type in which it sends its rows
+	Quant     string  `json:"quant_type"` // in a combine: the type of the rows that it sends
 
-	// Newer files for several hosts have these names instead of ll_bandwidth_gbps and latency_us.
+	// Newer files for several hosts have these names.
 	AvgSelection float64 `json:"avg_ll_bandwidth_gbps"`
 	AvgLatency   float64 `json:"avg_latency_us"`
 }
@@ -68,7 +67,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
-	// The file does not give the number of hosts. Mori tunes on hosts of eight GPUs.
+	// Mori tunes on hosts of eight GPUs, and the file does not give their number.
 	known := newFacts(g)
 	g, err = known.with(said{"ranks", "ep_size", strconv.Itoa(doc.Ranks)}, said{"nodes", "ep_size / 8", strconv.Itoa(max(1, doc.Ranks/8))})
 	if err != nil {
@@ -100,11 +99,11 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// moriSlack is the largest relative difference between a rule's latency and the time computed from the
-// rule's bandwidth. One of them may be an average of rounds and the other a maximum.
+// moriSlack is the largest relative difference between latency and the time from bandwidth, which may average other
+// rounds.
 const moriSlack = 0.05
 
-// figure returns the figure of one rule. If the rule has no usable figure, skipped says why.
+// figure returns the figure of a rule, or in skipped the reason why it has none.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {

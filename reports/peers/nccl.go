@@ -15,16 +15,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// nccl reads the table that alltoall_perf of nccl-tests prints. The format follows src/util.cu
-// of NVIDIA/nccl-tests, commit a0b82b2: writeDeviceReport, writeResultHeader,
-// writeBenchmarkLinePreamble and writeBenchmarkLineBody. Versions before 2.13 print "error"
-// instead of "#wrong", and some leave redop or root blank. ROCm/rccl-tests prints the same
-// table.
+// nccl reads the table that alltoall_perf of nccl-tests prints. The format follows src/util.cu of NVIDIA/nccl-tests,
+// commit a0b82b2: writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble and writeBenchmarkLineBody.
+// Versions before 2.13 print "error" instead of "#wrong", and some leave redop or root blank. ROCm/rccl-tests prints
+// the same table.
 //
-// The columns of the table (src/alltoall.cu, AlltoAllGetCollByteCount): size is the number of bytes
-// that one rank sends, including the part for itself. count is the number of elements that one rank
-// sends to each rank. So the number of ranks is size/(count x type size). algbw is size/time. busbw is
-// algbw x (ranks-1)/ranks.
+// The columns of the table (src/alltoall.cu, AlltoAllGetCollByteCount): size is the number of bytes that one rank
+// sends, including the part for itself. count is the number of elements that one rank sends to each rank. algbw is
+// size/time. busbw is algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
@@ -51,7 +49,7 @@ type ncclRow struct {
 	size, count        int64
 	dtype              string
 	time, algbw, busbw printed // busbw is 0 on one rank
-	wrong              string  // "0", "N/A", or the number of wrong elements
+	wrong              string  // "0", "N/A", or the number
 }
 
 func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
@@ -60,7 +58,7 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 		c.host(string(m[2]))
 	}
 	var header []string
-	test := "" // the program whose rows follow, "" before the file names one
+	test := "" // program whose rows follow
 	for line := range strings.Lines(string(data)) {
 		if m := ncclTest.FindStringSubmatch(line); m != nil {
 			test = cmp.Or(m[1], m[2])
@@ -88,16 +86,15 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects the rows of a table and turns their sizes into token counts: a size is tokens x top-k x hidden x
-// 2 bytes (BF16).
+// ncclTable collects rows and their token counts: a size is tokens x top-k x hidden x 2 bytes (BF16).
 type ncclTable struct {
 	facts   *facts
 	hosts   []string
 	rows    []ncclRow
-	others  []string // tests whose rows were left out
-	ranks   int      // number of ranks, computed from the rows
-	odd     int      // number of sizes that are not a whole number of tokens
-	wrong   int      // number of sizes with wrong elements
+	others  []string // tests that were left out
+	ranks   int      // computed from the rows
+	odd     int      // sizes that are no whole number of tokens
+	wrong   int      // sizes with wrong elements
 	figures []Figure
 }
 
@@ -114,14 +111,13 @@ func (c *ncclTable) refuse(test string) {
 	}
 }
 
-// parse reads one line by the column names of the header, with the times of the out-of-place run. ok is false
-// if the line is not a row of the table.
+// parse reads one line by the header's names, with the out-of-place times. ok is false if the line is no row.
 func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
 		return row, false, nil
 	}
-	// An all-to-all reduces nothing, so some versions leave the columns redop and root blank.
+	// An all-to-all reduces nothing, so redop and root may be blank.
 	if blank := len(header) - len(f); blank > 0 && blank <= at-slices.Index(header, "redop") {
 		at, bad = at-blank, bad-blank
 	}
@@ -133,7 +129,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 		return row, false, nil
 	}
 	if row.size, err = strconv.ParseInt(f[0], 10, 64); err != nil {
-		return row, false, nil // no row of the table
+		return row, false, nil
 	}
 	if row.count, err = strconv.ParseInt(f[1], 10, 64); err != nil {
 		return row, false, fmt.Errorf("size %d: count: %.20q is not a number", row.size, f[1])
@@ -149,7 +145,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient reads a figure. If the text is 0 or no figure, it returns the zero value, which means unknown.
+// lenient reads a figure; 0 and other text give the zero value, which means unknown.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {
@@ -158,8 +154,7 @@ func lenient(text string) printed {
 	return p
 }
 
-// add checks a row and keeps it. It returns an error if the row's figures contradict each
-// other, or if its number of ranks differs from that of other rows.
+// add keeps a row unless its figures or its ranks contradict each other or other rows.
 func (c *ncclTable) add(r ncclRow) error {
 	if r.size == 0 || r.count == 0 {
 		return nil
@@ -183,7 +178,6 @@ func (c *ncclTable) add(r ncclRow) error {
 	return nil
 }
 
-// check returns an error if time, algbw and busbw contradict each other.
 func (r ncclRow) check(ranks int) error {
 	if r.algbw.v > 0 {
 		if want := float64(r.size) / (r.time.v * 1e3); !agrees(want, r.algbw.v, rel(r.time, r.algbw)) {
@@ -234,8 +228,7 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	return c.figures, warnings, nil
 }
 
-// figure adds two figures with the time of a row: a dispatch and a combine. It leaves out a row with wrong
-// elements, or with a size that is not a whole number of tokens.
+// figure adds a dispatch and a combine with a row's time. Rows with wrong elements or a part of a token are left out.
 func (c *ncclTable) figure(g Given, r ncclRow) {
 	row := int64(g.TopK) * int64(g.Hidden) * 2
 	switch {
@@ -253,5 +246,4 @@ func (c *ncclTable) figure(g Given, r ncclRow) {
 	}
 }
 
-// looksLikeJSON reports whether a file begins with an object.
 func looksLikeJSON(head []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) }

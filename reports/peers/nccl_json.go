@@ -8,13 +8,10 @@ import (
 	"strconv"
 )
 
-// ncclJSON reads the file that nccl-tests writes with -J. The format follows src/util.cu of
-// NVIDIA/nccl-tests, commit a0b82b2: jsonOutputInit, writeDeviceReport,
-// writeBenchmarkLinePreamble and writeBenchmarkLineBody. The fields that are read here are the same in
-// versions 1 to 3 of the format.
-//
-// The number of ranks is devices x nthreads x ngpus. The list devices has one entry for each process, even
-// if a process has several GPUs: parseRankInfo of nccl-tests reads only the first GPU line of a process.
+// ncclJSON reads the file that nccl-tests writes with -J. The format follows src/util.cu of NVIDIA/nccl-tests, commit
+// a0b82b2: jsonOutputInit, writeDeviceReport, writeBenchmarkLinePreamble and writeBenchmarkLineBody. The number of
+// ranks is devices x nthreads x ngpus. The list devices has one entry for each process, even with several GPUs
+// (parseRankInfo).
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",

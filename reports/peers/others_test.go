@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// v2Log returns a log in the format that test_dispatch_combine of tests/elastic/test_ep.py
-// prints (dist_print).
+// v2Log returns a log in the format that test_dispatch_combine of tests/elastic/test_ep.py prints (dist_print).
 func v2Log(domains, perDomain int, fp8 bool, us float64) string {
 	var b strings.Builder
 	ranks := domains * perDomain
@@ -33,7 +32,7 @@ func TestDeepEPV2(t *testing.T) {
 		t.Fatalf("%s, %v", used, err)
 	}
 	want := []string{
-		"dispatch fp8 deepep-v2:sms=64 t4096 r8 n1 542.00 us, uniform", // 502 us of the transfer on the slowest rank + 40 us of the copy
+		"dispatch fp8 deepep-v2:sms=64 t4096 r8 n1 542.00 us, uniform", // 502 us of the slowest transfer + 40 us of its copy
 		"dispatch fp8 deepep-v2-expand:sms=64 t4096 r8 n1 642.40 us, uniform",
 		"dispatch fp8 deepep-v2-cached:sms=64 t4096 r8 n1 491.80 us, uniform",
 		"combine fp8 deepep-v2:sms=64 t4096 r8 n1 1044.00 us, uniform",
@@ -115,8 +114,7 @@ func TestMooncake(t *testing.T) {
 	}
 }
 
-// TestTRTLLMAlltoall reads rows with the columns of trtllm_alltoall_perf. In that table latency
-// is in milliseconds and hosts have 4 GPUs.
+// TestTRTLLMAlltoall: latency is in milliseconds, and hosts have 4 GPUs.
 func TestTRTLLMAlltoall(t *testing.T) {
 	const table = `framework,version,device,op_name,kernel_source,moe_dtype,num_tokens,hidden_size,topk,num_experts,moe_ep_size,distribution,latency
 TRTLLM,1.2.0rc6,NVIDIA GB200,alltoall_prepare,NVLinkTwoSided,bfloat16,1,7168,8,256,4,balanced,0.01138

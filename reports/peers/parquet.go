@@ -17,12 +17,11 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxRows is the largest number of rows of a Parquet file. Rows take far more memory than the file's bytes.
+// maxRows bounds the rows of a Parquet file, which take far more memory than its bytes.
 const maxRows = 1 << 20
 
-// parquetRows reads a flat Parquet file. It checks footer and page headers before the Parquet library reads
-// them, because the library allocates as much memory as a file claims to need. For damaged files on which
-// the library panics, parquetRows returns an error.
+// parquetRows reads a flat Parquet file. It checks footer and page headers first, because the library allocates what a
+// file claims to need. If the library panics, parquetRows returns an error.
 func parquetRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -83,8 +82,7 @@ func readRows(file *parquet.File, cost *bounded.Budget) (rows []map[string]strin
 
 var errParquet = errors.New("damaged parquet file")
 
-// checkFooter returns an error if the lists and texts in the footer do not fit into the file,
-// or need more memory than cost allows.
+// checkFooter returns an error if lists and texts in the footer do not fit into the file or into cost.
 func checkFooter(data []byte, cost *bounded.Budget) error {
 	end := len(data) - 8
 	if end < 4 || string(data[end+4:]) != "PAR1" {
@@ -98,7 +96,7 @@ func checkFooter(data []byte, cost *bounded.Budget) error {
 	return t.structure(0, func([]int, int64) {})
 }
 
-// checkPages returns an error if a page of a column claims a wrong size, or more memory than cost allows.
+// checkPages returns an error if a page claims a wrong size, or more memory than cost allows.
 func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) error {
 	at := c.DataPageOffset
 	if c.DictionaryPageOffset > 0 {
@@ -121,7 +119,7 @@ func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) err
 		if err := checkPacked(c.Codec, t.in[:p.packed], p.unpacked); err != nil {
 			return err
 		}
-		cost.Free(p.unpacked) // pages are read one after the other
+		cost.Free(p.unpacked)
 		if err := cost.Work("pages", p.unpacked); err != nil {
 			return err
 		}
@@ -130,15 +128,14 @@ func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) err
 	return nil
 }
 
-// checkPacked returns an error if a page unpacks to more bytes than it claims. The library would
-// unpack them without a limit.
+// checkPacked returns an error if a page unpacks to more than it claims, which the library does not limit.
 func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) error {
 	var in io.Reader
 	var err error
 	switch codec {
 	case format.Uncompressed:
 		return nil
-	case format.Snappy: // a block begins with its size, and the library reads no further
+	case format.Snappy: // begins with its size, which the library obeys
 		if n, used := binary.Uvarint(page); len(page) > 0 && (used <= 0 || n > uint64(unpacked)) {
 			return fmt.Errorf("%w: a page that claims %d bytes unpacks to %d", errParquet, unpacked, n)
 		}
@@ -163,14 +160,13 @@ func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) err
 	return nil
 }
 
-// maxWindow bounds the memory that Zstd takes for a page. Without it the decoder's bound is 64 MiB.
+// maxWindow bounds Zstd's memory for a page; the decoder's own bound is 64 MiB.
 const maxWindow = 8 << 20
 
-// pageHeader holds the sizes in a PageHeader (github.com/apache/parquet-format): bytes unpacked
-// and packed, and the number of values.
+// pageHeader holds bytes and values of a PageHeader (github.com/apache/parquet-format).
 type pageHeader struct{ unpacked, packed, values int64 }
 
-// set stores v if path is the path of one of the sizes. A path is a list of nested field ids.
+// set stores v if path, a list of nested field ids, is that of a size.
 func (p *pageHeader) set(path []int, v int64) {
 	switch {
 	case len(path) == 1 && path[0] == 2:
@@ -183,21 +179,19 @@ func (p *pageHeader) set(path []int, v int64) {
 }
 
 // thrift reads a struct in Thrift's compact protocol
-// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). For each number in the
-// struct it calls a function with the number's path and value.
+// (github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md).
 type thrift struct {
 	in   []byte
 	cost *bounded.Budget
 	path []int
 }
 
-// Types of the compact protocol.
 const (
 	thriftTrue, thriftFalse, thriftByte, thriftDouble, thriftBinary = 1, 2, 3, 7, 8
 	thriftList, thriftSet, thriftMap, thriftStruct                  = 9, 10, 11, 12
 )
 
-// elementBytes is the largest number of bytes of memory for one element of a list in the footer.
+// elementBytes bounds the memory of a list's element in the footer.
 const elementBytes = 1 << 10
 
 func (t *thrift) structure(depth int, number func(path []int, v int64)) error {

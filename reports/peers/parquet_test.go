@@ -31,8 +31,7 @@ func parquetFile(t *testing.T, codec compress.Codec, rows []textRow) []byte {
 	return out.Bytes()
 }
 
-// TestParquetCodecs reads the same rows from files with every codec that is supported. A file
-// with another codec is an error.
+// TestParquetCodecs: an unsupported codec is an error.
 func TestParquetCodecs(t *testing.T) {
 	rows := []textRow{{"a", 1}, {"b", 2}, {"a", 3}}
 	for name, codec := range map[string]compress.Codec{"none": &parquet.Uncompressed, "snappy": &parquet.Snappy, "gzip": &parquet.Gzip, "zstd": &parquet.Zstd} {
@@ -48,8 +47,7 @@ func TestParquetCodecs(t *testing.T) {
 	}
 }
 
-// TestParquetLies reads files that state false sizes. They must be refused before memory is
-// allocated for these sizes.
+// TestParquetLies: false sizes are refused before memory is allocated for them.
 func TestParquetLies(t *testing.T) {
 	long := []textRow{}
 	for range 20_000 {
@@ -83,6 +81,6 @@ func TestParquetLies(t *testing.T) {
 	for i := range small { // one byte at a time
 		bad := bytes.Clone(small)
 		bad[i] ^= 0xff
-		_, _ = parquetRows(bad, bounded.New(int64(len(bad)))) // must neither panic nor allocate so much that the test is killed
+		_, _ = parquetRows(bad, bounded.New(int64(len(bad)))) // must neither panic nor take too much memory
 	}
 }

@@ -1,5 +1,5 @@
-// Package peers converts the output of other libraries' benchmarks to epbench's records, for plots and
-// for comparisons with a run. A peer is another library that moves the same tokens.
+// Package peers converts the output of other libraries' benchmarks to epbench's records, for plots and for comparisons
+// with a run. A peer is another library that moves the same tokens.
 package peers
 
 import (
@@ -22,32 +22,30 @@ const MaxInput = 64 << 20
 type Format struct {
 	Name string
 	Doc  string
-	// Checks lists the equations that Read checks between figures of a file.
+	// Checks lists the equations that Read checks.
 	Checks string
 	// Detect reports whether the start of a file looks like this format.
 	Detect func(head []byte) bool
-	// Read returns the figures of a file, and warnings about lines that it left out. It returns
-	// an error if nothing is usable, or if figures contradict each other.
+	// Read returns the figures of a file, and warnings about omitted lines. It returns an error if nothing is usable
+	// or figures contradict each other.
 	Read func(data []byte, g Given) ([]Figure, []string, error)
 }
 
-// Formats lists every format, in the order in which Detect is tried. A new format is one file
-// and one line here.
+// Formats lists every format, in the order in which Detect is tried.
 var Formats = []Format{collectiveX, baseline, mori, mooncake, nccl, ncclJSON, rccl, moonEP, aiconfigurator, deepEPV2, hybridEP, deepEP, csvFormat}
 
 // Figure is one result from a file, converted to a time.
 type Figure struct {
 	Kernel  string              // "deepep-ll"
-	Values  map[string]ep.Value // the launch parameters that the file states
+	Values  map[string]ep.Value // launch parameters in the file
 	Problem ep.Problem
-	Seconds float64 // time of one call
+	Seconds float64 // of one call
 	Clock   string  // span, event or wall
-	Routing string  // the routing that the file names, "" if it names none
-	Note    string  // the figure in the file and how it was converted to a time
+	Routing string  // in the file, else ""
+	Note    string  // the file's figure and its conversion
 }
 
-// Read parses a file in the named format; "auto" and "" detect the format. used is the name of the format.
-// Each result has the role peer and a single time (no rounds, no ranks).
+// Read parses a file in the named format; "auto" and "" detect the format.
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := readBounded(in)
 	if err != nil {
@@ -82,11 +80,10 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 	return results, f.Name, append(dedupe(warnings), duplicateWarnings(results)...), nil
 }
 
-// lineBytes is the largest number of bytes of memory for a line of a log and the result made from it.
+// lineBytes bounds the memory for a line and its result.
 const lineBytes = 300
 
-// readBounded reads a file. It returns an error if the file's figures would need more memory than the
-// budget for a file of this size.
+// readBounded reads a file. It returns an error if the figures would need more memory than a file of this size may.
 func readBounded(in io.Reader) ([]byte, error) {
 	data, err := bounded.New(MaxInput).ReadAll("the file", in, MaxInput)
 	if err != nil {
@@ -99,8 +96,7 @@ func readBounded(in io.Reader) ([]byte, error) {
 	return data, cost.Array("lines", int64(bytes.Count(data, []byte("\n"))), lineBytes)
 }
 
-// duplicateWarnings returns a warning if a file has several figures with the same problem and config.
-// Reports treat such figures as rounds of one config and show only their mean.
+// duplicateWarnings warns of figures with one problem and config, of which reports show only the mean.
 func duplicateWarnings(results []record.Result) (warnings []string) {
 	seen, n, first := map[string]bool{}, 0, ""
 	for _, r := range results {
@@ -143,8 +139,7 @@ func names() string {
 	return strings.Join(out, ", ")
 }
 
-// result converts a figure to a result of a run. It returns an error if the problem, time or
-// config is not valid.
+// result converts a figure; an invalid problem, time or config is an error.
 func (f Figure) result(i int, g Given) (record.Result, error) {
 	if err := f.Problem.Validate(); err != nil {
 		return record.Result{}, err

@@ -35,7 +35,6 @@ func read(t *testing.T, name, format string, g Given) ([]record.Result, string, 
 	return results, used, warnings
 }
 
-// line returns a result as one line of text.
 func line(r record.Result) string {
 	p := r.Problem
 	return fmt.Sprintf("%s %s %d tokens %d ranks: %s %.2f us (%s)", p.Op, p.Dispatch, p.Tokens, p.Ranks, r.Config.Key(), r.Seconds[0][0]*1e6, r.Clock)
@@ -55,7 +54,7 @@ func TestReadEveryFormat(t *testing.T) {
 			"dispatch bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 937.10 us (event)",
 			"combine bf16 4096 tokens 8 ranks: deepep-normal:chunk=4,sms=24 977.92 us (event)",
 		}, ""},
-		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{ // a text line holds the lines of two ranks; the number of ranks comes from the log
+		{"deepep-ll-crowded.txt", "deepep", Given{}, []string{ // one line holds two ranks' lines
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll: 35.44 us (span)",
 			"combine fp8 128 tokens 2 ranks: deepep-ll: 67.92 us (span)",
 			"dispatch fp8 128 tokens 2 ranks: deepep-ll-hook: 26.40 us (span)",
@@ -114,7 +113,7 @@ func TestReadEveryFormat(t *testing.T) {
 	} {
 		format := "auto"
 		if c.format == "csv" {
-			format = "csv" // not detected, because its columns have other names
+			format = "csv" // its columns have other names
 		}
 		results, used, warnings := read(t, c.file, format, c.given)
 		if used != c.format {
@@ -136,7 +135,6 @@ func TestReadEveryFormat(t *testing.T) {
 	}
 }
 
-// TestReadParquet reads a Parquet file with the columns of aiconfigurator's moe_a2a_perf.
 func TestReadParquet(t *testing.T) {
 	type row struct {
 		Framework string  `parquet:"framework"`
@@ -191,7 +189,7 @@ func TestReadParquet(t *testing.T) {
 	}
 }
 
-// TestOtherCollectives reads tables of programs other than alltoall_perf. They must be refused.
+// TestOtherCollectives reads tables of programs other than alltoall_perf.
 func TestOtherCollectives(t *testing.T) {
 	data := testfile.Read(t, "testdata/nccl-reduce.txt")
 	for _, text := range []string{string(data), "# ./build/all_gather_perf -b 8\n" + strings.Replace(string(data), " sum", "none", 1)} {
@@ -201,8 +199,7 @@ func TestOtherCollectives(t *testing.T) {
 	}
 }
 
-// TestDefinitions converts published bandwidths to times. Each time must equal, within 1 %, the time
-// that was published with the bandwidth.
+// TestDefinitions converts published bandwidths to times, within 1 % of the published ones.
 func TestDefinitions(t *testing.T) {
 	decode := ep.Problem{Op: ep.Dispatch, Ranks: 8, Hidden: 7168, Experts: 256, TopK: 8, Tokens: 128, Dispatch: ep.FP8, Combine: ep.BF16}
 	prefill := decode
@@ -222,7 +219,7 @@ func TestDefinitions(t *testing.T) {
 		{"deepep-ll", with(decode, ep.Combine, ep.FP8), 217, 67.7},
 		{"nccl-ep-ll", with(decode, ep.Dispatch, ep.BF16), 224.3, 65.4},
 		{"mori", with(six, ep.Dispatch, ep.FP8), 284.35, 457.8},   // a rule of gfx942_mi300x_IntraNode_ep8_dispatch.json
-		{"mori", with(six, ep.Dispatch, ep.BF16), 311.41, 838.69}, // a rule of the same file; BF16 has no scales
+		{"mori", with(six, ep.Dispatch, ep.BF16), 311.41, 838.69}, // same file; BF16 has no scales
 	} {
 		d, err := FindDefinition(c.name)
 		if err != nil {
@@ -248,7 +245,6 @@ func TestDistinctRanks(t *testing.T) {
 	}
 }
 
-// TestBaselines reads a baseline file that was measured on 8 H200.
 func TestBaselines(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "shared", "baselines", "h200x8.json")
 	data, err := os.ReadFile(path)

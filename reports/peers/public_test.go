@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestPublicLogs reads lines of public reports, quoted as they were printed. It expects the figures of each report, or
-// the reason why the importer refuses it.
+// TestPublicLogs reads lines of public reports, quoted as they were printed.
 func TestPublicLogs(t *testing.T) {
 	v3 := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	with := func(change func(*Given)) Given {
@@ -18,8 +17,8 @@ func TestPublicLogs(t *testing.T) {
 	for _, c := range []struct {
 		from, text string
 		g          Given
-		want       []string // figures that the importer must return
-		says       string   // text that the error or a warning must contain
+		want       []string
+		says       string
 	}{
 		{"https://github.com/deepseek-ai/DeepEP/issues/633, two H100; no line names the operation", `
 [tuning] SMs 100, NVL chunk 4: 357.23 GB/s (NVL), avg_t: 168.89 us

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestRCCL reads four files that rccl-tests wrote: CSV and JSON, each of a build without MPI and of a build
-// with MPI. In the CSV of the build with MPI, rows have one field more than the header.
+// TestRCCL reads CSV and JSON of builds without and with MPI.
 func TestRCCL(t *testing.T) {
 	g := Given{Hidden: 7168, Experts: 256, TopK: 8}
 	want := []string{
@@ -51,7 +50,7 @@ func TestRCCL(t *testing.T) {
 	}
 }
 
-// rcclCSV returns the CSV that Reporter::addResult and writeFile of a build with MPI write, with random sizes and times.
+// rcclCSV returns a CSV as a build with MPI writes it, with random figures.
 func rcclCSV(r *rand.Rand) string {
 	var b strings.Builder
 	ranks := []int{2, 4, 8}[r.IntN(3)]

@@ -17,11 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// aiconfigurator reads four tables of ai-dynamo/aiconfigurator (commit 095f58a): moe_a2a_perf
-// (written by collector/wideep/sglang/collect_moe_a2a.py), trtllm_alltoall_perf (read by
-// aic-core/rust/.../trtllm_alltoall.rs), and the older wideep_deepep_ll and
-// wideep_deepep_normal. A file may be Parquet, the CSV that the collectors write first, or a
-// JSON array of the same rows.
+// aiconfigurator reads four tables of ai-dynamo/aiconfigurator (commit 095f58a): moe_a2a_perf (written by
+// collector/wideep/sglang/collect_moe_a2a.py), trtllm_alltoall_perf (read by aic-core/rust/.../trtllm_alltoall.rs),
+// and the older wideep_deepep_ll and wideep_deepep_normal.
 var aiconfigurator = Format{
 	Name:   "aiconfigurator",
 	Doc:    "moe_a2a, trtllm_alltoall, deepep_ll or deepep_normal table of aiconfigurator: Parquet, CSV or JSON rows",
@@ -53,8 +51,7 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// rowReader returns the function that reads a row. It recognises the row's table by a column that only
-// this table has.
+// rowReader recognises a row's table by a column of its own, and returns its reader.
 func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure, error) {
 	if _, ok := row["comm_backend"]; ok {
 		return a2aRow
@@ -65,15 +62,14 @@ func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure,
 	return deepEPRow
 }
 
-// deepEPRow returns the figures of a row of wideep_deepep_ll or wideep_deepep_normal: one for
-// dispatch and one for combine.
+// deepEPRow returns the dispatch and the combine of a row of wideep_deepep_ll or wideep_deepep_normal.
 func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	nodes := cmp.Or(row["node_num"], "1")
 	n, err := strconv.Atoi(nodes)
 	if err != nil || n < 1 {
 		return nil, fmt.Errorf("node_num: %.20q is not a whole number from 1 up", nodes)
 	}
-	// The table does not have the number of ranks. Its collector runs on hosts of eight GPUs.
+	// The collector runs on hosts of eight GPUs; the table lacks the ranks.
 	g, err := f.with(said{"nodes", "node_num", nodes}, said{"ranks", "8 GPUs a node_num", strconv.Itoa(8 * n)}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_token", row["num_token"]}, said{"topk", "num_topk", row["num_topk"]}, said{"experts", "num_experts", row["num_experts"]})
 	if err == nil {
@@ -97,8 +93,8 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	return figures, nil
 }
 
-// aiLowLatency reads the figure of one op, a mean of ranks, from a row of wideep_deepep_ll. If the row has a
-// bandwidth, bandwidth times time must be the bytes of the problem.
+// aiLowLatency reads one op of a row of wideep_deepep_ll, a mean of ranks. Bandwidth times time must be the problem's
+// bytes.
 func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
 	if err != nil {
@@ -166,12 +162,10 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	return []Figure{x}, nil
 }
 
-// trtllmHost is the number of GPUs on one host. The table trtllm_alltoall_perf does not give it;
-// aiconfigurator's reader of this table divides moe_ep_size by 4.
+// trtllmHost is the number of GPUs on a host; aiconfigurator's reader divides moe_ep_size by 4.
 const trtllmHost = 4
 
-// trtllmRow reads a row of trtllm_alltoall_perf, the table of TensorRT-LLM's NVLink all-to-all. The column
-// latency is in milliseconds.
+// trtllmRow reads a row of trtllm_alltoall_perf, with latency in milliseconds.
 func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 	ranks, err := strconv.Atoi(row["moe_ep_size"])
 	if err != nil {
@@ -197,13 +191,12 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		Note: fmt.Sprintf("measured with %s %s, moe_dtype %s; without the preparation, which has a separate row", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType translates a word in aiconfigurator's comm_dtype into the dtype that a dispatch sends, "" if
-// unknown. The row of a combine has the word of its dispatch, although the combine sends BF16. The word fp4
-// means a combine with low precision, which epbench does not have.
+// a2aType translates a word in comm_dtype to the dtype of the dispatch, "" if unknown. A combine's row has its
+// dispatch's word. fp4 means a combine with low precision, which epbench lacks.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):
-		return ep.FP8 // DeepEP's rows name no dtype; engines use it with an FP8 dispatch and a BF16 combine
+		return ep.FP8 // DeepEP's rows name no dtype; engines dispatch FP8
 	case word == "bfloat16", word == "bf16":
 		return ep.BF16
 	case strings.HasPrefix(word, "fp8"):
@@ -251,8 +244,7 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// maxRecord is the largest number of bytes in a record of a CSV file. All fields of a record are in memory
-// at once, and even an empty field takes far more than one byte.
+// maxRecord bounds a CSV record, whose fields are all in memory and take more than their bytes.
 const maxRecord = 1 << 20
 
 // recordReader gives the CSV reader at most maxRecord bytes for each record.
@@ -276,7 +268,7 @@ func (r *recordReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fieldBytes is the number of bytes of memory that a field of a row takes, without its text.
+// fieldBytes is the memory of a field without its text.
 const fieldBytes = 2 * bounded.ObjectBytes
 
 func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
@@ -291,7 +283,7 @@ func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err 
 		if err := d.Decode(&raw); err != nil {
 			return nil, err
 		}
-		// A nested array takes 16 bytes of memory for each of its elements, which may be 2 bytes in the file.
+		// An element takes 16 bytes of memory, and may be 2 bytes in the file.
 		if err := cost.Array("rows", int64(len(raw))+(d.InputOffset()-start)/8, fieldBytes); err != nil {
 			return nil, err
 		}

@@ -9,29 +9,28 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The functions in this file return logs in the formats of the benchmarks. The comment of each function
-// names the benchmark's functions from which it takes the format strings.
+// The functions in this file return logs in the benchmarks' formats. Their comments name the functions with the format
+// strings.
 
 // ncclRun is an invented run of alltoall_perf with one process for each element of hosts.
 type ncclRun struct {
 	program       string
-	hosts         []string // the host of each process
-	gpus          int      // number of GPUs of each process
+	hosts         []string // of each process
+	gpus          int      // of each process
 	tokens        []int
 	hidden, topK  int
 	us            func(size int64) float64
-	prefix        string // a launcher's prefix of each line
+	prefix        string // of each line, by a launcher
 	typeName      string
 	typeSize      int64
-	wrong         map[int]float64 // number of wrong elements; the key is an index into the field tokens
+	wrong         map[int]float64 // wrong elements, by index into tokens
 	reduction     string
-	withoutReport bool // leaves out the lines about devices
+	withoutReport bool // omits the lines about devices
 }
 
 func (r ncclRun) ranks() int { return len(r.hosts) * r.gpus }
 
-// figures returns count, time, algbw and busbw of a size. It computes the bandwidths with the formulas
-// of AlltoAllGetBw.
+// figures computes a row of the table, with the formulas of AlltoAllGetBw.
 func (r ncclRun) figures(size int64) (count int64, time, algbw, busbw float64) {
 	n := int64(r.ranks())
 	count = size / r.typeSize / n
@@ -47,7 +46,7 @@ func (r ncclRun) sizes() (out []int64) {
 	return out
 }
 
-// devices returns, for each process, the lines that writeDeviceReport prints.
+// devices returns writeDeviceReport's lines for each process.
 func (r ncclRun) devices() (out [][]string) {
 	for p, host := range r.hosts {
 		var lines []string
@@ -69,8 +68,8 @@ func floatStr(v float64, width int) string {
 	return fmt.Sprintf("%*.1e", width, v)
 }
 
-// text returns the printed table, in the format of writeDeviceReport, writeResultHeader,
-// writeBenchmarkLinePreamble, writeBenchmarkLineBody and writeResultFooter.
+// text returns the printed table, in the format of writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble,
+// writeBenchmarkLineBody and writeResultFooter.
 func (r ncclRun) text() string {
 	var b strings.Builder
 	sizes := r.sizes()
@@ -107,8 +106,7 @@ func (r ncclRun) text() string {
 }
 
 // json returns version 3 of the JSON file, in the format of jsonOutputInit, writeDeviceReport and
-// writeBenchmarkLineBody. The list devices has one entry for each process, because parseRankInfo reads
-// only the first line of a process.
+// writeBenchmarkLineBody.
 func (r ncclRun) json() string {
 	var devices, results []string
 	for p, host := range r.hosts {
@@ -123,18 +121,16 @@ func (r ncclRun) json() string {
 		r.program, r.gpus, r.gpus, strings.Join(devices, ","), strings.Join(results, ","))
 }
 
-// standardNCCL returns a run of one process with 8 GPUs.
 func standardNCCL() ncclRun {
 	return ncclRun{program: "alltoall_perf", hosts: []string{"node-a"}, gpus: 8, tokens: []int{1, 32, 128}, hidden: 7168, topK: 8, typeName: "bfloat16", typeSize: 2, wrong: map[int]float64{},
 		us: func(size int64) float64 { return 35 + float64(size)/2e5 }}
 }
 
-// normalRun is an invented run of test_intranode.py, or of test_internode.py if there are
-// several hosts.
+// normalRun is an invented run of test_intranode.py, or of test_internode.py if there are several hosts.
 type normalRun struct {
 	ranks, hosts, experts, topK, groups, tokens, hidden int
-	received                                            float64 // tokens that rank 0 receives
-	sent                                                float64 // tokens that rank 0 sends to all hosts
+	received                                            float64 // received by rank 0
+	sent                                                float64 // sent by rank 0 to all hosts
 	rand                                                *rand.Rand
 	bestOnly                                            bool
 }

@@ -14,7 +14,7 @@ func written(t *testing.T, name string) string {
 	return string(data)
 }
 
-// writtenGiven holds the flags that the files of testdata/written need.
+// writtenGiven holds the flags for files of testdata/written.
 var writtenGiven = map[string]Given{
 	"deepep-intranode.txt":   {Ranks: 8, Experts: 256},
 	"deepep-internode.txt":   {Ranks: 16, Nodes: 2, Experts: 256},
@@ -28,9 +28,8 @@ var writtenGiven = map[string]Given{
 	"nccl.json":              {Hidden: 7168, TopK: 8, Experts: 256},
 }
 
-// TestWritten reads files that the benchmarks' own code wrote on a CPU, from invented times in place of
-// measured ones. docs/importers.md names each function and its commit. The expected times are the invented
-// times: the time of the slowest rank if every rank printed, and for DeepEP V2 the sum of transfer and copy.
+// TestWritten reads what the benchmarks' own code wrote from invented times; docs/importers.md names the functions. It
+// expects the slowest rank's time if every rank printed, and for DeepEP V2 transfer plus copy.
 func TestWritten(t *testing.T) {
 	moon := []string{"dispatch bf16 moonep: t4096 r8 n1 932.70 us, lognormal:maxmean=4.321", "combine bf16 moonep: t4096 r8 n1 1045.30 us, lognormal:maxmean=4.321"}
 	for name, want := range map[string][]string{
@@ -78,12 +77,11 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// tunedLines holds the number of figures in files that have a line for each tuned config. For these files
-// TestWritten checks the number of figures, and the times of the Best lines only.
+// tunedLines holds the number of figures in files with a line for each config.
 var tunedLines = map[string]int{"deepep-intranode.txt": 49, "deepep-internode.txt": 218}
 
-// ncclWritten returns the figures of 1 to 128 tokens. A time is 35 us plus 1 us for each 200,000 bytes. For example, 1
-// token x 8 experts x 7,168 x 2 bytes = 114,688 bytes take 35.57 us.
+// ncclWritten returns the figures of 1 to 128 tokens: 35 us plus 1 us for each 200,000 bytes. For example, 1 token x 8
+// experts x 7,168 x 2 bytes = 114,688 bytes take 35.57 us.
 func ncclWritten() (want []string) {
 	for i, us := range []string{"35.57", "36.15", "37.29", "39.59", "44.18", "53.35", "71.70", "108.40"} {
 		for _, op := range []string{"dispatch", "combine"} {
@@ -93,14 +91,12 @@ func ncclWritten() (want []string) {
 	return want
 }
 
-// TestChangedWritten changes one figure of a written file. If the field `says` is not empty, the error or a warning
-// must contain its text. If it is empty, there must be no error and no warning, because the change is within
-// rounding or in a figure that is not read.
+// TestChangedWritten changes one figure of a written file. An empty `says` expects silence, because the change is
+// within rounding or not read.
 func TestChangedWritten(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
-		// 212.23 GB/s x 35.26 us = 7,483,230 bytes = 1,010.1 selections of 7,408 bytes. 128 tokens x
-		// 8 experts are 1,024 selections, of which the test masks at most 10. At least 1,014 must be
-		// left, and rounding does not explain the difference.
+		// 212.23 GB/s x 35.26 us = 1,010.1 selections of 7,408 bytes. 128 tokens x 8 experts, of which at most 10 are
+		// masked, are at least 1,014.
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "212.23 GB/s, avg_t=35.26", "rank 5, dispatch: 212.23 GB/s x 35.26 us = 1010 selections of 7408 bytes"},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "213.10 GB/s, avg_t=35.26", ""},
 		{"deepep-low-latency.txt", "213.24 GB/s, avg_t=35.26", "215.15 GB/s, avg_t=35.26", ""},
@@ -114,10 +110,10 @@ func TestChangedWritten(t *testing.T) {
 		{"deepep-intranode.txt", "t: 940.29 us", "t: 950.29 us", "the Best line says 950.29 us, the other line of this config 940.29"},
 		{"deepep-intranode.txt", "chunk 6, 170.59 GB/s (NVL), t", "chunk 6, 171.59 GB/s (NVL), t", "the Best line says 171.59 GB/s, the other line of this config 170.59"},
 		{"deepep-intranode.txt", "num_tokens=4096", "num_tokens=2048", "2048 tokens a rank with top-8 of 256 experts on 8 ranks give 10843"},
-		{"deepep-internode.txt", "num_topk_groups=2", "num_topk_groups=1", ""}, // a grouped routing, for which the expected number of tokens is unknown
+		{"deepep-internode.txt", "num_topk_groups=2", "num_topk_groups=1", ""}, // a grouped routing has no known number of tokens
 		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.42    2.82", "size 114688 in 35.57 us are 3.22 GB/s, but the row says 3.42 GB/s"},
 		{"nccl.txt", "35.57    3.22    2.82", "35.57    3.22    2.62", "is not (ranks-1)/ranks for the 8 ranks"},
-		{"nccl.txt", "35.57    3.22    2.82", "35.57    0.00    0.00", ""}, // a bandwidth that was rounded to 0
+		{"nccl.txt", "35.57    3.22    2.82", "35.57    0.00    0.00", ""}, // rounded to 0
 		{"nccl.txt", "35.57    3.22    2.82       0", "35.57    3.22    2.82       1", "1 of 8 sizes left out: they had wrong elements"},
 		{"nccl.txt", "bfloat16    none      -1    35.57", "bfloat16     sum      -1    35.57", "rows of a reduction (sum) left out"},
 		{"nccl.json", `"ngpus":8`, `"ngpus":4`, "1 devices x 1 threads x 4 GPUs are 4 ranks, but size and count mean 8 ranks"},
@@ -163,7 +159,6 @@ func TestChangedWritten(t *testing.T) {
 	}
 }
 
-// TestBaselineFile reads a small file that has all forms of keys, and changed copies of it.
 func TestBaselineFile(t *testing.T) {
 	const text = `{"workload":{"hidden":7168,"topk":8,"experts":256,"ranks":4},"latency_us":{"flag":0.9},
 "deepep_v1_low_latency_us":{"dispatch_fp8":{"128":37.6,"1":15.2},"combine_bf16":{"128":65.7}},

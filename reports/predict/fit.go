@@ -16,24 +16,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastShare and mostShare bound the share of the bandwidth of a host's link that kernels can reach. If a
-// fit finds a share outside these bounds, the bandwidth in the model file is wrong.
+// leastShare and mostShare bound the share of a host's link that kernels can reach. Beyond them, the bandwidth in the
+// model file is wrong.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least number of recorded times to which a family is fitted: the number of its coefficients.
-// A family is the set of times with one design (group of kernels), op, dtype and precision.
+// fewRows is the least number of times for a fit: the number of coefficients. A family is the times with one design
+// (group of kernels), op, dtype and precision.
 const fewRows = 9
 
-// priorWeight is the weight of the prior, which pulls each coefficient towards its value in start. A coefficient ten
-// times larger or smaller than in start costs as much as an error of 12 % in one time. Without a prior, coefficients
-// that the times do not determine would be arbitrary, and coefficients of small families could become extreme.
+// priorWeight is the weight of the pull of each coefficient towards start, for coefficients that the times do not
+// determine. A factor of ten costs as much as an error of 12 % in one time.
 const priorWeight = 0.003
 
-// Fitted is a fit with its errors.
 type Fitted struct {
 	File      *model.File
-	Residuals []Residual // recorded times, each predicted by a fit without the part of this time
-	Few       []string   // families with too few times for a fit
+	Residuals []Residual // recorded times, each predicted by a fit without its part
+	Few       []string   // families that are too small
 }
 
 // Residual is a recorded time and its prediction.
@@ -42,10 +40,9 @@ type Residual struct {
 	Predicted float64 // seconds
 }
 
-// Error returns the relative error. It is negative if the prediction is too low.
+// Error returns the relative error.
 func (m Residual) Error() float64 { return m.Predicted/m.Seconds - 1 }
 
-// familyKey identifies a family: the times that one set of coefficients predicts.
 type familyKey struct {
 	design, precision string
 	op                ep.Op
@@ -56,8 +53,8 @@ func keyOf(r *Row) familyKey {
 	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
 }
 
-// Parts lists the ways to divide rows into parts, which Fit leaves out in turn. Parts by run are the easiest
-// test of the model, because other runs may have the same shape and rank count.
+// Parts lists the ways to divide rows into parts, which Fit leaves out in turn. Parts by run test the model least,
+// because other runs may share shape and rank count.
 var Parts = []struct {
 	Name string
 	of   func(*Row) string
@@ -67,7 +64,6 @@ var Parts = []struct {
 	{"ranks", func(r *Row) string { return fmt.Sprint(r.Problem.Ranks) }},
 }
 
-// PartNames lists the names of Parts.
 func PartNames() []string {
 	var out []string
 	for _, p := range Parts {
@@ -76,8 +72,8 @@ func PartNames() []string {
 	return out
 }
 
-// Fit fits the coefficients of every family. To measure the error, it leaves out each part of the rows in
-// turn, fits the family to the rest, and predicts the times of the part. part is a name in Parts.
+// Fit fits the coefficients of every family. For the errors it predicts each part, named as in Parts, by a fit of the
+// rest.
 func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	at := slices.Index(PartNames(), part)
 	if at < 0 {
@@ -104,7 +100,7 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	return out, out.checkShare(link)
 }
 
-// smsOfAll returns the largest number of SMs that any config used, which stands for the SMs of a GPU.
+// smsOfAll returns the largest number of SMs of any config, in place of the GPU's.
 func smsOfAll(rows []Row) int {
 	most := 0.0
 	for _, r := range rows {
@@ -113,8 +109,7 @@ func smsOfAll(rows []Row) int {
 	return int(most)
 }
 
-// families groups rows by family. It sorts the families by design (in descending order), op, dtype and
-// precision. The rows of a family keep their order.
+// families groups rows by family. Designs come in descending order; rows keep their order.
 func families(rows []Row) [][]Row {
 	var out [][]Row
 	at := map[familyKey]int{}
@@ -135,7 +130,7 @@ func families(rows []Row) [][]Row {
 	return out
 }
 
-// family fits one family, and predicts the times of each part by a fit of the other parts.
+// family fits one family, and predicts each part by a fit of the others.
 func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 	whole := fit(rows, link, start())
 	var residuals []Residual
@@ -162,7 +157,6 @@ func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 		Rows: len(rows), LeftOut: sumUp(residuals, of), Costs: rounded(whole)})
 }
 
-// parts returns the sorted names of the parts to which rows belong.
 func parts(rows []Row, of func(*Row) string) []string {
 	var out []string
 	for i := range rows {
@@ -172,7 +166,6 @@ func parts(rows []Row, of func(*Row) string) []string {
 	return slices.Compact(out)
 }
 
-// sumUp returns the error statistics of residuals.
 func sumUp(residuals []Residual, of func(*Row) string) model.Error {
 	var rows []Row
 	var errs []float64
@@ -205,19 +198,17 @@ func rounded(c model.Coefficients) model.Coefficients {
 	return model.FromVector(x)
 }
 
-// start returns the optimiser's starting point: round values for a Hopper GPU.
+// start returns round values for a Hopper GPU.
 func start() model.Coefficients {
 	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
 }
 
-// least is the smallest coefficient. The optimiser works on logarithms and cannot reach 0.
+// least is the smallest coefficient, because logarithms cannot reach 0.
 const least = 1e-6
 
-// fit returns the coefficients with the least loss. The loss is the mean of
-// tanh^2(log(predicted/recorded)) of all rows, plus the prior. With the logarithm, a prediction of twice
-// the recorded time costs as much as one of half the recorded time. The tanh bounds the weight of outliers.
-// The optimiser works on the logarithms of the coefficients, which keeps the coefficients positive. For the
-// link's share it works on the log odds, which keeps the share between 0 and 1.
+// fit returns the coefficients with the least loss: the mean of tanh^2(log(predicted/recorded)), plus the prior. The
+// tanh bounds the weight of outliers. Logarithms keep coefficients positive, and log odds keep the link's share
+// between 0 and 1.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
@@ -242,7 +233,7 @@ func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficient
 	return fromUnbounded(result.X)
 }
 
-const shareAt = 3 // index of LinkShare in Coefficients.Vector
+const shareAt = 3 // index in Coefficients.Vector
 
 func toUnbounded(c model.Coefficients) []float64 {
 	x := c.Vector()
@@ -268,8 +259,8 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare returns an error if the median fitted share of the link's bandwidth lies outside leastShare to
-// mostShare. It uses only epbench's tuned kernels, because other kernels may not use the whole link.
+// checkShare returns an error if the median share lies outside the bounds. It takes only epbench's tuned kernels,
+// because others may not use the whole link.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

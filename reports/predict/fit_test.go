@@ -14,8 +14,7 @@ import (
 // truth holds the coefficients from which the tests compute times.
 var truth = model.Coefficients{Fixed: 2.5, Expert: 0.006, Doubling: 0.7, LinkShare: 0.85, Local: 0.15, Own: 0.4, Row: 1e-4, SM: 20, Sharpness: 0.1}
 
-// invented returns the times of 8 runs, computed from truth, with random noise. noise is the relative
-// standard deviation.
+// invented returns times of 8 runs by truth; noise is their relative standard deviation.
 func invented(link model.Link, noise float64) []Row {
 	r := rand.New(rand.NewPCG(1, 2))
 	var rows []Row
@@ -40,8 +39,7 @@ func links(t *testing.T) *model.File {
 	return f
 }
 
-// TestFitFindsTheTruth fits times with 2 % noise. The median error of predictions for left-out runs must
-// be at most 3 %, and the fit must find the link's share.
+// TestFitFindsTheTruth: with 2 % noise, left-out runs are predicted within 3 % (median).
 func TestFitFindsTheTruth(t *testing.T) {
 	facts := links(t)
 	f, err := Fit(facts, invented(facts.Links[0], 0.02), "run")
@@ -57,8 +55,7 @@ func TestFitFindsTheTruth(t *testing.T) {
 	}
 }
 
-// TestFitFindsAnInventedFact: if the times contradict a link's bandwidth, the error names the
-// link.
+// TestFitFindsAnInventedFact: if the times contradict a link's bandwidth, the error names the link.
 func TestFitFindsAnInventedFact(t *testing.T) {
 	rows := invented(links(t).Links[0], 0.02)
 	for _, wrong := range []float64{900, 225} {
@@ -70,8 +67,7 @@ func TestFitFindsAnInventedFact(t *testing.T) {
 	}
 }
 
-// TestLeftOutIsLeftOut makes one run three times as slow. The fit must predict this run from the other
-// runs only, so its prediction must be far too low.
+// TestLeftOutIsLeftOut: a run that is three times as slow is predicted far too low.
 func TestLeftOutIsLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)
@@ -111,7 +107,6 @@ func TestSameRowsSameFit(t *testing.T) {
 	}
 }
 
-// TestTooFewTimes: if the times are too few for a fit, the error asks for more runs.
 func TestTooFewTimes(t *testing.T) {
 	facts := links(t)
 	if _, err := Fit(facts, invented(facts.Links[0], 0)[:5], "run"); err == nil || !strings.Contains(err.Error(), "give more runs") {
@@ -119,8 +114,7 @@ func TestTooFewTimes(t *testing.T) {
 	}
 }
 
-// TestReaderReadsRecordedRuns reads recorded runs of GPUs and of a CPU, each run twice. It
-// expects times of both GPU runs.
+// TestReaderReadsRecordedRuns reads each run twice and expects times of both GPU runs.
 func TestReaderReadsRecordedRuns(t *testing.T) {
 	var r Reader
 	for range 2 {
@@ -145,7 +139,6 @@ func TestReaderReadsRecordedRuns(t *testing.T) {
 	}
 }
 
-// TestPartsAreLeftOut fits with the times of each rank count left out in turn.
 func TestPartsAreLeftOut(t *testing.T) {
 	facts := links(t)
 	rows := invented(facts.Links[0], 0.02)

@@ -10,22 +10,21 @@ import (
 
 // Question asks for the predicted time of one problem.
 type Question struct {
-	Model   string // name of the preset for a language model, such as deepseek-v3
+	Model   string // a preset, such as deepseek-v3
 	Problem ep.Problem
 	Shape   model.Shape
 	Routing workloads.Distribution
 	Seed    uint64
 }
 
-// Point is the predicted answer to a question.
+// Point is the answer to a question.
 type Point struct {
 	Question
 	model.Prediction
-	Drawn int // tokens drawn on each rank; in large cases fewer than Shape.Tokens, with counts scaled up
+	Drawn int // tokens drawn on each rank; in large cases fewer than Shape.Tokens, and scaled up
 }
 
-// Plan predicts the time of every question. It draws one routing for all questions that differ only in
-// op, dtype or precision.
+// Plan predicts the time of every question; those that differ only in op, dtype or precision share one routing.
 func Plan(m *model.Model, asks []Question) ([]Point, error) {
 	type drawn struct {
 		shape   model.Shape

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Published is a figure that a library's authors measured over several hosts and published.
+// Published is a figure of a library's authors over several hosts.
 type Published struct {
 	Library   string          `yaml:"library"`
 	Op        ep.Op           `yaml:"op"`
@@ -25,14 +25,14 @@ type Published struct {
 	TopK      int             `yaml:"topk"`
 	Tokens    int             `yaml:"tokens"` // of each rank
 	DType     ep.DType        `yaml:"dtype"`
-	Precision string          `yaml:"precision"` // reduced: a combine adds up rows before it sends them; full: it sends a row for every selected expert
+	Precision string          `yaml:"precision"` // reduced: a combine adds up rows before it sends them; full: it sends a row for each selected expert
 	Routing   string          `yaml:"routing"`
-	Transport model.Transport `yaml:"transport"`              // the transport that the library uses
-	Host      string          `yaml:"host"`                   // name of the link inside a host
-	Network   string          `yaml:"network"`                // name of the link between hosts
-	Micros    float64         `yaml:"us"`                     // the figure, if it is a time
-	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // the figure, if it is a bandwidth that counts a token once for each host
-	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // the figure, if it is a bandwidth that counts a token once for each selected expert
+	Transport model.Transport `yaml:"transport"`              // of the library
+	Host      string          `yaml:"host"`                   // link inside a host
+	Network   string          `yaml:"network"`                // link between hosts
+	Micros    float64         `yaml:"us"`                     // a time
+	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // or a bandwidth that counts a token once for each host
+	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // or a bandwidth that counts a token once for each selected expert
 	Source    string          `yaml:"source"`
 	Date      string          `yaml:"date"`
 }
@@ -88,7 +88,7 @@ func (r Published) shape() model.Shape {
 	return model.Shape{Ranks: r.Ranks, PerHost: r.PerHost, Experts: r.Experts, TopK: r.TopK, Tokens: r.Tokens}
 }
 
-// problem returns the problem with which Compare looks up the coefficients in the model file.
+// problem returns the problem for the coefficients of Compare.
 func (r Published) problem() (ep.Problem, error) {
 	p := ep.Problem{Op: r.Op, Hidden: r.Hidden, TopK: r.TopK, Dispatch: r.DType}
 	var err error
@@ -96,7 +96,7 @@ func (r Published) problem() (ep.Problem, error) {
 	return p, err
 }
 
-// seconds returns the figure as a time. It converts a bandwidth with the bytes that the bandwidth counts.
+// seconds returns the figure as a time, from the bytes that it counts.
 func (r Published) seconds(n []model.Traffic) float64 {
 	if r.Micros > 0 {
 		return r.Micros * 1e-6
@@ -115,19 +115,18 @@ func (r Published) seconds(n []model.Traffic) float64 {
 // ComparedFigure is a published figure with its prediction.
 type ComparedFigure struct {
 	Published
-	Seconds   float64 // the published time
+	Seconds   float64 // published
 	Predicted model.Prediction
 }
 
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than the time that the bytes need on the
-// network. Then the network's bandwidth in the model file must be wrong.
+// Impossible reports whether the published time is clearly shorter than the network's. Then the bandwidth in the model
+// file is wrong.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
-// Compare predicts the time of every published row. It uses the coefficients of epbench's kernels, the
-// library's transport and the row's links. missing lists the rows for which the model file has no
+// Compare predicts the time of every published row. missing lists the rows for which the model file has no
 // coefficients.
 func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}

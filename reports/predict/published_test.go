@@ -17,8 +17,7 @@ func recorded(t *testing.T) *model.File {
 	return f
 }
 
-// compared predicts the published times of one library. bandwidth is the speed of the network
-// ndr400 in GB/s.
+// compared predicts one library's times; bandwidth is that of ndr400 in GB/s.
 func compared(t *testing.T, library string, bandwidth float64) []ComparedFigure {
 	f := recorded(t)
 	for i := range f.Links {
@@ -38,7 +37,6 @@ func compared(t *testing.T, library string, bandwidth float64) []ComparedFigure 
 	return all
 }
 
-// worst returns the largest relative error.
 func worst(all []ComparedFigure) float64 {
 	most := 0.0
 	for _, b := range all {
@@ -47,9 +45,8 @@ func worst(all []ComparedFigure) float64 {
 	return most
 }
 
-// TestPublishedRows expects errors of at most 25 % for DeepEP's low-latency kernels over InfiniBand. If
-// the model file gives the network twice its real speed, the largest error must exceed 40 %. If it gives
-// half the speed, some published time must be called impossible.
+// TestPublishedRows: DeepEP's low-latency kernels are within 25 %. With twice the bandwidth the error exceeds 40 %.
+// With half, some published time is impossible.
 func TestPublishedRows(t *testing.T) {
 	if e := worst(compared(t, "DeepEP V1 LL", 50)); e > 0.25 {
 		t.Errorf("largest error %.2f", e)
@@ -63,8 +60,7 @@ func TestPublishedRows(t *testing.T) {
 	}
 }
 
-// TestBandwidthsBecomeTimes converts a published bandwidth of DeepEP V2 on 2 hosts to a time.
-// 8,192 tokens of 7,392 bytes go to 1.992 hosts on average, at 90 GB/s.
+// TestBandwidthsBecomeTimes: 8,192 tokens of 7,392 bytes go to 1.992 hosts on average, at 90 GB/s.
 func TestBandwidthsBecomeTimes(t *testing.T) {
 	b := compared(t, "DeepEP V2", 50)[0]
 	if want := 8192.0 * 7392 * 1.992 / 90e9; math.Abs(b.Seconds/want-1) > 0.005 {
@@ -72,7 +68,6 @@ func TestBandwidthsBecomeTimes(t *testing.T) {
 	}
 }
 
-// TestPublishedNamesTheField: the error of a bad row names the field that is wrong.
 func TestPublishedNamesTheField(t *testing.T) {
 	row := `{library: a, op: dispatch, ranks: 16, per_host: 8, hidden: 128, experts: 16, topk: 2, tokens: 8, dtype: fp8, precision: full, routing: uniform, transport: host, host: x, network: y, us: 3, source: s, date: d}`
 	for _, c := range []struct{ from, to, want string }{
@@ -93,9 +88,8 @@ func TestPublishedNamesTheField(t *testing.T) {
 	}
 }
 
-// TestTheFileInTheRepository checks the model file of the repository. The file states the errors for
-// left-out runs: their median must be at most 10 %, their 95th percentile at most 25 %. The same limits
-// hold for the errors of predictions for two recorded runs.
+// TestTheFileInTheRepository bounds the stated errors: median 10 %, 95th percentile 25 %. Two recorded runs must keep
+// these bounds too.
 func TestTheFileInTheRepository(t *testing.T) {
 	f := recorded(t)
 	if e := f.LeftOut; e.Rows < 3900 || e.Median > 0.10 || e.P95 > 0.25 {

@@ -10,24 +10,23 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Row holds one recorded time, and the bytes and rows that its busiest rank moves.
+// Row holds one recorded time, and the load of its busiest rank.
 type Row struct {
 	Run     string
-	Design  string // the group of kernels that share coefficients: see the function Design
+	Design  string // see the function Design
 	Problem ep.Problem
 	Routing string
 	Seconds float64
-	Call    model.Call // the work of the busiest rank
+	Call    model.Call // of the busiest rank
 }
 
-// These are the designs of epbench's own kernels. The design of another library's kernel is the
-// name of that kernel.
+// epbench's designs; the design of another library's kernel is its name.
 const (
-	Tuned   = "tuned"   // kernels that a search chooses, such as dispatch_ll
-	Default = "default" // epbench's default: kernels with the constants of Modular's MAX
+	Tuned   = "tuned"   // kernels that a search chooses
+	Default = "default" // with the constants of Modular's MAX
 )
 
-// Design returns the design of a config. Configs of one design share coefficients.
+// Design returns the design of a config: configs of one design share coefficients.
 func Design(backend string, c ep.Config) string {
 	switch {
 	case backend != "cuda":
@@ -38,9 +37,8 @@ func Design(backend string, c ep.Config) string {
 	return Tuned
 }
 
-// transportOf returns the transport of a design: a message for each selected expert (Select), or for each
-// distinct rank. epbench's combine with full precision uses Select, because a partial sum would have to be
-// rounded for sending. DeepEP's low-latency kernels use Select in both ops.
+// transportOf returns what a design sends: a message for each selected expert (Select), or for each distinct rank. A
+// combine with full precision uses Select, because a partial sum would be rounded for sending.
 func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
 	ours := design == Tuned || design == Default
 	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
@@ -49,17 +47,16 @@ func transportOf(design string, op ep.Op, precision ep.Precision) model.Transpor
 	return model.PerRank
 }
 
-// Reader collects recorded times from runs. The zero Reader is ready to use.
+// Reader collects recorded times from runs.
 type Reader struct {
 	Rows    []Row
-	Skipped []string // runs left out, with the reason
+	Skipped []string // runs, with the reason
 	seen    map[string]bool
 	counted map[string][]model.Traffic
 }
 
-// Read adds the time of the config that each search in a run directory chose. name is the run's name in
-// the rows. A run may be a copy of another run with new decisions, so Read skips times that an earlier run
-// gave.
+// Read adds the time of the config that each search chose; name is the run's name in rows. It skips times that an
+// earlier run gave, because a run may be a copy with new decisions.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {
@@ -98,8 +95,7 @@ func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
 	return nil
 }
 
-// busiestCall returns the work of the busiest rank in a call. The work of a pair is the work of
-// its dispatch followed by that of its combine.
+// busiestCall returns the work of the busiest rank; a pair's is its dispatch's and then its combine's.
 func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
 	shape := model.Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
 	call := func(op ep.Op) model.Call {
@@ -112,7 +108,7 @@ func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) 
 	return call(p.Op)
 }
 
-// traffic returns what crosses the links under a routing, for each transport. It draws each routing once.
+// traffic returns what crosses the links for each transport, and draws each routing once.
 func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Traffic, error) {
 	key := fmt.Sprint(p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, routing, seed)
 	if t, ok := r.counted[key]; ok {
@@ -127,8 +123,7 @@ func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Tra
 	return r.counted[key], nil
 }
 
-// smsOf returns the number of SMs that a config uses: the largest parameter called sms. A
-// config without such a parameter uses all SMs of the GPU.
+// smsOf returns the largest parameter called sms, or all without one.
 func smsOf(c ep.Config, all int) int {
 	most := 0
 	for name := range c.Values {

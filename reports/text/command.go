@@ -7,8 +7,7 @@ import (
 )
 
 // Command breaks a shell command into lines of at most width columns; a width of 0 means unlimited. It breaks lines
-// only before flags, so a line with a long flag may be wider than width. Every line but the last ends in a backslash,
-// and every line but the first is indented.
+// only before flags, so a line with a long flag may be wider than width.
 func Command(command string, width int) string {
 	if width == 0 || twwidth.Width(command) <= width {
 		return command

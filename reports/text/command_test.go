@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCommand breaks random commands. Joined again, the lines must be the same command. A line may be
-// wider than the width only if it has no place to break.
+// TestCommand: the lines, joined, are the command. A line is too wide only if it has no place to break.
 func TestCommand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.SampledFrom([]string{"epbench", "sweep", "--tokens", "-o", "run", "my run --x", "it's", "1,8,128", "launch:a --b c"}), 1, 12).Draw(t, "words")

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// gap is the number of blanks between columns of a printed table.
+// gap is the number of blanks between columns.
 const gap = 2
 
 // Columns of words shrink to wrapAt, and to wrapMin if leaving out other columns is not enough.
@@ -18,13 +18,12 @@ const (
 	wrapMin = 14
 )
 
-// grid holds the cells of a table as strings, the columns that are shown, and their widths.
 type grid struct {
 	columns []reports.Column
 	header  []string
 	rows    [][]string
-	shown   []int // indexes of the columns that are shown
-	widths  []int // width of each column
+	shown   []int // indexes of columns
+	widths  []int // of each column
 }
 
 func newGrid(t reports.Table) *grid {
@@ -66,8 +65,8 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides the columns in which all rows have the same value, and returns their names and values. It does nothing if
-// the grid fits. It keeps the first column.
+// fold hides columns with a single value, except the first, if the grid is too wide. It returns their names and
+// values.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -88,7 +87,7 @@ func (g *grid) fold(width int) (same []string) {
 	return same
 }
 
-// empty returns the names of the columns that are not shown and have no value in any row.
+// empty returns the hidden columns without any value.
 func (g *grid) empty() (names []string) {
 	for i, c := range g.columns {
 		has := func(r []string) bool { return r[i] != "" && r[i] != reports.None().Text }
@@ -99,8 +98,7 @@ func (g *grid) empty() (names []string) {
 	return names
 }
 
-// fit chooses the columns to show and their widths. It returns the names of the columns that it
-// leaves out.
+// fit chooses columns and widths, and returns the names of those left out.
 func (g *grid) fit(width int) (dropped []string) {
 	if width == 0 {
 		return nil
@@ -156,8 +154,7 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns a head for each row: the row's values in the key columns that were left out. heads is nil if
-// there are none. others holds the names of the other columns that were left out.
+// heads returns each row's values in omitted key columns, nil without any, and the other omitted names.
 func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {
@@ -189,8 +186,7 @@ func (g *grid) heads(dropped []string) (heads, others []string) {
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// gather moves rows with the same head together. It keeps the order in which heads first occur, and the order of the
-// rows under a head.
+// gather moves rows with one head together and keeps the order otherwise.
 func (g *grid) gather(heads []string) {
 	order := make([]int, len(heads))
 	for i := range order {
@@ -204,11 +200,10 @@ func (g *grid) gather(heads []string) {
 	}
 }
 
-// mostSpelled is the largest number of values of a column that are listed below a table.
+// mostSpelled is the largest number of values below a table.
 const mostSpelled = 16
 
-// spellings returns lines with the values of the columns that were left out and that spell out a shown
-// column (Column.Spells), if they are few. others holds the names of the other columns that were left out.
+// spellings returns lines for omitted columns that spell out a shown one (Column.Spells), and the other omitted names.
 func (g *grid) spellings(dropped []string) (lines, others []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
@@ -221,7 +216,7 @@ func (g *grid) spellings(dropped []string) (lines, others []string) {
 	return lines, others
 }
 
-// spell lists the distinct values of one column, each with the id or row number that it spells out.
+// spell lists one column's values, each with the id or row that it spells out.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
@@ -240,8 +235,7 @@ func (g *grid) spell(name string) (lines []string) {
 	return lines
 }
 
-// panels splits the shown columns into panels that fit the width. Each panel begins with the
-// leading columns, so that the reader can tell its rows apart.
+// panels splits the shown columns into panels. Each begins with the leading columns, which identify rows.
 func (g *grid) panels(width int) [][]int {
 	if width == 0 || g.total(g.shown) <= width {
 		return [][]int{g.shown}
@@ -263,13 +257,12 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into leading columns, which every panel repeats, and the rest. Leading are
-// the columns of words at the left end. Columns with Key or Lead are leading too, if each of the rest then
-// fits next to the leading ones.
+// lead splits the shown columns into leading ones and the rest. Leading are words at the left end, and Key or Lead
+// columns if each of the rest then fits.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {
-		return nil, nil // columns of words have been wrapped already
+		return nil, nil // words have been wrapped already
 	}
 	for i, c := range g.shown {
 		if i < words || g.columns[c].Key || g.columns[c].Lead {

@@ -26,7 +26,7 @@ import (
 //  3. leave out columns, and list their names below the table
 //  4. continue the rest of the columns in further panels
 func Renderer(width int) reports.Renderer {
-	// By default the library reads the locale, and output would differ between machines.
+	// The library would read the locale, and machines would differ.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {
@@ -86,8 +86,8 @@ func print(w io.Writer, t reports.Table, width int) error {
 	return err
 }
 
-// withoutAbsent removes the parts of a note that explain only absent columns. A note is such as
-// "p10, p90: quantiles of rounds; gain: over the default".
+// withoutAbsent removes the parts of a note about absent columns. A note is such as "p10, p90: quantiles of rounds;
+// gain: over the default".
 func withoutAbsent(note string, absent []string) string {
 	var kept []string
 	keep := true
@@ -103,7 +103,7 @@ func withoutAbsent(note string, absent []string) string {
 	return strings.Join(kept, "; ")
 }
 
-// print draws some columns. Rows with the same head are printed below that head.
+// print draws some columns, with rows below their head.
 func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func(string)) error {
 	from := 0
 	for to := 1; to <= len(g.rows); to++ {
@@ -128,7 +128,6 @@ func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func
 	return nil
 }
 
-// draw returns the header and some rows as lines drawn by the table library.
 func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	widths := tw.Mapper[int, int]{}
 	cell := tw.CellConfig{Formatting: tw.CellFormatting{AutoWrap: tw.WrapNormal, AutoFormat: tw.Off}}
@@ -169,7 +168,7 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	return lines, nil
 }
 
-// pick returns the cells of some columns. Words longer than a column's width are broken.
+// pick returns the cells of some columns, with words broken to the width.
 func (g *grid) pick(columns []int, cells []string) []string {
 	out := make([]string, len(columns))
 	for i, c := range columns {
@@ -188,7 +187,7 @@ var plain = tw.Rendition{
 	},
 }
 
-// Wrap breaks a text into lines of at most width, between words where it can. Width 0 means unlimited.
+// Wrap breaks a text into lines of at most width, between words where it can; 0 means unlimited.
 func Wrap(s string, width int) []string {
 	if s = clean(s); width == 0 {
 		return []string{s}
@@ -197,8 +196,7 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// breakWords puts blanks into words longer than width, because the library does not wrap these.
-// It breaks a word after the last separator that fits, or anywhere if there is none.
+// breakWords puts blanks into words longer than width, because the library does not break these.
 func breakWords(s string, width int) string {
 	if twwidth.Width(s) <= width {
 		return s
@@ -218,7 +216,7 @@ func breakWords(s string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// cut returns the index of the byte before which to break a word longer than width.
+// cut returns the byte before which to break a word.
 func cut(word string, width int) int {
 	at, w := 0, 0
 	for i, r := range word {
@@ -235,8 +233,7 @@ func cut(word string, width int) int {
 	return at
 }
 
-// clean replaces control characters, so that text from files and other processes cannot move
-// the cursor.
+// clean replaces control characters, so that text from elsewhere cannot move the cursor.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// sample returns a table of two rows. At small widths column p90 is dropped first, then column gain.
+// sample returns a table that first drops column p90, then gain.
 func sample() reports.Table {
 	t := reports.Table{
 		Name:  "winners",
@@ -28,7 +28,6 @@ func sample() reports.Table {
 	return t
 }
 
-// TestPrint prints the sample without a limit and at 50 columns.
 func TestPrint(t *testing.T) {
 	for width, want := range map[int]string{
 		0: `Winners
@@ -61,8 +60,7 @@ mode, uniform routing, seed 1
 	}
 }
 
-// TestLeftOutKeysHeadRows: if a key column does not fit, its values become headings above the rows. If
-// all rows have the same value, the value moves to a line below the table.
+// TestLeftOutKeysHeadRows: values of a key column that does not fit become headings, a single value a line below.
 func TestLeftOutKeysHeadRows(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Words("dtype").Dropped(2).Keyed(),
 		reports.Words("extras").Dropped(1).Keyed(), reports.Numbers("ranks", "").Dropped(1).Keyed(), reports.Words("config")}}
@@ -92,8 +90,6 @@ in every row: ranks 4
 	}
 }
 
-// TestPanelsLead: a table that is too wide is printed in several panels. Each panel begins with
-// the columns that identify a row.
 func TestPanelsLead(t *testing.T) {
 	tab := reports.Table{Columns: []reports.Column{reports.Words("op"), reports.Numbers("tokens", "").Leading(), reports.Numbers("ranks", "").Keyed(),
 		reports.Numbers(strings.Repeat("a", 20), "us"), reports.Numbers(strings.Repeat("b", 20), "us")}}
@@ -121,8 +117,8 @@ dispatch       1      5                     1
 	}
 }
 
-// TestFitsAnyWidth prints random tables. No line may be wider than the terminal. (The tables have at
-// most three columns of words, so that a column of numbers fits next to them.)
+// TestFitsAnyWidth: no line of a random table is wider than the terminal. (The tables have at most three columns of
+// words, so that a column of numbers fits next to them.)
 func TestFitsAnyWidth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(1, 3).Draw(t, "words")
@@ -164,7 +160,6 @@ func TestFitsAnyWidth(t *testing.T) {
 	})
 }
 
-// TestNotesOfAbsentColumns: a note does not explain a column that is not shown.
 func TestNotesOfAbsentColumns(t *testing.T) {
 	absent := []string{"p10", "p90", "timed at"}
 	for note, want := range map[string]string{

@@ -3,7 +3,8 @@
 EpcommStatus choice_take(EpComm *c, const EpcommCall *given, EpcommCall *out) {
   return comm_take(out, sizeof *out, offsetof(EpcommCall, rows), given) == 0
              ? EPCOMM_OK
-             : comm_say(c, EPCOMM_INVALID, "call: set size to sizeof(EpcommCall) and every member that you do not use to 0; members of a newer header must be 0");
+             : comm_say(c, EPCOMM_INVALID, "call: set size to sizeof(EpcommCall) and unused members to 0. Its size is too small, or it sets "
+                        "a member that this library does not know");
 }
 
 static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
@@ -15,8 +16,8 @@ static EpcommStatus check_call(EpComm *c, const EpcommCall *call) {
   if (call->tokens < 0 || call->tokens > most)
     return comm_say(c, EPCOMM_INVALID, "tokens: %d is outside 0 to %d, the pack's max_tokens", call->tokens, most);
   if (call->fullest != 0 && (call->fullest < call->tokens || call->fullest > most))
-    return comm_say(c, EPCOMM_INVALID, "fullest: %d is not between tokens (%d) and %d; 0 means %d", call->fullest, call->tokens,
-                    most, most);
+    return comm_say(c, EPCOMM_INVALID, "fullest: %d is outside tokens (%d) to max_tokens (%d); give 0 if it is not known", call->fullest,
+                    call->tokens, most);
   if (call->routing < 0 || call->routing > EPCOMM_ALL_ROUTINGS || call->purpose < 0 || call->purpose > EPCOMM_FOR_HALVES)
     return comm_say(c, EPCOMM_INVALID, "routing or purpose: routing %d or purpose %d does not exist", call->routing, call->purpose);
   return EPCOMM_OK;
@@ -89,7 +90,7 @@ EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k) {
   if (call->tokens > 0 && (call->topk_ids == NULL || call->weights == NULL || (op == DISPATCH && call->x == NULL)))
     return comm_say(c, EPCOMM_INVALID, "x, topk_ids and weights: one is NULL and there are %d tokens", call->tokens);
   if ((c->pack.head->flags & PACK_RAW) && k->dtype->dtype == EPCOMM_FP8 && op == DISPATCH && call->tokens > 0 && call->input_scale == NULL)
-    return comm_say(c, EPCOMM_INVALID, "input_scale: this pack takes tokens as fp8 with their scales");
+    return comm_say(c, EPCOMM_INVALID, "input_scale: it is NULL, and this pack takes tokens in FP8, which need their scales");
   if (call->ids_bits != 0 && call->ids_bits != 32 && call->ids_bits != 64)
     return comm_say(c, EPCOMM_INVALID, "ids_bits: %d is neither 32 nor 64", call->ids_bits);
   if (call->row_tokens != NULL && (call->out == NULL || c->pack.head->layout != PACK_RANK_PACKED))
@@ -97,13 +98,14 @@ EpcommStatus choice_check(EpComm *c, const EpcommCall *call, const Choice *k) {
   if (call->out != NULL && (call->row_offsets == NULL || call->expert_ids == NULL || call->src_info == NULL ||
                             (scales && call->out_scales == NULL) ||
                             ((k->dtype->dtype == EPCOMM_NVFP4 || pack_by_rank(c->pack.head)) && call->scale_offsets == NULL)))
-    return comm_say(c, EPCOMM_INVALID, "outputs: give all that the dtype has, or none");
+    return comm_say(c, EPCOMM_INVALID, "outputs: out is given, and row_offsets, expert_ids, src_info, out_scales or scale_offsets is "
+                    "missing; without out the library's own memory is used");
   if (call->out == NULL && c->options.own_outputs)
-    return comm_say(c, EPCOMM_INVALID, "outputs: this EpComm was created with own_outputs; give all that the dtype has");
+    return comm_say(c, EPCOMM_INVALID, "outputs: out is NULL, but this EpComm was created with own_outputs, so that it has no memory "
+                    "for outputs");
   if (op == COMBINE && (call->y == NULL || (call->tokens > 0 && call->combined == NULL)))
     return comm_say(c, EPCOMM_INVALID, "y and combined: combine needs both");
   if (op == COMBINE && c->nodes > 1 && (uint64_t)(uintptr_t)call->y - (uint64_t)(uintptr_t)comm_heap(c) >= c->at.bytes)
-    return comm_say(c, EPCOMM_INVALID, "y: it is not in the library's memory, from which the network reads it over several nodes; use y of "
-                    "epcomm_outputs, or memory of epcomm_extra");
+    return comm_say(c, EPCOMM_INVALID, "y: over several nodes the network reads only the library's memory; use y of epcomm_outputs, or memory of epcomm_extra");
   return check_tensors(c, call);
 }

@@ -15,7 +15,7 @@ static EpcommStatus check_options(EpComm *c) {
   if (o->in_flight < 1 || o->in_flight > EPCOMM_MAX_SLOTS)
     return comm_say(c, EPCOMM_INVALID, "in_flight: %d is outside 1 to %d", o->in_flight, EPCOMM_MAX_SLOTS);
   if (o->streams < 1 || o->streams > o->in_flight)
-    return comm_say(c, EPCOMM_INVALID, "streams: %d is outside 1 to in_flight, %d: calls of one slot follow each other", o->streams,
+    return comm_say(c, EPCOMM_INVALID, "streams: %d is outside 1 to in_flight (%d); each stream needs a slot of its own", o->streams,
                     o->in_flight);
   if (o->routing < 0 || o->routing > EPCOMM_ALL_ROUTINGS)
     return comm_say(c, EPCOMM_INVALID, "routing: %d is not an EpcommRouting", o->routing);

@@ -28,7 +28,7 @@ static int refused(Moe *m) {
   EpcommCall c = later.call;
   int bad = 0;
   later.call.size = sizeof later;
-  bad |= want(m->comm, &later.call, EPCOMM_INVALID, "newer header must be 0", "a value that this library does not know");
+  bad |= want(m->comm, &later.call, EPCOMM_INVALID, "that this library does not know", "a value that this library does not know");
   c.size = offsetof(EpcommCall, rows) - 8;
   bad |= want(m->comm, &c, EPCOMM_INVALID, "set size to", "a struct smaller than the first");
   c = moe_call(m, 0, 0, 1, 1, 0);

@@ -200,7 +200,7 @@ class Comm:
         if comm is not None:
             status = lib().epcomm_destroy(comm)
             if status:
-                raise EpcommError(status, "the ranks did not meet to destroy")
+                raise EpcommError(status, "destroy: a rank is gone or its GPU failed; this rank's memory is freed all the same")
 
     def abandon(self):
         """Frees everything without waiting for ranks that are gone."""

@@ -158,7 +158,7 @@ class EP:
         if weights.dtype is not torch.float32:
             raise TypeError(f"weights: {weights.dtype}, give float32")
         if not (ids.is_contiguous() and weights.is_contiguous()):
-            raise ValueError("topk_ids, weights: not contiguous")
+            raise ValueError("topk_ids, weights: not contiguous; pass .contiguous()")
         if {ids.device.type, weights.device.type} != {self._kind}:
             raise ValueError(f"topk_ids, weights: on {ids.device} and {weights.device}; give tensors on {self.device}")
         if ids.shape != weights.shape or ids.shape[1] != self.topk:

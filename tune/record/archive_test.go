@@ -11,8 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestArchiveIsRead reads every run in the archives of 4 H200, from which the embedded tables are
-// made.
 func TestArchiveIsRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 160 MB")

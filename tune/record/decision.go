@@ -9,15 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verdict says how one config compares with another, which is the default unless stated
-// otherwise.
+// Verdict says how one config compares with another, by default with the default.
 type Verdict string
 
 const (
 	Faster    Verdict = "faster"    // the gain exceeds 1 by more than the band, and its interval excludes 1
 	Same      Verdict = "same"      // the interval of the gain lies inside the band
 	Slower    Verdict = "slower"    // the gain is below 1 by more than the band, and its interval excludes 1
-	Undecided Verdict = "undecided" // none of the above holds
+	Undecided Verdict = "undecided" // none of these
 )
 
 // Verdicts lists every verdict.
@@ -31,8 +30,6 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// interval is an Interval in JSON. Its fields are of type Loss, because Loss spells NaN as
-// null.
 type interval struct {
 	Mid  Loss `json:"mid"`
 	Low  Loss `json:"low"`
@@ -55,13 +52,12 @@ func (i *Interval) UnmarshalJSON(b []byte) error {
 // One is the gain of a config over itself.
 var One = Interval{Mid: 1, Low: 1, High: 1}
 
-// Half returns half the interval's width.
 func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
 
 // Band is the relative difference up to which two times count as equal.
 type Band struct {
 	Policy float64 `json:"policy"` // the band of the measurement policy
-	AA     float64 `json:"aa"`     // the A/A spread: by how much the default differs from itself in this search
+	AA     float64 `json:"aa"`     // the A/A spread: by how much the default differs from itself
 }
 
 // Width returns the larger of the policy's band and the A/A spread.
@@ -75,7 +71,6 @@ func (b Band) String() string {
 	return fmt.Sprintf("%.1f %% (policy; the A/A spread is %.1f %%)", 100*b.Policy, 100*b.AA)
 }
 
-// Short returns the same as String in fewer words.
 func (b Band) Short() string {
 	if b.Noisy() {
 		return fmt.Sprintf("%.1f%% A/A", 100*b.AA)
@@ -83,8 +78,7 @@ func (b Band) Short() string {
 	return fmt.Sprintf("%.1f%% policy", 100*b.Policy)
 }
 
-// Noisy reports whether the A/A spread exceeds the policy's band. Then only a difference of many
-// spreads decides a comparison.
+// Noisy reports whether the A/A spread exceeds the policy's band.
 func (b Band) Noisy() bool { return b.AA > b.Policy }
 
 // Cause says why a comparison decides nothing.
@@ -93,38 +87,36 @@ type Cause string
 const (
 	HostBound Cause = "host-bound" // the default takes hardly longer than an empty kernel
 	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band, and may explain the gain
-	Failed    Cause = "failed"     // a config that was needed did not run, or its answer was wrong
-	NoDefault Cause = "no-default" // the default does not run, so nothing can be compared with it
+	Failed    Cause = "failed"     // a needed config did not run, or its answer was wrong
+	NoDefault Cause = "no-default" // the default does not run
 )
 
 var causes = []Cause{"", HostBound, Noisy, Failed, NoDefault}
 
 // Decision records what won. stat.Decide and stat.Compare make it; all other code only reads it.
 type Decision struct {
-	// Config is the config to launch: the challenger if it is faster, otherwise the
-	// default. The commands that choose nothing (bench, table verify) put the requested
-	// config here.
+	// Config is the config to launch: the challenger if it is faster, otherwise the default. The commands bench and
+	// table verify put the requested config here.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
-	Gain    Interval  `json:"gain"` // the default's time divided by Config's time in the same rounds
+	Gain    Interval  `json:"gain"` // the default's time divided by Config's
 
 	// Challenger is the best config besides the default, or the default itself if no other
 	// config ran.
 	Challenger     ep.Config `json:"challenger"`
-	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's time
+	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's
 
 	Band    Band    `json:"band"`
-	Verdict Verdict `json:"verdict"` // how the challenger compares with the default
+	Verdict Verdict `json:"verdict"` // of the challenger against the default
 	Cause   Cause   `json:"cause,omitempty"`
-	Reason  string  `json:"reason,omitempty"` // a sentence for people that explains the cause or the verdict
-	Rounds  int     `json:"rounds"`           // rounds from which the gain is computed
+	Reason  string  `json:"reason,omitempty"` // a sentence for people
+	Rounds  int     `json:"rounds"`           // that give the gain
 
-	// Sessions is the number of sessions from which the rounds come, without the session in which
-	// the config was chosen. It is 0 if all rounds come from one session.
+	// Sessions counts the sessions of the rounds, without the session in which the config was chosen. It is 0 if all
+	// rounds come from one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that the config was chosen after the search, when the winners of the other
-	// routings were measured under this routing.
+	// Crossed says that the config was chosen after the search, among the winners of the other routings.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
@@ -134,54 +126,48 @@ func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key()
 // Usable reports whether a table row may be made from the decision.
 func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }
 
-// Times sums up the rounds of one config, in seconds of one call. In each round it takes the
-// slowest rank's time.
+// Times sums up the rounds of one config, in seconds of one call of the slowest rank.
 type Times struct {
 	Median float64 `json:"median"`
 	P10    float64 `json:"p10"`
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results of a run for one problem under one routing. Its times come from rounds
-// that were not used to choose the config.
+// Search holds the results for one problem under one routing. Its times come from rounds that chose no config.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
-	Class    ep.Class   `json:"class"` // class of the routing
+	Class    ep.Class   `json:"class"`
 	Decision Decision   `json:"decision"`
 
-	// Reference says where Decision.Default comes from, such as another table. It is empty if that
-	// config is the default.
+	// Reference says where Decision.Default comes from. It is empty if that config is the default.
 	Reference string `json:"reference,omitempty"`
 
 	Clock        string  `json:"clock"`
-	Times        Times   `json:"times"`         // times of Decision.Config
-	DefaultTimes Times   `json:"default_times"` // times of Decision.Default
-	MaxErr       float64 `json:"max_err"`       // largest error of Decision.Config against the oracle, see Result.MaxErr
+	Times        Times   `json:"times"`
+	DefaultTimes Times   `json:"default_times"`
+	MaxErr       float64 `json:"max_err"` // of Decision.Config, see Result.MaxErr
 
-	Tried  int `json:"tried"`  // distinct configs measured
-	Legal  int `json:"legal"`  // legal configs in the space
-	Ties   int `json:"ties"`   // finalists whose times are within the band of the fastest time
-	Failed int `json:"failed"` // configs that failed
+	Tried  int `json:"tried"` // distinct configs measured
+	Legal  int `json:"legal"` // legal configs in the space
+	Ties   int `json:"ties"`  // finalists within the band of the fastest
+	Failed int `json:"failed"`
 
 	Beside *BesidePair `json:"beside,omitempty"` // nil if no matrix product ran at the same time as the calls
 
-	// Pace holds the time that measuring took in this search.
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType names the dispatch dtype of an earlier search for the same combine. If it is set,
-	// this search measured only required configs, such as the default and the winner of the earlier
-	// search.
+	// SiblingDType names the dispatch dtype of an earlier search for the same combine. If it is set, this search
+	// measured only required configs.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
 	// Starts lists the configs that the search always measures besides the default.
 	Starts []Start `json:"starts,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves if each token sends one message to each of its experts; for an activation, bytes that it reads and writes in memory
+	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves with one message for each expert of a token; for an activation, bytes of memory traffic
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load divided by the mean
 }
 
-// Start is a config that a search always measures, with its origin.
 type Start struct {
 	Config ep.Config `json:"config"`
 	From   Origin    `json:"from"`
@@ -191,7 +177,7 @@ type Start struct {
 type Origin string
 
 const (
-	FromModel     Origin = "model"     // a formula that uses no measured times chose it
+	FromModel     Origin = "model"     // a formula without measured times chose it
 	FromKernel    Origin = "kernel"    // its kernel names it as a design to measure
 	FromSpace     Origin = "space"     // the space file names it
 	FromHalves    Origin = "halves"    // the best dispatch and the best combine, joined to a pair
@@ -202,8 +188,8 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is how much slower a config is than the best config under a routing: the ratio of their
-// times minus 1. NaN means that the config failed or was not measured there; JSON spells it null.
+// Loss is the time of a config divided by the best time under a routing, minus 1. NaN means that the config failed or
+// was not measured there; JSON spells it null.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.
@@ -228,7 +214,7 @@ func (l *Loss) UnmarshalJSON(b []byte) error {
 type Regret struct {
 	Problem  ep.Problem  `json:"problem"`
 	Routings []string    `json:"routings"` // columns
-	Rows     []RegretRow `json:"rows"`     // one for each routing, then the minimax row: the config with the smallest worst loss
+	Rows     []RegretRow `json:"rows"`     // the last is the minimax row: the config with the smallest worst loss
 }
 
 // RegretRow is one config under every routing.
@@ -236,5 +222,5 @@ type RegretRow struct {
 	Routing string    `json:"routing"` // the routing that the config was tuned for; "all" in the minimax row
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
-	Worst   Loss      `json:"worst"` // the largest loss, NaN if any loss is NaN
+	Worst   Loss      `json:"worst"` // NaN if any loss is NaN
 }

@@ -40,7 +40,6 @@ func TestCausesThatForbidRows(t *testing.T) {
 	}
 }
 
-// decided returns a run with a decision and a regret matrix.
 func decided() *Run {
 	p := sample(0, 0).Problem
 	dflt := ep.Config{Kernel: "direct", Values: map[string]ep.Value{"blocks": "1"}}
@@ -55,7 +54,6 @@ func decided() *Run {
 	}
 }
 
-// written returns a run as the text of run.json.
 func written(t *testing.T, run *Run) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run")
@@ -76,8 +74,7 @@ func TestDecisionsComeBack(t *testing.T) {
 	}
 }
 
-// TestUnknownNumbersAreNull: an unmeasured loss and the ends of an interval of one round are
-// null in JSON and NaN in Go.
+// TestUnknownNumbersAreNull: NaN is null in JSON.
 func TestUnknownNumbersAreNull(t *testing.T) {
 	run := decided()
 	run.Searches[0].Decision.Gain = Interval{Mid: 1.25, Low: math.NaN(), High: math.NaN()}

@@ -15,20 +15,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// strict refuses unknown fields. The library itself refuses doubled fields and invalid UTF-8.
 var strict = json.RejectUnknownMembers(true)
 
-// maxShared bounds the number of problems and configs that a decoder keeps, so that a hostile
-// log cannot fill the memory.
+// maxShared bounds the problems and configs that a decoder keeps, so that a hostile log cannot fill the memory.
 const maxShared = 1 << 16
 
-// decoder reads one line of trials.jsonl at a time. Logs have hundreds of megabytes. Most of a log is
-// times, which the decoder parses in place. The lines repeat a few problems and configs; the decoder
-// decodes equal problems and equal configs only once.
+// decoder reads lines of trials.jsonl. It decodes equal problems and equal configs once.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
-	flat     []float64 // the unused end of a buffer from which rows are taken
+	flat     []float64 // the unused end of a buffer for rows
 	options  json.Options
 }
 
@@ -51,7 +47,6 @@ func newDecoder() *decoder {
 	return d
 }
 
-// decode parses one object without its newline.
 func (d *decoder) decode(line []byte, r *Result) error {
 	*r = Result{}
 	if bytes.HasPrefix(line, []byte(`{"schema":1,`)) {
@@ -87,9 +82,8 @@ func (d *decoder) decode(line []byte, r *Result) error {
 // quotes inside strings are escaped.
 var lastSeconds = []byte(`,"seconds":[[`)
 
-// cutSeconds parses the seconds at the end of a line and returns the line without them. The JSON
-// library would walk them twice, and they are nine tenths of a log. If a line has an unusual form,
-// cutSeconds returns nil as seconds, and the library parses the whole line.
+// cutSeconds parses the seconds at the end of a line and returns the line without them. The JSON library would walk
+// them twice, and they are nine tenths of a log. In a line of unusual form, seconds is nil.
 func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	at := bytes.Index(line, lastSeconds)
 	if at < 0 || line[len(line)-1] != '}' {
@@ -103,9 +97,8 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut saves the library from decoding an object again. If the text of a field's object is a key of
-// `known`, cut removes the field from the line and sets `out` to the key's value. `name` can only
-// match a field's name, because quotes inside strings are escaped.
+// cut removes a field from the line if the text of its object is a key of `known`, and sets `out` to the key's value.
+// `name` can only match a field's name, because quotes inside strings are escaped.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {
@@ -123,8 +116,7 @@ func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest
 	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
 }
 
-// shared decodes a value. It takes the value from a cache if the same text was decoded before,
-// and checks a new value.
+// shared decodes a value, or takes it from the cache if the same text was decoded before.
 func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, check func(T) error) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
@@ -151,7 +143,7 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// plain rewords an error of the JSON library: the new text names the field and no Go type.
+// plain rewords an error of the JSON library: it names the field and no Go type.
 func plain(err error) error {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -174,7 +166,7 @@ func plain(err error) error {
 	return err
 }
 
-// rounds parses [[number, ...], ...]. It refuses any other text, and rows of different lengths.
+// rounds parses [[number, ...], ...].
 func (d *decoder) rounds(raw []byte) ([][]float64, error) {
 	s := scanner{raw, 0}
 	var out [][]float64
@@ -236,9 +228,8 @@ func (s *scanner) eat(c byte) bool {
 	return false
 }
 
-// number parses a duration: a number that is finite and not negative. Measured times have
-// at most 15 digits and a small exponent. number parses them with one exact division (Clinger
-// 1990), which is three times as fast as strconv.
+// number parses a duration: a number that is finite and not negative. Measured times take one exact division (Clinger
+// 1990), three times as fast as strconv.
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0
@@ -279,19 +270,17 @@ func (s *scanner) number() (float64, error) {
 	return v, nil
 }
 
-// powers lists the powers of ten that a float64 holds exactly.
+// powers lists the exact powers of ten.
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// maxStages is the largest number of stages in a line; package kernels has the same bound for the
-// stages that a worker reports. maxWarnings is the largest number of warnings in a line: two for
-// each rank.
+// These are the largest numbers of stages and warnings in a line. Package kernels has the same bound for stages. There
+// are at most two warnings for each rank.
 const (
 	maxStages   = 64
 	maxWarnings = 2 * ep.MaxRanks
 )
 
-// check refuses a result that epbench cannot have written.
 func (r *Result) check() error {
 	switch {
 	case r.Schema != Schema:

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestNumber: numbers that epbench writes are parsed in place without allocation. Longer
-// numbers are parsed by strconv. In both cases the result is the nearest float64.
+// TestNumber: numbers that epbench writes are parsed without allocation. Every result is the nearest float64.
 func TestNumber(t *testing.T) {
 	for _, c := range []struct {
 		text    string
@@ -60,8 +59,7 @@ func TestNumberRefuses(t *testing.T) {
 	}
 }
 
-// TestSecondsAreCutFromTheLine: cutSeconds cuts off seconds at the end of a line. It leaves the
-// line as it is if the seconds are elsewhere or are spelled unusually.
+// TestSecondsAreCutFromTheLine: an unusual line stays as it is.
 func TestSecondsAreCutFromTheLine(t *testing.T) {
 	for _, c := range []struct {
 		line, rest string
@@ -93,7 +91,6 @@ func TestSecondsAreCutFromTheLine(t *testing.T) {
 	}
 }
 
-// TestRowsDoNotOverlap: rows of seconds are cut from one block and must not overlap.
 func TestRowsDoNotOverlap(t *testing.T) {
 	d := newDecoder()
 	var all [][]float64
@@ -111,8 +108,6 @@ func TestRowsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestSharedIsBounded: a hostile log cannot make the cache of problems and configs grow without
-// end.
 func TestSharedIsBounded(t *testing.T) {
 	d := newDecoder()
 	for i := range maxShared {
@@ -133,7 +128,6 @@ func TestSharedIsBounded(t *testing.T) {
 	}
 }
 
-// TestBadLineIsNamed: the error about a bad line names the line, and how many lines are before it.
 func TestBadLineIsNamed(t *testing.T) {
 	log := append(encode(t, sample(0, 1), sample(1, 1)), "nonsense\n"...)
 	in := NewReader(bytes.NewReader(log))
@@ -147,8 +141,7 @@ func TestBadLineIsNamed(t *testing.T) {
 	}
 }
 
-// TestKnownObjectsCountOnce: a known problem or config is cut out of its line, but a line that has
-// the field twice is still refused.
+// TestKnownObjectsCountOnce: a line that has a known object twice is still refused.
 func TestKnownObjectsCountOnce(t *testing.T) {
 	line := string(bytes.TrimSuffix(encode(t, sample(0, 1)), []byte("\n")))
 	for _, name := range []string{"problem", "config"} {

@@ -13,20 +13,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxLine bounds a line of trials.jsonl: a block of 10,000 rounds of 8 ranks takes a fifth of this
-// bound.
+// maxLine bounds a line of trials.jsonl. A block of 10,000 rounds of 8 ranks takes a fifth of it.
 const maxLine = 8 << 20
 
-// These constants bound a log, because a reader takes memory and time for each case and each round. No sweep
-// comes near them. A round of two ranks takes about 27 bytes.
+// These constants bound a log, because a reader takes memory and time for each case and each round.
 const (
 	maxCases       = 20_000
 	fewRounds      = 1 << 19
-	leastRoundSize = 20 // a log with more than fewRounds rounds must have at least this many bytes for each round
+	leastRoundSize = 20 // bytes, in a log with more than fewRounds rounds; two ranks take 27
 )
 
-// AppendJSON appends r to b as one line of trials.jsonl, newline included. It writes the
-// JSON of encoding/json, with shorter numbers. It refuses a line that a Reader would refuse as too long.
+// AppendJSON appends r to b as one line of trials.jsonl, newline included. It refuses a line that is too long for a
+// Reader.
 func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 	line := *r
 	line.Schema = Schema
@@ -76,22 +74,20 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Reader reads trials.jsonl. It refuses a field that is unknown, given twice or of the wrong type;
-// the error names the line and the field. It skips a last line without a newline, which a killed
-// writer leaves; see Torn.
+// Reader reads trials.jsonl. An unknown, doubled or mistyped field is an error that names line and field. It skips a
+// last line without a newline, see Torn.
 type Reader struct {
 	in    *bufio.Reader
 	dec   *decoder
 	long  []byte // holds a line longer than the buffer of in
-	line  int    // number of the last line, from 1
-	bytes int64  // number of bytes in the whole lines read so far
-	torn  int    // number of bytes after the last newline
+	line  int    // from 1
+	bytes int64  // in the whole lines read so far
+	torn  int    // bytes after the last newline
 
 	cases  map[caseID]struct{}
 	rounds int64
 }
 
-// caseID identifies a case: a problem under one drawn routing.
 type caseID struct {
 	problem ep.Problem
 	routing string
@@ -118,8 +114,6 @@ func (d *Reader) Read(r *Result) error {
 	return d.count(r)
 }
 
-// count adds a line to the numbers of cases and rounds. It returns an error if there are more cases than
-// maxCases, or more rounds than a log of this size can have.
 func (d *Reader) count(r *Result) error {
 	d.cases[caseID{r.Problem, r.Routing, r.Seed}] = struct{}{}
 	if len(d.cases) > maxCases {
@@ -131,7 +125,6 @@ func (d *Reader) count(r *Result) error {
 	return nil
 }
 
-// next returns the next line with its newline.
 func (d *Reader) next() ([]byte, error) {
 	line, err := d.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

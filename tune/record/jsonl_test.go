@@ -145,8 +145,7 @@ func (digits) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLogBounds: a log with more cases, rounds or list entries than the bounds allow is refused. A
-// log with exactly as many is accepted.
+// TestLogBounds: a log with exactly as many entries as a bound is accepted.
 func TestLogBounds(t *testing.T) {
 	cases := func(n int) (log []byte) {
 		for i := range n {
@@ -186,7 +185,6 @@ func TestLogBounds(t *testing.T) {
 	}
 }
 
-// TestLongLinesAreRefused: AppendJSON does not write a line that a Reader would refuse as too long.
 func TestLongLinesAreRefused(t *testing.T) {
 	r := sample(0, 1)
 	r.Reason = strings.Repeat("x", maxLine)

@@ -17,9 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Recording holds one search with every round of every point, for replay. Its file is compressed
-// with gzip. The file holds one line of JSON for the search, and one line for each point. A point
-// takes about 40 bytes in a recording and 5 KB in a trial log.
+// Recording holds one search with every round of every point, for replay. Its file, compressed with gzip, holds a line
+// of JSON for the search and one for each point.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -38,10 +37,10 @@ type Recording struct {
 // RecordingExt is the end of the file name of a recording.
 const RecordingExt = ".rounds.gz"
 
-// Pace holds the time that measuring takes on a machine, in seconds of wall time.
+// Pace holds the wall time of measuring on a machine, in seconds.
 type Pace struct {
-	Config float64 `json:"config"` // time of one more config: preparing it, comparing it with the oracle, warming it up
-	Sample float64 `json:"sample"` // time of one more sample of a config
+	Config float64 `json:"config"` // of one more config: preparation, comparison with the oracle, warm-up
+	Sample float64 `json:"sample"` // of one more sample of a config
 }
 
 // Point is one config of a recording.
@@ -50,12 +49,11 @@ type Point struct {
 	Cost   ep.Cost   `json:"cost"`
 	Role   Role      `json:"role"`
 	Status ep.Status `json:"status"`
-	// Rounds lists stretches of consecutive rounds. A stretch begins with the number of its
-	// first round; the slowest rank's time in each round follows, in tenths of a nanosecond.
+	// Rounds lists stretches of consecutive rounds: the number of the first round, then the slowest rank's time in each
+	// round, in tenths of a nanosecond.
 	Rounds [][]float64 `json:"rounds"`
 }
 
-// tick is the unit of a point's rounds, in seconds.
 const tick = 1e-10
 
 // Recordings returns the searches of a run with their rounds. It leaves out rounds of other
@@ -104,8 +102,7 @@ func Recordings(run *Run, results []Result) []*Recording {
 	return out
 }
 
-// add appends a line of the log to its point. places maps a config's key to its index in
-// r.Points.
+// add appends a line of the log to its point. places maps a config's key to its index in r.Points.
 func (r *Recording) add(line *Result, places map[string]int) {
 	key := line.Config.Key()
 	k, known := places[key]
@@ -132,15 +129,14 @@ func (r *Recording) add(line *Result, places map[string]int) {
 
 // PaceFit computes the Pace of a search from the search's blocks.
 type PaceFit struct {
-	samples, wall                   float64 // samples and wall time of the blocks without a new config
-	newConfigs, newWall, newSamples float64 // number of new configs, and wall time and samples of the blocks with new configs
+	samples, wall                   float64 // of the blocks without a new config
+	newConfigs, newWall, newSamples float64 // of the blocks with new configs
 }
 
-// Add adds a block: the number of configs that were measured for the first time in it, its
-// samples, and its wall time in seconds.
+// Add adds a block: the number of its new configs, its samples, and its wall time in seconds.
 func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
-	case samples == 0: // a comparison with the oracle; nothing was timed
+	case samples == 0: // only a comparison with the oracle
 	case configs == 0:
 		p.samples, p.wall = p.samples+float64(samples), p.wall+wall
 	default:
@@ -148,8 +144,7 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace solves wall = configs * Config + samples * Sample. It computes Sample from the blocks
-// without a new config, and then Config from the other blocks.
+// Pace solves wall = configs * Config + samples * Sample. It takes Sample from the blocks without a new config.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples
@@ -184,7 +179,6 @@ func paceOf(log []*Result) Pace {
 // Complete reports whether every legal point was measured.
 func (r *Recording) Complete() bool { return len(r.Points) >= r.Search.Legal && r.Search.Legal > 0 }
 
-// Name returns a file name made of the problem and the routing.
 func (r *Recording) Name() string {
 	p := r.Search.Problem
 	parts := []string{string(p.Op), fmt.Sprintf("r%d-h%d-e%d-k%d", p.Ranks, p.Hidden, p.Experts, p.TopK), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens),
@@ -195,8 +189,7 @@ func (r *Recording) Name() string {
 	return strings.Join(parts, "-") + RecordingExt
 }
 
-// WriteTo writes the file. Equal recordings give equal bytes. The count that it returns is
-// always 0.
+// WriteTo writes the file. Equal recordings give equal bytes. The count is always 0.
 func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -217,11 +210,9 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	return 0, z.Close()
 }
 
-// maxRecordingLine bounds a line of a recording, in bytes.
 const maxRecordingLine = 4 << 20
 
-// readRecording reads one recording. It refuses unknown fields, and a recording that unpacks to more
-// bytes than the budget `cost` allows.
+// readRecording reads one recording. It refuses unknown fields, and more unpacked bytes than the budget `cost` allows.
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {

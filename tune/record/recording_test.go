@@ -81,8 +81,7 @@ func TestRecordingIsReadStrictly(t *testing.T) {
 	}
 }
 
-// TestRetriedConfigIsRight: a config that failed and then passed a retry has status ok in the
-// recording.
+// TestRetriedConfigIsRight: a retry replaces the failure.
 func TestRetriedConfigIsRight(t *testing.T) {
 	p := ep.Problem{Op: ep.Dispatch}
 	c := ep.Config{Kernel: "k", Values: map[string]ep.Value{"a": "1"}}
@@ -96,8 +95,7 @@ func TestRetriedConfigIsRight(t *testing.T) {
 	}
 }
 
-// TestRecordingBombs: a recording is refused if it unpacks to more bytes, or to more points, than
-// the size of its file allows.
+// TestRecordingBombs: a small file must not unpack to many bytes or points.
 func TestRecordingBombs(t *testing.T) {
 	r := Recordings(recorded())[0]
 	var head bytes.Buffer

@@ -1,12 +1,8 @@
 // Package record writes and reads the files of a run.
 //
-// A run directory holds two files from which all other files can be made. run.json, a Run,
-// holds the request, the machine and the decisions. trials.jsonl, the log, holds the
-// measurements, one Result in each line. Whole blocks of rounds are appended to the log, so
-// a killed run loses at most one block and can be resumed.
-//
-// A Decision records what won. Package stat makes it; every printer, picture and table
-// reads it.
+// A run directory holds two files from which all others can be made. run.json, a Run, holds the request, the machine
+// and the decisions. trials.jsonl, the log, holds the measurements, one Result in each line. A killed run loses at most
+// one block of rounds, and can be resumed.
 package record
 
 import (
@@ -18,36 +14,34 @@ import (
 // Schema is the version of run.json and trials.jsonl.
 const Schema = 2
 
-// oldSchema says what to do with a file of an earlier schema.
 const oldSchema = "schema %d, this version reads %d: an epbench from before v0.1.0 wrote it; sweep again into another directory"
 
-// Result is one line of trials.jsonl: the rounds of one candidate in one block,
-// or the reason why there are none.
+// Result is one line of trials.jsonl: the rounds of one candidate in one block, or why there are none.
 type Result struct {
 	Schema      int              `json:"schema"`
 	Seq         int              `json:"seq"`  // position in the log, from 0
 	Time        time.Time        `json:"time"` // when the block ended, UTC
 	Problem     ep.Problem       `json:"problem"`
 	Routing     string           `json:"routing"` // canonical spec
-	Seed        uint64           `json:"seed"`    // seed of the workload
+	Seed        uint64           `json:"seed"`    // of the workload
 	Config      ep.Config        `json:"config"`
-	Cost        ep.Cost          `json:"cost"` // resources that Config takes, as its kernel declares them
+	Cost        ep.Cost          `json:"cost"` // resources that Config takes
 	Role        Role             `json:"role"`
 	Stage       Stage            `json:"stage"`
-	Block       int              `json:"block"`             // block number within the stage
-	Session     int              `json:"session,omitempty"` // number of the search's session, from 1; 0 in logs of older programs
+	Block       int              `json:"block"`             // within the stage
+	Session     int              `json:"session,omitempty"` // from 1 in each search; 0 in logs of older programs
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`
 	Clock       string           `json:"clock,omitempty"`
-	Fold        int              `json:"fold,omitempty"`         // number of calls that each entry of Seconds averages
+	Fold        int              `json:"fold,omitempty"`         // calls that each entry of Seconds averages
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
-	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // times from which Seconds is computed; nil if no matrix product ran at the same time as the calls
-	Round0      int              `json:"round0"`                 // number of the first round; candidates with equal numbers ran in the same rounds
+	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil if no matrix product ran beside the calls
+	Round0      int              `json:"round0"`                 // number of the first round; equal numbers mean the same round
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
-	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if the worker did not measure them in this block
-	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
-	Checked     int              `json:"checked"`                // number of rows compared with the oracle
-	Wall        float64          `json:"wall"`                   // seconds that the whole block took, preparing and verifying included; the same number in all lines of a block
+	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if not measured
+	MaxErr      float64          `json:"max_err"`                // against the oracle, see kernels.Comparison
+	Checked     int              `json:"checked"`                // rows compared with the oracle
+	Wall        float64          `json:"wall"`                   // seconds of the whole block, the same in all its lines
 	End         bool             `json:"end,omitempty"`          // marks the last line of a block; OpenDir drops a block without it
 	Warnings    []string         `json:"warnings,omitempty"`
 }
@@ -59,14 +53,13 @@ const (
 	Candidate Role = "candidate"
 	Default   Role = "default"   // the default, which is in every round
 	Incumbent Role = "incumbent" // the config of the table in use
-	Analytic  Role = "analytic"  // the config that a formula without measured times chooses
+	Analytic  Role = "analytic"  // a formula without measured times chose it
 	Twin      Role = "twin"      // the default under a second label, for the A/A test
-	Peer      Role = "peer"      // a config of another library, imported
+	Peer      Role = "peer"      // a config of another library
 )
 
-// SessionID returns a number that all blocks of one session share within a search. Logs of older
-// programs do not hold it. In such a log every block of stage session counts as a session of its
-// own, and all other blocks count as one session.
+// SessionID returns a number that all blocks of one session share within a search. Older logs lack the number: there
+// each block of stage session counts as a session, and all other blocks as one.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block
@@ -91,25 +84,25 @@ type Stage string
 // The stages of a search, in their order.
 const (
 	StageAA       Stage = "aa"       // the default against itself
-	StageRequired Stage = "required" // only the required candidates, because the case is host-bound or the combine was already searched with another dispatch dtype
+	StageRequired Stage = "required" // only the required candidates: the case is host-bound, or the combine was searched with another dispatch dtype
 	StageScreen   Stage = "screen"   // many candidates, a few rounds each
 	StageHalving1 Stage = "halving1" // the best of the screen, with more rounds
-	StageHalving2 Stage = "halving2" // the best of halving1, with more rounds still
+	StageHalving2 Stage = "halving2" // the best of halving1, with more rounds
 	StageModel    Stage = "model"    // points that the surrogate expects to be fast
-	StageFinals   Stage = "finals"   // the best candidates on fresh rounds: the challenger is one of them
-	StageRetry    Stage = "retry"    // failed candidates that get another chance, in the rounds of the finalists
+	StageFinals   Stage = "finals"   // the best candidates on fresh rounds, to choose the challenger
+	StageRetry    Stage = "retry"    // failed candidates again, in the rounds of the finalists
 	StageRecheck  Stage = "recheck"  // comparison with the oracle after timing
-	StageConfirm  Stage = "confirm"  // the challenger against the default on fresh rounds, which give times and gains
+	StageConfirm  Stage = "confirm"  // the challenger against the default on fresh rounds
 	StageSession  Stage = "session"  // the chosen configs against the default in a further session
 	StageCross    Stage = "cross"    // the winners of other routings, for the regret matrix
-	StageRefine   Stage = "refine"   // winners at token counts between the requested ones; only progress messages use this stage, and the log says cross
+	StageRefine   Stage = "refine"   // winners between the requested token counts; only in progress messages, the log says cross
 )
 
 // The stages of commands that do not search.
 const (
 	StageBench  Stage = "bench"  // one config against the default
 	StageAB     Stage = "ab"     // two configs side by side
-	StageTurns  Stage = "turns"  // configs of several libraries; in each round the libraries take turns
+	StageTurns  Stage = "turns"  // configs of several libraries, in turn
 	StageVerify Stage = "verify" // a row of a table, measured again
 	StageImport Stage = "import" // measured by another tool
 )

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Names of the files in a run directory.
 const (
 	RunFile     = "run.json"
 	TrialsFile  = "trials.jsonl"
@@ -18,47 +17,43 @@ const (
 	PlotsDir    = "plots"
 )
 
-// Protocol is the revision of how backends measure on GPUs. It rises when a change of the code
-// shifts measured times by more than their intervals.
-//
-//	0: the sessions of a process could lie at the same place in memory, and ranks left the start
-//	   barrier up to 0.7 us apart (a write from GPU to GPU takes as long)
-//	1: each session gets memory at another random address, and all ranks leave the start barrier together
+// Protocol is the revision of how backends measure on GPUs. It rises when a change of the code shifts measured times by
+// more than their intervals. In revision 1, each session gets memory at another random address, and all ranks leave the
+// start barrier together. In revision 0, neither holds.
 const Protocol = 1
 
-// Run holds the content of run.json: the request, the machine, the A/A tests, and the decisions.
+// Run holds the content of run.json.
 type Run struct {
 	Schema       int                `json:"schema"`
-	Tool         string             `json:"tool"`    // version of epbench
-	Command      []string           `json:"command"` // words of the command as the user typed them
+	Tool         string             `json:"tool"`
+	Command      []string           `json:"command"` // as the user typed them
 	Started      time.Time          `json:"started"`
 	Finished     time.Time          `json:"finished"` // zero until the run ends
 	Machine      ep.Machine         `json:"machine"`
-	ABI          ep.ABI             `json:"abi"`                // ABI of the kernels
+	ABI          ep.ABI             `json:"abi"`                // of the kernels
 	Space        string             `json:"space"`              // fingerprint of the search spaces
-	Policy       string             `json:"policy"`             // canonical spelling of the measurement policy
-	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in runs that an older program began
-	Band         float64            `json:"band"`               // the policy's band: smaller relative differences do not matter
+	Policy       string             `json:"policy"`             // canonical spelling
+	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in older runs
+	Band         float64            `json:"band"`               // smaller relative differences do not matter
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
-	Routings     []string           `json:"routings,omitempty"` // canonical specs; the spec of a trace has the digest of the trace's content
-	InterleaveID string             `json:"turns,omitempty"`    // an id that interleaved runs share; their rounds with the same number ran in the same turn
+	Routings     []string           `json:"routings,omitempty"` // canonical specs; for a trace with the digest of its content
+	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs; equal round numbers ran in the same turn
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA           []AA               `json:"aa,omitempty"`
-	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, and the work that their times include
+	Kernels      []Kernel           `json:"kernels,omitempty"` // of the backend, and the work that their times include
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads    []Workload         `json:"workloads,omitempty"`
-	Planned      int                `json:"planned,omitempty"` // number of searches that a sweep plans, 0 in older runs and other commands
-	Budget       float64            `json:"budget,omitempty"`  // seconds that the whole command may take, 0 for no bound
+	Planned      int                `json:"planned,omitempty"` // searches of a sweep; 0 in older runs
+	Budget       float64            `json:"budget,omitempty"`  // seconds for the whole command; 0 for no bound
 	Searches     []Search           `json:"searches,omitempty"`
 	Regrets      []Regret           `json:"regrets,omitempty"`
-	Allotted     []float64          `json:"allotted,omitempty"` // seconds that each search of a sweep with a time budget was allowed to take
-	Retried      []string           `json:"retried,omitempty"`  // keys of the failed configs that were tried again
+	Allotted     []float64          `json:"allotted,omitempty"` // seconds for each search, if there is a budget
+	Retried      []string           `json:"retried,omitempty"`  // keys of failed configs that were tried again
 	Warnings     []string           `json:"warnings,omitempty"`
-	Wall         Wall               `json:"wall,omitzero"` // parts of the wall time
+	Wall         Wall               `json:"wall,omitzero"`
 }
 
-// check refuses a run that epbench cannot have written.
 func (r *Run) check() error {
 	if r.Machine.Backend == ep.Predicted {
 		return fmt.Errorf("machine.backend: %s: a run directory holds measurements only; epbench model plan prints predictions", r.Machine.Backend)
@@ -96,8 +91,7 @@ type Kernel struct {
 	Work ep.Work `json:"work,omitzero"`
 }
 
-// Work returns the work that the time of a config includes. It returns the zero Work if the run
-// does not hold the kernel.
+// Work returns the work that a config's time includes, or the zero Work for an unknown kernel.
 func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	if op == ep.Pair {
 		dispatch, combine, err := ep.Split(c)
@@ -116,18 +110,18 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 
 // AA is the result of measuring the default against itself.
 type AA struct {
-	Problem string  `json:"problem"` // key of the problem, see ep.Problem.Key
+	Problem string  `json:"problem"` // see ep.Problem.Key
 	Routing string  `json:"routing"`
-	Ratio   float64 `json:"ratio"`  // median of the twin's time divided by the default's; the twin is the default under a second label in the same rounds
+	Ratio   float64 `json:"ratio"`  // median of the twin's time divided by the default's in the same rounds
 	Spread  float64 `json:"spread"` // max(half the width of Ratio's 95 % interval, |Ratio-1|)
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median time in seconds
 
-	// Sessions holds the same comparison over further sessions; nil if there were none.
+	// Sessions compares over further sessions; nil if there were none.
 	Sessions *SessionsAA `json:"sessions,omitempty"`
 }
 
-// SessionsAA compares the default with itself over sessions. Each session has its own memory.
+// SessionsAA compares the default with itself over sessions, each with its own memory.
 type SessionsAA struct {
 	Ratio   Interval `json:"ratio"`   // the twin's time divided by the default's
 	Default float64  `json:"default"` // relative standard deviation of the default's medians
@@ -137,12 +131,11 @@ type SessionsAA struct {
 type SpaceInfo struct {
 	Kernel   string      `json:"kernel"`
 	Problem  string      `json:"problem"`
-	Points   int         `json:"points"` // number of all combinations of parameter values
+	Points   int         `json:"points"` // combinations of parameter values
 	Legal    int         `json:"legal"`
 	Rejected []Rejection `json:"rejected,omitempty"` // sorted by count, then by rule
 }
 
-// Rejection counts the points that one rule removed.
 type Rejection struct {
 	Rule  string `json:"rule"`
 	Count int    `json:"count"`
@@ -154,10 +147,9 @@ type Workload struct {
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank if each token sends one message to each of its experts
-	BytesWire int64    `json:"bytes_wire"` // the same if each token sends one message to each rank of its experts
-	// BytesMemory counts the bytes that an activation reads and writes on the rank with the
-	// most rows.
+	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank with one message for each expert of a token
+	BytesWire int64    `json:"bytes_wire"` // the same with one message for each rank of the experts
+	// BytesMemory counts an activation's memory traffic on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`
 	Stats       map[string]float64 `json:"stats"` // see workloads.Stats, by its JSON names
 }

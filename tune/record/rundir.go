@@ -18,8 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// lockFile is the file that a writer locks, so that a second writer cannot open the run
-// directory.
 const lockFile = ".lock"
 
 // Dir is a run directory that is open for writing. One process at a time may hold it.
@@ -28,11 +26,11 @@ type Dir struct {
 	lock  *os.File
 	log   *os.File
 	seq   int   // Seq of the next line
-	whole int64 // size of the log's whole blocks in bytes
+	whole int64 // bytes of the log's whole blocks
 }
 
-// CreateDir makes a run directory and its parents, and opens its files. So a bad path or a full
-// disk is found before anything is measured. CreateDir refuses a directory that has a log.
+// CreateDir makes a run directory and opens its files, so that a bad path is found before anything is measured. It
+// refuses a directory that has a log.
 func CreateDir(path string, run *Run) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, PlotsDir), 0o777); err != nil {
 		return nil, err
@@ -41,7 +39,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The log is made last, so that every directory with a log has a run.json and can be resumed.
+	// Last, so that every directory with a log can be resumed.
 	log := filepath.Join(path, TrialsFile)
 	if _, err = os.Stat(log); err == nil {
 		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, ep.Quote(path))
@@ -55,8 +53,8 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDir opens a run directory to continue the run. It cuts off the lines after the last whole
-// block, because the rounds of a block belong together. `cut` is the length of these lines in bytes.
+// OpenDir opens a run directory to continue the run. It cuts off the lines after the last whole block; `cut` is their
+// length in bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
 		return nil, nil, nil, 0, fmt.Errorf("%s is not a run directory: %w", path, err)
@@ -71,7 +69,6 @@ func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err er
 	return d, run, results, cut, nil
 }
 
-// reopen reads run.json, opens the log and moves to the end of its last whole block.
 func (d *Dir) reopen() (run *Run, results []Result, cut int64, err error) {
 	if run, err = ReadRun(d.path); err != nil {
 		return nil, nil, 0, err
@@ -83,7 +80,6 @@ func (d *Dir) reopen() (run *Run, results []Result, cut int64, err error) {
 	return run, results, cut, err
 }
 
-// rewind reads the log and truncates it to its last whole block.
 func (d *Dir) rewind() (results []Result, cut int64, err error) {
 	in := NewReader(d.log)
 	var whole []Result
@@ -111,7 +107,6 @@ func (d *Dir) rewind() (results []Result, cut int64, err error) {
 	return whole, size - d.whole, d.cut()
 }
 
-// cut truncates the log to its whole blocks.
 func (d *Dir) cut() error {
 	if err := d.log.Truncate(d.whole); err != nil {
 		return err
@@ -120,9 +115,8 @@ func (d *Dir) cut() error {
 	return err
 }
 
-// Append writes the lines of one block, in one write, and sets their Seq, Time, Wall and End. If
-// the write fails, Append cuts the file back to the previous block: a full disk leaves a log that
-// can be resumed.
+// Append writes the lines of one block, and sets their Seq, Time, Wall and End. If the write fails, it cuts the log
+// back to the previous block, so that the run can be resumed.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()
@@ -150,7 +144,6 @@ func (d *Dir) WriteRun(run *Run) error {
 	}))
 }
 
-// WriteFile replaces a file of the directory, as the function WriteFile does.
 func (d *Dir) WriteFile(name string, content io.WriterTo) error {
 	return WriteFile(filepath.Join(d.path, name), content)
 }
@@ -161,8 +154,7 @@ func (d *Dir) Path() string { return d.path }
 // Results returns the number of lines in the log.
 func (d *Dir) Results() int { return d.seq }
 
-// Discard closes the directory. If nothing was measured, it also removes the files and folders
-// that CreateDir made, so that the corrected command can use the same path.
+// Discard closes the directory. If nothing was measured, it also removes what CreateDir made.
 func (d *Dir) Discard() error {
 	if d.seq > 0 {
 		return d.Close()
@@ -195,8 +187,7 @@ func lockDir(path string) (*Dir, error) {
 	return &Dir{path: path, lock: f}, nil
 }
 
-// ReadDir reads a run directory without locking it. The run may be unfinished. If the last
-// line of the log is torn, ReadDir returns a warning.
+// ReadDir reads a run directory without locking it. The run may be unfinished; a torn last line gives a warning.
 func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
 	if run, err = ReadRun(path); err != nil {
 		return nil, nil, nil, err
@@ -228,8 +219,7 @@ func HashLog(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// CheckLog returns an error if the log's hash is not `hash`, which the table made from the log
-// holds. It accepts any log of an unfinished run, because such a log still grows.
+// CheckLog returns an error if the log's hash is not `hash`. It accepts any log of an unfinished run.
 func CheckLog(path string, run *Run, hash string) error {
 	got, err := HashLog(path)
 	if err != nil || got == hash || run.Finished.IsZero() {
@@ -238,7 +228,6 @@ func CheckLog(path string, run *Run, hash string) error {
 	return fmt.Errorf("%s: %s changed after %s was made from it, so the two do not fit together; sweep again", path, TrialsFile, TableFile)
 }
 
-// maxRunFile bounds run.json.
 const maxRunFile = 64 << 20
 
 // ReadRun reads the run.json of a run directory.

@@ -83,7 +83,6 @@ func TestWriteFileKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// TestDiscard: Discard removes a run that measured nothing, and keeps any other run.
 func TestDiscard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	for range 2 {
@@ -107,7 +106,6 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// createDir calls CreateDir. It fails the test if CreateDir does.
 func createDir(t *testing.T, path string, run *Run) *Dir {
 	t.Helper()
 	d, err := CreateDir(path, run)

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDirSurvivesAFullDisk bounds the size of files so that a block does not fit. Append then cuts
-// the log back to the previous block. When there is room again, Append succeeds.
+// TestDirSurvivesAFullDisk: if a block does not fit, Append cuts the log back to the previous block.
 func TestDirSurvivesAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d := createDir(t, path, &Run{})
@@ -56,8 +55,6 @@ func full(t *testing.T, size uint64, do func() error) error {
 	return do()
 }
 
-// TestWriteFileFollowsLinks: links stay links, devices stay devices, and a pipe delivers the bytes
-// that are written to it.
 func TestWriteFileFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -102,8 +99,6 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 	}
 }
 
-// TestWriteFilePermissions: a new file has the permissions that the umask leaves. An old file keeps
-// its permissions.
 func TestWriteFilePermissions(t *testing.T) {
 	dir := t.TempDir()
 	hello := Content(func(w io.Writer) error {
@@ -127,8 +122,7 @@ func TestWriteFilePermissions(t *testing.T) {
 	}
 }
 
-// TestStaleFilesGo: the next writer of a file removes old temporary files of that file, and nothing
-// else.
+// TestStaleFilesGo: the next writer removes old temporary files of its file, and nothing else.
 func TestStaleFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{".f.0123abcd.tmp": 2 * staleAfter, ".f.0123abce.tmp": 0, ".g.0123abcd.tmp": 2 * staleAfter, ".f.mine": 2 * staleAfter} {

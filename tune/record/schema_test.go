@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// schemas lists the published schemas of a run directory, by the file that they describe.
 var schemas = map[string]struct {
 	path, title string
 	value       any
@@ -22,12 +21,10 @@ var schemas = map[string]struct {
 	TrialsFile: {"../../docs/schema/trials.v2.json", "one line of trials.jsonl of epbench, schema 2", &Result{}},
 }
 
-// optional returns the schema of a number or null.
 func optional() *jsonschema.Schema {
 	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "number"}, {Type: "null"}}}
 }
 
-// mapped returns the schemas of types that write JSON by methods of their own.
 func mapped(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ep.Value]():
@@ -46,15 +43,12 @@ func mapped(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// TestSchemasArePublished compares the published schemas with the types.
 func TestSchemasArePublished(t *testing.T) {
 	for _, s := range schemas {
 		testfile.Golden(t, s.path, testfile.Indented(t, testfile.Schema(t, s.title, s.value, "github.com/epbench/epbench/tune/record", mapped)))
 	}
 }
 
-// TestSchemasFitRecordings: every recorded run and every line of its log satisfies the schemas, and
-// a copy with a field that is mistyped, missing or unknown does not.
 func TestSchemasFitRecordings(t *testing.T) {
 	for file, s := range schemas {
 		schema := compiled(t, s.path)

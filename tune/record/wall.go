@@ -8,28 +8,26 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds its times to
-// the times of the run that it continues.
+// Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds to the times of its run.
 type Wall struct {
 	Total     float64      `json:"total"`              // from the start of the command to its last file
-	Measuring float64      `json:"measuring"`          // calls that time a kernel: samples, warm-up, graphs, messages to the worker and back
+	Measuring float64      `json:"measuring"`          // calls that time a kernel, warm-up and messages included
 	Samples   float64      `json:"samples"`            // part of Measuring: the recorded samples
-	Checking  float64      `json:"checking"`           // running a candidate once and comparing its answer with the oracle
+	Checking  float64      `json:"checking"`           // comparing candidates with the oracle
 	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring that the backend reported
 	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking that the backend reported
 	Preparing float64      `json:"preparing"`          // waiting for the compiler and loading candidates
 	Opening   float64      `json:"opening"`            // opening sessions: buffers and inputs
-	Sessions  float64      `json:"sessions,omitempty"` // further sessions; their times are in the other parts too
+	Sessions  float64      `json:"sessions,omitempty"` // further sessions, which the other parts count too
 	Starting  float64      `json:"starting"`           // starting the backend, planning, timing an empty kernel
 	Writing   float64      `json:"writing"`            // writing the log, run.json, table, summary, page and pictures
 }
 
-// Deciding returns the rest of the total: drawing routings, the strategy, intervals.
+// Deciding returns the rest of the total.
 func (w Wall) Deciding() float64 {
 	return max(0, w.Total-w.Measuring-w.Checking-w.Preparing-w.Opening-w.Starting-w.Writing)
 }
 
-// Plus returns the sum of w and o.
 func (w Wall) Plus(o Wall) Wall {
 	w.Total += o.Total
 	w.Measuring += o.Measuring
@@ -45,14 +43,12 @@ func (w Wall) Plus(o Wall) Wall {
 	return w
 }
 
-// wallPart is a part of the wall time. It lists its own parts, if they are known.
 type wallPart struct {
 	name    string
 	seconds float64
 	of      []wallPart
 }
 
-// text returns the name of the part and its per cent of the total.
 func (p wallPart) text(total float64) string {
 	out := fmt.Sprintf("%s %.0f %%", p.name, 100*p.seconds/total)
 	if len(p.of) == 0 {
@@ -89,8 +85,7 @@ func (w Wall) checking() []wallPart {
 		{name: "comparing", seconds: c.Comparing}, {name: "probes, to the worker and back", seconds: way}}
 }
 
-// String returns one sentence with the parts in per cent of the total. It returns "" for a run
-// without times.
+// String returns one sentence with the parts in per cent, or "" for a run without times.
 func (w Wall) String() string {
 	if w.Total <= 0 {
 		return ""
@@ -105,7 +100,7 @@ func (w Wall) String() string {
 	return text
 }
 
-// Rounded returns a time in seconds, rounded to a tenth of a second.
+// Rounded returns a time in seconds, to a tenth of a second.
 func Rounded(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestWall: the named parts and the rest add up to the total. Plus adds the times of two runs.
 func TestWall(t *testing.T) {
 	w := Wall{Total: 10, Measuring: 5, Samples: 3, Checking: 2, Preparing: 1, Opening: 0.5, Starting: 0.25, Writing: 0.25}
 	if got := w.Deciding(); math.Abs(got-1) > 1e-12 {

@@ -15,13 +15,11 @@ import (
 // Content adapts a function to WriteFile.
 type Content func(io.Writer) error
 
-// WriteTo implements io.WriterTo. The count that it returns is always 0.
+// WriteTo implements io.WriterTo. The count is always 0.
 func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
 
-// WriteFile replaces the file at path. It writes a temporary file in the same directory, syncs it
-// and renames it, so that a reader sees the whole old file or the whole new file. The file keeps
-// its permissions; a new file has the permissions that the umask leaves. WriteFile follows a link,
-// and writes into a device or a pipe without replacing it.
+// WriteFile replaces the file at path, so that a reader sees the whole old file or the whole new one. The file keeps
+// its permissions. WriteFile follows a link, and writes into a device or a pipe.
 func WriteFile(path string, content io.WriterTo) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil { // the file does not exist yet
@@ -52,8 +50,6 @@ func writeThrough(path string, content io.WriterTo) error {
 	return errors.Join(err, f.Close())
 }
 
-// replace writes a file and renames it to path. old describes the file at path, and is nil if there
-// is none.
 func replace(path string, old fs.FileInfo, content io.WriterTo) error {
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".")
 	RemoveStale(temp + "????????.tmp")
@@ -80,12 +76,11 @@ func replace(path string, old fs.FileInfo, content io.WriterTo) error {
 	return err
 }
 
-// staleAfter is the age from which a temporary file counts as left by a process that was killed. An
-// hour is long enough, because writing a file begins only when its content is ready.
+// staleAfter is the age at which a temporary file counts as left by a killed process.
 const staleAfter = time.Hour
 
-// RemoveStale removes the temporary files and folders that match a pattern of filepath.Glob and
-// were left by processes that were killed.
+// RemoveStale removes the temporary files and folders that match a pattern of filepath.Glob and that killed processes
+// left.
 func RemoveStale(pattern string) {
 	names, _ := filepath.Glob(pattern) // a bad pattern matches nothing
 	for _, name := range names {

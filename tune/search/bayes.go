@@ -9,17 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bayes first measures initial samples of every kernel, half of them spread widely over the
-// kernel's points and half of them random. Then it measures the points with the largest expected
-// improvement. Each kernel has a surrogate, a Gaussian process that predicts the times of its
-// points. While few points are known, bayes also uses one surrogate of all kernels together.
+// bayes first measures initial samples of every kernel, then the points with the largest expected improvement. Gaussian
+// processes predict the times: one for each kernel, and one for all kernels while few points are known.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }
 
-// auto measures every point if the budget allows it, and follows bayes otherwise. Under a time
-// limit it decides again after every batch: the first configs wait for the compiler, so an
-// early estimate of the time is too high.
+// auto measures every point if the budget allows it, and follows bayes otherwise. Under a time limit it decides again
+// after every batch, because early estimates of the time are too high.
 func auto(ctx context.Context, s *State) error {
 	if !s.Timed() && s.Left() >= s.freshLeft() {
 		return race(ctx, s)
@@ -27,8 +24,7 @@ func auto(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, s.spaceFits)
 }
 
-// runBayes runs bayes. It changes to the strategy race as soon as `whole` reports that the budget
-// allows all remaining points.
+// runBayes runs bayes. It changes to race once `whole` reports that the budget allows all points.
 func runBayes(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayesSearch(s)
 	next := append(slices.Clone(s.Required), b.nextInitial()...)
@@ -42,7 +38,7 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 		if next = b.nextInitial(); len(next) == 0 {
 			next = b.next(min(b.batch(), s.Left()))
 		}
-		if len(next) > 0 { // the default and the best point link these rounds to earlier ones
+		if len(next) > 0 { // these two link the rounds to earlier ones
 			best := s.Ranked(s.Measured())
 			next = append(next, best[:min(1, len(best))]...)
 		}
@@ -51,29 +47,28 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 }
 
 const (
-	batchSize           = 4    // number of points that are measured in the same rounds
-	smallBatch          = 2    // batch size while fewer than fewPoints points are known
-	fewPoints           = 50   // number of known points below which the shared surrogate is used
-	maxInitial          = 48   // most initial samples, required points included; needsInitial may exceed it
-	initialShare        = 0.4  // share of the budget for initial samples, unless initialShareOfMany applies
-	initialShareOfMany  = 0.34 // the same for several kernels and a budget below fewPoints points; see initialQuota
+	batchSize           = 4    // points measured in the same rounds
+	smallBatch          = 2    // while fewer than fewPoints points are known
+	fewPoints           = 50   // below this number of known points the shared surrogate is used
+	maxInitial          = 48   // required points included; needsInitial may exceed it
+	initialShare        = 0.4  // of the budget, unless initialShareOfMany applies
+	initialShareOfMany  = 0.34 // for several kernels and a budget below fewPoints
 	maxInitialPerKernel = 2    // see initialPerKernel
 	perKernelShare      = 0.25 // share of the budget; see initialPerKernel
-	competitiveGap      = 0.7  // kernels whose best score is within this distance of the best score get more initial samples
-	maxPredicted        = 4000 // most points of a kernel whose time is predicted for a batch
-	fastestNeighbours   = 3    // number of fastest points whose neighbours are predicted in every batch
-	maxScored           = 160  // number of points with the fastest predictions, whose expected improvement is computed
+	competitiveGap      = 0.7  // in the best score: kernels this near get more initial samples
+	maxPredicted        = 4000 // of a kernel, for one batch
+	fastestNeighbours   = 3    // points whose neighbours are predicted in every batch
+	maxScored           = 160  // points with the fastest predictions, which get an expected improvement
 )
 
 type bayesSearch struct {
 	*State
 	kernels []*kernelModel
 	shared  *sharedSurrogate
-	initial int  // number of initial samples so far, required points included
-	started bool // nextInitial was called
+	initial int // initial samples so far, required points included
+	started bool
 }
 
-// kernelModel holds one kernel's points and surrogate.
 type kernelModel struct {
 	kernel    string
 	axes      []Axis
@@ -81,7 +76,7 @@ type kernelModel struct {
 	initial   []int // initial samples, required points included
 	surrogate *surrogate
 	coords    map[int][]float64
-	batches   int // number of calls of options
+	batches   int // calls of options
 }
 
 func newBayesSearch(s *State) *bayesSearch {
@@ -111,8 +106,8 @@ func newBayesSearch(s *State) *bayesSearch {
 	return b
 }
 
-// coordinates returns a point's coordinates. Value i of an axis with n values lies at i/sqrt(n-1):
-// the values of an axis with two values are 1 apart.
+// coordinates returns a point's coordinates. Value i of n lies at i/sqrt(n-1), so the values of an axis of two are 1
+// apart.
 func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	if x, ok := k.coords[point]; ok {
 		return x
@@ -133,8 +128,8 @@ type option struct {
 	point       int
 	surrogate   *surrogate
 	x           []float64
-	mean        float64 // predicted score, warped (see warp)
-	improvement float64 // expected improvement of the warped score
+	mean        float64 // predicted warped score
+	improvement float64 // expected, of the warped score
 }
 
 func (b *bayesSearch) least() float64 {
@@ -145,8 +140,8 @@ func (b *bayesSearch) least() float64 {
 	return least
 }
 
-// batch returns how many points are measured before the next choice. Under a time limit batches are
-// large from the beginning, so that several compilers work at once.
+// batch returns how many points to measure before the next choice. Under a time limit batches are large, so that
+// several compilers work at once.
 func (b *bayesSearch) batch() int {
 	if !b.Timed() && b.Tried() < fewPoints {
 		return smallBatch
@@ -154,8 +149,7 @@ func (b *bayesSearch) batch() int {
 	return batchSize
 }
 
-// next returns up to n points to measure, largest expected improvement first. While few points are
-// known, it uses the shared surrogate in addition to each kernel's own.
+// next returns up to n points to measure, largest expected improvement first.
 func (b *bayesSearch) next(n int) []int {
 	least := b.least()
 	expected := priorOf(b.warped(b.Ranked(b.Measured()), least))
@@ -192,8 +186,7 @@ func (b *bayesSearch) next(n int) []int {
 	return out
 }
 
-// warp returns the logarithm of a score's distance from the best score. It keeps the differences
-// between fast points and compresses the differences between slow points, which do not matter.
+// warp returns the logarithm of a score's distance from the best score: differences between slow points do not matter.
 func warp(score, least float64) float64 { return math.Log(score - least + warpOffset) }
 
 const warpOffset = 0.5
@@ -206,12 +199,11 @@ func (s *State) warped(points []int, least float64) []float64 {
 	return out
 }
 
-// maxTraining is the largest number of points to which a surrogate is fitted: the cost grows with
-// the cube of this number.
+// maxTraining bounds the points of a surrogate, because the cost grows with their cube.
 const maxTraining = 160
 
-// trainingPoints returns the measured points of a kernel, fastest first. If there are more than
-// maxTraining points, it returns the fastest maxTraining/2 and an even selection of the others.
+// trainingPoints returns the measured points of a kernel, fastest first: at most maxTraining, half of them the fastest
+// and the others evenly chosen.
 func (k *kernelModel) trainingPoints(s *State) []int {
 	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
 	if len(all) <= maxTraining {
@@ -225,7 +217,6 @@ func (k *kernelModel) trainingPoints(s *State) []int {
 	return out
 }
 
-// options fits a kernel's surrogate and returns its best fresh points.
 func (k *kernelModel) options(s *State, expected prior, least float64) []option {
 	known := k.trainingPoints(s)
 	k.surrogate.at = nil
@@ -242,10 +233,9 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// candidates returns the fresh points whose times are predicted for a batch. If a kernel has more
-// than maxPredicted points, it returns every n-th point and the neighbours of the fastest points.
-// Each batch begins at another point: in a recorded convolution of 4,362 points, searches lost 18 %
-// when every batch had the same candidates, and 1 % with this rule.
+// candidates returns the fresh points to predict for a batch. Of more than maxPredicted points, these are every n-th
+// point and the neighbours of the fastest. Each batch begins at another point: with the same candidates in every batch,
+// searches of 4,362 points lost 18 %, not 1 %.
 func (k *kernelModel) candidates(s *State) []int {
 	fresh := func(points []int) []int {
 		return slices.DeleteFunc(points, func(i int) bool { return !s.Fresh(i) })
@@ -270,8 +260,7 @@ func (k *kernelModel) candidates(s *State) []int {
 	return fresh(slices.Compact(out))
 }
 
-// scoreFresh returns the fresh points of a kernel that a surrogate predicts to be fastest, with
-// their expected improvement.
+// scoreFresh returns the fresh points that a surrogate predicts to be fastest, with their expected improvement.
 func (k *kernelModel) scoreFresh(s *State, p *surrogate, at func(int) []float64) []option {
 	var out []option
 	for _, point := range k.candidates(s) {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// nextInitial returns the next initial samples, or nil if there are enough. First every kernel
-// gets one or two samples, required points included. Then nextInitial draws in turn from the
-// competitive kernels (see competitive). Under a time limit it returns at most `chunk` points.
+// nextInitial returns the next initial samples, or nil if there are enough. First every kernel gets one or two, then
+// the competitive kernels draw in turn. Under a time limit it returns at most `chunk` points.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -22,8 +21,7 @@ func (b *bayesSearch) nextInitial() []int {
 	return out
 }
 
-// drawInitial draws at most n points, from one kernel after the other. It draws only from kernels
-// for which `wants` returns true.
+// drawInitial draws at most n points in turn from the kernels for which `wants` is true.
 func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []int) {
 	if b.Timed() {
 		n = min(n, chunk)
@@ -41,7 +39,7 @@ func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []i
 	return out
 }
 
-// initialPoint returns the next initial sample of a kernel, or -1 if it found none.
+// initialPoint returns the next initial sample of a kernel, or -1.
 func (b *bayesSearch) initialPoint(k *kernelModel) int {
 	if len(k.initial) == 0 {
 		return b.likeDefault(k)
@@ -49,15 +47,11 @@ func (b *bayesSearch) initialPoint(k *kernelModel) int {
 	return k.furthest(b.State)
 }
 
-// defaultTries is the number of random points that likeDefault compares.
 const defaultTries = 200
 
-// likeDefault draws random points of a kernel and returns the fresh point nearest to the default,
-// or -1 if none was fresh. For a parameter that the default lacks, the middle of the parameter's
-// values counts as the default's value. So the first samples of all kernels are alike in grid and
-// block size. With random first samples, a fast kernel that was first measured on few SMs seemed
-// slow and was never measured again. On recorded spaces of 2 H100, searches of 25 points lost 1.8 %
-// with random first samples and 1.2 % with this rule.
+// likeDefault draws random points of a kernel and returns the fresh point nearest to the default, or -1. A parameter
+// that the default lacks counts as the middle of its values. With random first samples, a fast kernel first measured on
+// few SMs was never measured again.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	to := b.shared.coordinates(b.Space, b.Default)
 	like, least := -1, math.Inf(1)
@@ -73,11 +67,8 @@ func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	return like
 }
 
-// initialQuota returns how many initial samples the search takes in total. The share of the budget
-// is smaller in a small search of several kernels, because many of the random samples have slow
-// values, such as few SMs. On 24 recorded spaces of 2 H100, searches of 25 points lost 1.10 % with a
-// share of 0.4, and 0.95 % with 0.34. On spaces of 2 H200 these two shares lost the same, and 0.28
-// lost more.
+// initialQuota returns how many initial samples the search takes in total. A small search of several kernels takes a
+// smaller share, because many random samples are slow.
 func (b *bayesSearch) initialQuota() int {
 	n, limit, share := min(maxInitial, b.Left()+b.initial), b.budget.Evaluations, initialShare
 	if len(b.kernels) > 1 && limit < fewPoints {
@@ -89,8 +80,7 @@ func (b *bayesSearch) initialQuota() int {
 	return n
 }
 
-// needsInitial reports whether a kernel has fewer initial samples than initialPerKernel. Failed
-// samples are not counted.
+// needsInitial reports whether a kernel has too few initial samples that did not fail.
 func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	n := 0
 	for _, i := range k.initial {
@@ -101,9 +91,8 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns how many initial samples every kernel gets. It returns two, because a
-// single slow sample would end the search of its kernel. It returns one if two samples of each
-// kernel would take more than perKernelShare of the budget.
+// initialPerKernel returns how many initial samples every kernel gets. It returns two, because a single slow sample
+// would end the search of its kernel; one if two take more than perKernelShare of the budget.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1
@@ -111,8 +100,8 @@ func (b *bayesSearch) initialPerKernel() int {
 	return maxInitialPerKernel
 }
 
-// competitive returns a function that reports whether the best initial sample of a kernel is
-// within competitiveGap of the best point.
+// competitive returns a function that reports whether the best initial sample of a kernel is within competitiveGap of
+// the best point.
 func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	least := b.least()
 	return func(k *kernelModel) bool {
@@ -120,14 +109,11 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	}
 }
 
-// initialTries is the number of random points that furthest compares.
 const initialTries = 12
 
-// furthest returns the random fresh point with the largest distance to the nearest initial sample
-// of its kernel, -1 if it found none. Distant points lie at the ends of the axes. The ends are good
-// launch parameters for epbench's kernels, but not for recorded convolutions. So for every second
-// sample it returns the first fresh point that it draws. A rule of random points alone lost more on
-// recorded spaces of 2 H100.
+// furthest returns the random fresh point farthest from the initial samples of its kernel, or -1. Far points lie at the
+// ends of the axes, which are good for epbench's kernels but not for recorded convolutions. So every second sample is a
+// random point.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalist returns a Finalist whose samples have little noise.
 func finalist(point int, effect float64) Finalist {
 	f := Finalist{Point: point, Effect: effect}
 	for i := range 50 {
@@ -43,8 +42,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseDoubts: a cheap finalist is taken only if it ties for certain. A finalist that
-// is preferred for its role (such as the default) may be taken even if the tie is in doubt.
+// TestChooseDoubts: a cheap finalist must tie for certain. A finalist preferred for its role may be taken in doubt.
 func TestChooseDoubts(t *testing.T) {
 	const band = 0.01
 	noisy := func(point int, effect float64) Finalist {
@@ -59,8 +57,7 @@ func TestChooseDoubts(t *testing.T) {
 	}
 	cheap := func(i int) ep.Cost { return ep.Cost{SMs: 10 - i} } // the higher the point, the cheaper
 	edge := math.Log1p(band)
-	// below returns a finalist whose effect is this many standard errors below the edge of
-	// the band.
+	// `errors` standard errors below the edge of the band
 	below := func(point int, effect, errors float64) Finalist {
 		f := noisy(point, 0)
 		scale := (edge - effect) / errors / stat.StdErr(f.adjusted)

@@ -12,44 +12,37 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// DecisionRules holds the rules by which a search decides after its finals, in sweeps and in
-// replays.
+// DecisionRules holds the rules of a decision after the finals.
 type DecisionRules struct {
 	Preference Preference
 	Protocol   Protocol
 	AA         record.AA // the A/A test of this search
 
-	// HostBound gets the default's median time in seconds. It returns why launch parameters
-	// cannot matter, or "" if they can matter. If HostBound is nil, they can matter.
+	// HostBound returns why launch parameters cannot matter at the default's median seconds, or "". It may be nil.
 	HostBound func(seconds float64) string
 }
 
 // A Conclusion is the result of a search.
 type Conclusion struct {
 	Decision record.Decision
-	Winner   Finalist // the finalist of Decision.Config, measured in the confirmation
+	Winner   Finalist // the finalist of Decision.Config, from the confirmation
 	Default  Finalist
-	Ties     int           // number of finalists within the band of the fastest
-	Others   []int         // other points of the confirmation: the runner-up, then up to Neighbours finalists, fastest first
+	Ties     int           // finalists within the band of the fastest
+	Others   []int         // other points of the confirmation: the runner-up, then neighbours, fastest first
 	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
-// band returns the band of this search: the relative difference up to which two times count as
-// equal.
 func (r DecisionRules) band() record.Band {
 	return record.Band{Policy: r.Protocol.Band, AA: r.AA.Spread}
 }
 
-// ErrNoFinalist says that every finalist, the default included, failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
-// Neighbours is the number of finalists that run in half of the rounds of a confirmation,
-// besides the challenger, the runner-up and the default.
+// Neighbours is the number of further finalists that run in half of the rounds of a confirmation.
 const Neighbours = 4
 
-// Conclude picks a challenger from the finalists, measures it and the runner-up against the
-// default once more, and decides. If the challenger fails in these rounds, Conclude drops it and
-// picks the next challenger.
+// Conclude picks a challenger from the finalists, measures it and the runner-up against the default once more, and
+// decides. It replaces a challenger that fails.
 func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
@@ -75,9 +68,8 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// confirmationPoints returns the points of a confirmation: the challenger and then the runner-up.
-// neighbours are the finalists that run with them in half of the rounds. If the challenger is the
-// default, only the default is measured.
+// confirmationPoints returns the challenger and the runner-up, and the finalists that run in half of their rounds. If
+// the challenger is the default, only the default is measured.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {
@@ -95,8 +87,7 @@ func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, n
 	return points, neighbours
 }
 
-// better returns the runner-up if the confirmation shows that it is faster than the challenger,
-// else the challenger.
+// better returns the runner-up if the confirmation shows that it is faster, else the challenger.
 func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	if runnerUp.Rounds > 0 && dflt.Rounds > 0 && stat.Judge(runnerUp.Gain(challenger).Interval, r.band().Width()) == record.Faster {
 		return runnerUp
@@ -104,7 +95,7 @@ func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	return challenger
 }
 
-// decide decides whether the default or a challenger wins. `earlier` is the challenger's gain in the finals.
+// decide decides between default and challenger. `earlier` is the challenger's gain in the finals.
 func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRules) Conclusion {
 	gain, warnings := win.Claim(dflt, earlier)
 	m := stat.Comparison{Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point), Gain: gain, Band: r.band()}
@@ -121,18 +112,16 @@ func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRule
 
 // Preference orders points whose times tie.
 type Preference struct {
-	Incumbent int // config of the table in use, -1 if the table has none
+	Incumbent int // config of the table in use, or -1
 	Default   int
-	Neighbour int               // winner of a neighbouring search, -1 if there is none
-	Cost      func(int) ep.Cost // returns the cost of a point
+	Neighbour int // winner of a neighbouring search, or -1
+	Cost      func(int) ep.Cost
 }
 
-// Choose picks a winner from finalists, which are sorted fastest first. Finalists within the band
-// of the fastest tie with the fastest. Among the ties Choose takes the incumbent, else the default,
-// else Neighbour, else the cheapest. The cheapest must tie for certain: its difference to the
-// fastest plus two standard errors must still be within the band. If costs are equal, Choose takes
-// the point with the lower index. It does not take the fastest of the ties, because among ties only
-// luck makes one the fastest. winner and ties are indices of fs; winner is -1 if fs is empty.
+// Choose picks a winner from finalists, which are sorted fastest first. Among those within the band of the fastest it
+// takes the incumbent, else the default, else Neighbour, else the cheapest. The cheapest must be within the band by two
+// standard errors. At equal cost it takes the lower index. winner and ties are indices of fs; winner is -1 if fs is
+// empty. The fastest of the ties has no preference, because only luck makes it the fastest.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil
@@ -154,7 +143,6 @@ func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int)
 	}), ties
 }
 
-// stdErrOfDifference returns the standard error of the difference between two effects.
 func (f Finalist) stdErrOfDifference(g Finalist) float64 {
 	return math.Hypot(stat.StdErr(f.adjusted), stat.StdErr(g.adjusted))
 }

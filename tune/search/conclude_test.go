@@ -16,11 +16,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// script is an evaluator whose points take the seconds that a test gives. If the seconds are
-// NaN, the point fails in this and all later rounds of the call.
+// script is an evaluator whose points take the seconds that a test gives. A point with NaN fails in the rest of the
+// call.
 type script struct {
 	seconds func(stage record.Stage, point, round int) float64
-	asked   []string // stage, points and rounds of each call
+	asked   []string // stage, points and rounds
 	round   int
 	failed  map[int]bool
 	err     error
@@ -55,13 +55,11 @@ func sixPoints(t *testing.T, e Evaluator, b Budget, required ...int) *State {
 	return NewState(s, e, b, 0, required, rand.New(rand.NewPCG(1, 1)))
 }
 
-// secondsByPoint returns a function that gives these seconds for each point in every stage.
 func secondsByPoint(seconds ...float64) func(record.Stage, int, int) float64 {
 	return func(_ record.Stage, point, _ int) float64 { return seconds[max(point, 0)] }
 }
 
-// changedIn returns a function that gives `seconds` for one point in one stage, and the result of
-// `other` in all other cases.
+// changedIn gives `seconds` for one point in one stage, and otherwise the result of `other`.
 func changedIn(stage record.Stage, point int, seconds float64, other func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	return func(s record.Stage, p, round int) float64 {
 		if s == stage && p == point {
@@ -82,7 +80,7 @@ func rules(aa record.AA) DecisionRules {
 
 var nan = math.NaN()
 
-// truth makes point 2 the fastest, then point 1, then the default.
+// truth makes point 2 the fastest, then 1, then the default.
 var truth = secondsByPoint(2, 1.5, 1, 3, 3, 3)
 
 func TestConclude(t *testing.T) {
@@ -95,7 +93,7 @@ func TestConclude(t *testing.T) {
 		verdict record.Verdict
 		cause   record.Cause
 		config  int
-		other   int // the challenger's value of axis a
+		other   int // of axis a
 		gain    float64
 		err     error
 	}{
@@ -163,8 +161,7 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestConcludeMarksFailures: a config that failed in the confirmation is marked as failed, so later
-// searches that begin with these results do not propose it.
+// TestConcludeMarksFailures: later searches must not propose a config that failed in the confirmation.
 func TestConcludeMarksFailures(t *testing.T) {
 	e := &script{seconds: changedIn(record.StageConfirm, 2, nan, truth)}
 	s := sixPoints(t, e, Budget{}, 1, 2)
@@ -214,11 +211,10 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// clocked is a script whose samples take a known time.
 type clocked struct {
 	script
-	each  time.Duration // time of a sample
-	first time.Duration // added to the time of the first call
+	each  time.Duration // of a sample
+	first time.Duration // added to the first call
 	spent time.Duration
 }
 
@@ -231,8 +227,6 @@ func (c *clocked) Measure(ctx context.Context, stage record.Stage, live []int, r
 	return out, err
 }
 
-// TestAA: the A/A test ends when the spread is inside the band, or when its rounds or its time are
-// used up.
 func TestAA(t *testing.T) {
 	twin := func(ratio float64) func(record.Stage, int, int) float64 {
 		return func(_ record.Stage, point, _ int) float64 {
@@ -270,8 +264,6 @@ func TestAA(t *testing.T) {
 	}
 }
 
-// TestAASpreadIsHalfTheInterval: if the twin's median time is the default's, but single rounds
-// differ, the spread is half of the interval.
 func TestAASpreadIsHalfTheInterval(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
 		off := 1.5 + 0.001*float64(round) // readings differ: equal ones would show a coarse clock
@@ -306,8 +298,7 @@ func TestAAFails(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreInHalfOfTheRounds: other configs in the same round change the gain, here
-// from 2 to 1.8. The interval covers both values.
+// TestNeighboursAreInHalfOfTheRounds: neighbours change the gain, here from 2 to 1.8. The interval covers both.
 func TestNeighboursAreInHalfOfTheRounds(t *testing.T) {
 	e := &script{}
 	e.seconds = func(stage record.Stage, point, _ int) float64 {

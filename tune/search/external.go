@@ -20,29 +20,27 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// externalPrefix begins the name of a strategy in which another program chooses the configs.
 const externalPrefix = "exec:"
 
-// These constants bound what an external strategy may do. A program that dies, hangs or asks for
-// nonsense ends the search with an error that names the program.
+// These constants bound what an external strategy may do before its search ends with an error.
 const (
-	maxAskLine     = 1 << 20     // bytes of a line
-	maxIdleAsks    = 100         // consecutive lines that name no new legal config
-	externalEnding = time.Second // time for the program to exit after its last line
+	maxAskLine     = 1 << 20     // bytes
+	maxIdleAsks    = 100         // consecutive lines without a new legal config
+	externalEnding = time.Second // for the program to exit after its last line
 )
 
-// externalWait is the time in which an external strategy must write its next line. externalRead is
-// the time in which it must read a line. Tests shorten both times.
+// externalWait bounds the wait for a program's next line, and externalRead the wait until it reads one. Tests shorten
+// both.
 var externalWait, externalRead = time.Minute, time.Minute
 
-// externalSpace is the first line that an external strategy reads.
+// externalSpace is the first line to the program.
 type externalSpace struct {
 	Protocol int              `json:"protocol"`
 	Seed     uint64           `json:"seed"`
-	Points   int              `json:"points"` // number of legal configs
-	Left     int              `json:"left"`   // number of configs that may still be measured
+	Points   int              `json:"points"` // legal configs
+	Left     int              `json:"left"`   // configs that may still be measured
 	Kernels  []externalKernel `json:"kernels"`
-	Results  []externalResult `json:"results"` // results of the configs that every search measures
+	Results  []externalResult `json:"results"` // of the configs that every search measures
 }
 
 type externalKernel struct {
@@ -55,16 +53,15 @@ type externalParameter struct {
 	Values []ep.Value `json:"values"`
 }
 
-// externalAsk is a line that an external strategy writes.
+// externalAsk is a line of the program.
 type externalAsk struct {
 	Ask  []ep.Config `json:"ask"`
 	Done bool        `json:"done"`
 }
 
-// externalTell answers an externalAsk.
 type externalTell struct {
-	Results []externalResult `json:"results"` // in the order of the line's configs
-	Left    int              `json:"left"`    // number of configs that may still be measured
+	Results []externalResult `json:"results"` // in the order asked
+	Left    int              `json:"left"`    // configs that may still be measured
 }
 
 type externalResult struct {
@@ -73,9 +70,8 @@ type externalResult struct {
 	Error  string    `json:"error,omitempty"` // why there is no ratio
 }
 
-// external returns the strategy of a program that chooses configs, by JSON lines on its standard
-// input and output: see docs/search-own.md. The A/A test, the finals and the confirmation are the
-// same as with any other strategy.
+// external returns the strategy of a program that chooses configs by JSON lines on its standard input and output: see
+// docs/search-own.md.
 func external(command string) (Strategy, error) {
 	argv := strings.Fields(command)
 	if len(argv) == 0 {
@@ -97,13 +93,12 @@ func external(command string) (Strategy, error) {
 	}, nil
 }
 
-// externalProgram is a running external strategy.
 type externalProgram struct {
 	cmd   *exec.Cmd
 	in    *os.File
 	lines chan []byte // closed at the end of the program's output
 	said  bytes.Buffer
-	cut   error // why scan ended early, valid once lines is closed
+	cut   error // why scan ended early; read it after lines is closed
 }
 
 func startExternal(argv []string) (*externalProgram, error) {
@@ -130,7 +125,6 @@ func startExternal(argv []string) (*externalProgram, error) {
 	return p, nil
 }
 
-// scan sends the program's lines to p.lines.
 func (p *externalProgram) scan(out io.Reader) {
 	defer close(p.lines)
 	lines := bufio.NewScanner(out)
@@ -141,7 +135,6 @@ func (p *externalProgram) scan(out io.Reader) {
 	p.cut = lines.Err()
 }
 
-// tail keeps the last bytes that are written to it.
 type tail struct{ buffer *bytes.Buffer }
 
 // Write implements io.Writer.
@@ -151,8 +144,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastWords returns the last text that the program wrote to its standard error, as the end of an
-// error message. It returns "" if there is none. Call it after end.
+// lastWords returns the last text on the program's standard error, as the end of an error message, or "". Call it after
+// end.
 func (p *externalProgram) lastWords() string {
 	if text := strings.TrimSpace(p.said.String()); text != "" {
 		return fmt.Sprintf("; it said: %q", text)
@@ -160,8 +153,8 @@ func (p *externalProgram) lastWords() string {
 	return ""
 }
 
-// end closes the program's input, and kills the program with its children if it does not exit by
-// itself. Wait closes the output after the program's exit, even if a child still holds it open.
+// end closes the program's input, and kills the program with its children if it does not exit. Wait closes the output
+// even if a child still holds it open.
 func (p *externalProgram) end() error {
 	p.in.Close()
 	kill := time.AfterFunc(externalEnding, func() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
@@ -177,7 +170,6 @@ func (p *externalProgram) end() error {
 	return err
 }
 
-// errSilent says that the program's output ended.
 var errSilent = errors.New("its output ended")
 
 // run lets the program choose until it is done or the budget is spent.
@@ -210,8 +202,7 @@ func (p *externalProgram) run(ctx context.Context, s *State) error {
 	}
 }
 
-// send writes one line. If the program does not read the line within externalRead, send returns an
-// error.
+// send writes one line. If the program does not read it within externalRead, send returns an error.
 func (p *externalProgram) send(ctx context.Context, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -233,7 +224,6 @@ func (p *externalProgram) send(ctx context.Context, v any) error {
 	return nil
 }
 
-// next returns the program's next line.
 func (p *externalProgram) next(ctx context.Context) (ask externalAsk, err error) {
 	late := time.NewTimer(externalWait)
 	defer late.Stop()
@@ -258,8 +248,7 @@ func (p *externalProgram) next(ctx context.Context) (ask externalAsk, err error)
 	}
 }
 
-// describe returns the first line for the program: the space, and the results of the configs
-// measured so far.
+// describe returns the first line for the program.
 func (s *State) describe() externalSpace {
 	out := externalSpace{Protocol: 1, Seed: s.Rand.Uint64(), Points: s.Space.Len(), Left: s.Left()}
 	for _, p := range s.Space.parts {
@@ -308,7 +297,6 @@ func (s *State) answer(ctx context.Context, asked []ep.Config) (externalTell, er
 // outsideSpace stands for a config that the space does not have.
 const outsideSpace = -1
 
-// resultOf returns the result of a point, or the reason why there is no result.
 func (s *State) resultOf(i int) externalResult {
 	r := externalResult{Config: s.Space.Config(i)}
 	switch score := s.Score(i); {

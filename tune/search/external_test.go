@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// steadyMachine is an Evaluator without noise, on which point i takes 1+i seconds.
+// steadyMachine is an Evaluator on which point i takes 1+i seconds.
 type steadyMachine struct{ round int }
 
 func (m *steadyMachine) Spent() time.Duration { return 0 }
@@ -46,7 +46,7 @@ func tryExternal(t *testing.T, command string) (*State, error) {
 	return s, strategy(t.Context(), s)
 }
 
-// TestExternalStrategy runs the example: it spends its budget, and every run is the same.
+// TestExternalStrategy runs the example of the manual.
 func TestExternalStrategy(t *testing.T) {
 	first, err := tryExternal(t, "python3 ../../examples/search/random_search.py")
 	if err != nil || first.Tried() != 8 {
@@ -64,7 +64,6 @@ func TestExternalStrategy(t *testing.T) {
 	}
 }
 
-// TestStrangeExternalStrategies: a program that misbehaves ends the search with a reason.
 func TestStrangeExternalStrategies(t *testing.T) {
 	defer func(wait, read time.Duration) { externalWait, externalRead = wait, read }(externalWait, externalRead)
 	for how, want := range map[string]string{
@@ -75,7 +74,7 @@ func TestStrangeExternalStrategies(t *testing.T) {
 		"long":     "token too long",
 		"hang":     "it wrote no line for",
 		"child":    "it wrote no line for", // a child holds its output open
-		"orphan":   "it wrote no line for", // a child holds the output open after the program has ended
+		"orphan":   "it wrote no line for", // it still holds the output when the program has ended
 		"deaf":     "it did not read a line of",
 	} {
 		externalWait, externalRead = time.Minute, time.Minute
@@ -98,8 +97,7 @@ func TestStrangeExternalStrategies(t *testing.T) {
 	}
 }
 
-// TestExternalAnswers: a config that was measured is not measured again, and a config outside the
-// space is refused.
+// TestExternalAnswers: a config is measured once.
 func TestExternalAnswers(t *testing.T) {
 	s, err := tryExternal(t, "python3 ../../examples/search/random_search.py")
 	if err != nil {

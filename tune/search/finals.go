@@ -14,21 +14,19 @@ import (
 // finalStep is the number of rounds between two removals of slow finalists.
 const finalStep = 10
 
-// A Finalist is a point that was measured in the finals or later, with the samples of these
-// rounds. Times are seconds of one call.
+// A Finalist is a point with its samples since the finals began. Times are seconds of one call.
 type Finalist struct {
 	Point int
 	record.Times
 	Rounds   int
-	Effect   float64 // logarithm of (its time / the default's time), without disturbances of whole rounds
+	Effect   float64 // log(its time / the default's time), without disturbances of whole rounds
 	Warnings []string
 
 	parts    []roundSet
-	adjusted []float64 // logarithms of times without disturbances of whole rounds, in time order
+	adjusted []float64 // logarithms of times, without these disturbances, in time order
 }
 
-// roundSet holds rounds of one session in time order. In crowded rounds, other finalists
-// (neighbours) ran too.
+// roundSet holds rounds of one session in time order; crowded rounds had neighbours too.
 type roundSet struct {
 	session int
 	crowded bool
@@ -36,20 +34,16 @@ type roundSet struct {
 	logs    []float64 // logarithms of seconds
 }
 
-// Finals measures the best points and the required points on fresh samples, and returns the points
-// that did not fail, fastest first. Points that are clearly slower than the best drop out early;
-// the default stays. The finals take at most finalSampleShare times the samples of the search
-// before them. The first rounds of required points do not count, because most of these points drop
-// out after them.
+// Finals measures the best and the required points on fresh samples, and returns those that did not fail, fastest
+// first. Clearly slower points drop out; the default stays. The finals take at most finalSampleShare times the samples
+// of the search, without the first rounds of required points.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare is the largest number of samples of the finals, divided by the number of samples
-// of the search before them. A small search gains more by trying further points than by a surer
-// choice among the best. On recorded spaces a share of 2 gave no better winners than 1.5, and a
-// share of 1 gave worse winners in searches of 50 points.
+// finalSampleShare bounds the samples of the finals, divided by the samples of the search. More gave no better winners
+// on recorded spaces; a share of 1 gave worse ones with 50 points.
 const finalSampleShare = 1.5
 
 // FinalsOf measures given points like Finals, without a bound on samples.
@@ -80,8 +74,8 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists points do. More
-// finalists would leave small searches no time; fewer would miss the best too often in large ones.
+// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists do. More take time from small
+// searches; fewer miss the best in large ones.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
@@ -99,16 +93,14 @@ func (s *State) finalPoints(p Protocol) []int {
 	return s.Keep(s.Measured(), n)
 }
 
-// A StopRule ends a comparison after MinRounds if the gain is then clear (see stat.Clear), and otherwise
-// after MaxRounds. If consecutive rounds are too similar (see stat.Estimate.Unknowable), it may take
-// correlatedRounds times MinRounds.
+// A StopRule ends a comparison after MinRounds if the gain is clear (see stat.Clear), and otherwise after MaxRounds.
+// Correlated rounds may take correlatedRounds times MinRounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
 }
 
-// MeasureAgainstDefault measures a point and the default in fresh rounds. chosen.Rounds is 0 if
-// the point failed.
+// MeasureAgainstDefault measures a point and the default in fresh rounds. chosen.Rounds is 0 if the point failed.
 func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, point int, rule StopRule) (chosen, dflt Finalist, err error) {
 	all, err := s.confirm(ctx, stage, []int{point}, nil, rule)
 	if err != nil {
@@ -125,9 +117,8 @@ func pick(all []Finalist, point int) (out Finalist) {
 	return out
 }
 
-// confirm measures points against the default in fresh rounds. Luck makes a point look faster in
-// the rounds by which it was chosen, so confirm uses new rounds. The neighbours run in half of the
-// rounds, because other points in a round change times by about 1 %.
+// confirm measures points against the default in fresh rounds, because luck helps a point in the rounds that chose it.
+// The neighbours run in half of the rounds, because other points change times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
@@ -158,20 +149,18 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds is the factor on MinRounds for a confirmation whose consecutive rounds are too
-// similar. Of confirmations with 25 independent rounds, 2 to 3 % look similar by chance, and more
-// rounds show this.
+// correlatedRounds is the factor on MinRounds for similar consecutive rounds. Of 25 independent rounds, 2 to 3 % look
+// similar by chance.
 const correlatedRounds = 4
 
-// MeasureFresh measures points in new rounds, which no earlier comparison has used. The neighbours
-// run in half of the rounds. MeasureFresh returns the points that did not fail, fastest first.
+// MeasureFresh measures points in new rounds, the neighbours in half of them. It returns the points that did not fail,
+// fastest first.
 func (s *State) MeasureFresh(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	err := f.measureCrowded(ctx, stage, points, neighbours, rounds)
 	return f.summarise(), err
 }
 
-// measureCrowded measures points. The neighbours run with them in the second half of the rounds.
 func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) error {
 	crowded := 0
 	if len(neighbours) > 0 {
@@ -190,9 +179,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower drops the live points that are slower than the best by more than the band and two
-// standard errors, and returns the rest. It never drops the default. `open` is true if for some
-// returned point it is still undecided whether the point is slower.
+// dropSlower drops the points that are slower than the best by more than the band and two standard errors, but never
+// the default. `open` is true if this is undecided for some point.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
@@ -207,8 +195,8 @@ func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	return rest, open
 }
 
-// adjustedPoints returns the points that did not fail, fastest first. Their samples are without
-// disturbances of whole rounds (see stat.Polish).
+// adjustedPoints returns the points that did not fail, fastest first, without disturbances of whole rounds (see
+// stat.Polish).
 func (s *State) adjustedPoints() []Finalist {
 	_, round := stat.Polish(s.obs, s.itemOf[s.Default])
 	all := make([]Finalist, len(s.points))
@@ -235,7 +223,6 @@ func (s *State) adjustedPoints() []Finalist {
 	return out
 }
 
-// summarise returns the points that did not fail, fastest first.
 func (s *State) summarise() []Finalist {
 	parts := make([][2]roundSet, len(s.points))
 	seconds := make([][]float64, len(s.points))
@@ -259,7 +246,7 @@ func (s *State) summarise() []Finalist {
 	return fs
 }
 
-// Gain returns the time of dflt divided by the time of f, in the rounds in which both ran.
+// Gain returns the time of dflt divided by the time of f, in their common rounds.
 func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	if f.Point == dflt.Point {
 		return stat.Exactly(f.Rounds)
@@ -267,8 +254,7 @@ func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
 }
 
-// commonRounds returns the rounds in which both dflt and f ran. It leaves out the round sets of f
-// for which `use` returns false.
+// commonRounds returns the rounds of both dflt and f, in the round sets of f for which `use` is true.
 func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
 	for _, p := range f.parts {
 		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// wobble adds noise to the times of points. The noise is the same in every test.
+// wobble adds the same noise in every test.
 func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(record.Stage, int, int) float64 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	return func(stage record.Stage, point, round int) float64 {
@@ -22,8 +22,7 @@ func wobble(sigma float64, seconds func(record.Stage, int, int) float64) func(re
 	}
 }
 
-// TestFinalsEndWhenDecided: the finals continue in steps until every comparison with the best is
-// decided. Points that are clearly slower drop out.
+// TestFinalsEndWhenDecided: clearly slower points drop out.
 func TestFinalsEndWhenDecided(t *testing.T) {
 	p := Protocol{Band: 0.01, MinRounds: 4, MaxRounds: 21}
 	for _, c := range []struct {
@@ -56,8 +55,7 @@ func TestFinalsEndWhenDecided(t *testing.T) {
 	}
 }
 
-// TestFinalsEndInProportion: finals end when they have taken finalSampleShare times the
-// samples of the search, even if comparisons are undecided. FinalsOf has no such bound.
+// TestFinalsEndInProportion: FinalsOf has no bound on samples.
 func TestFinalsEndInProportion(t *testing.T) {
 	p := Protocol{Band: 0.01, Finalists: 2, MinRounds: 4, MaxRounds: 24}
 	for _, c := range []struct {
@@ -84,8 +82,7 @@ func TestFinalsEndInProportion(t *testing.T) {
 	}
 }
 
-// TestFailuresInFinals: a point that failed before is not measured. A point that fails in the
-// finals is no finalist, and the search records the failure.
+// TestFailuresInFinals: a point that fails is no finalist.
 func TestFailuresInFinals(t *testing.T) {
 	e := &script{seconds: changedIn("y", 3, nan, secondsByPoint(2, 1, 1, 1, 1, nan))}
 	s := sixPoints(t, e, Budget{}, 5)
@@ -113,8 +110,6 @@ func TestFailuresInFinals(t *testing.T) {
 	}
 }
 
-// TestFinalsTakeTheBest: the finals take the given number of best points, and the required
-// points.
 func TestFinalsTakeTheBest(t *testing.T) {
 	e := &script{seconds: secondsByPoint(9, 5, 4, 3, 2, 1)}
 	s := sixPoints(t, e, Budget{}, 1)
@@ -130,8 +125,7 @@ func TestFinalsTakeTheBest(t *testing.T) {
 	}
 }
 
-// TestFinalsInTime: with a time limit there are fewer finalists, but at least three, and the
-// rounds end earlier.
+// TestFinalsInTime: with a time limit there are fewer finalists, but at least three.
 func TestFinalsInTime(t *testing.T) {
 	for _, c := range []struct {
 		limit  time.Duration
@@ -139,13 +133,13 @@ func TestFinalsInTime(t *testing.T) {
 		calls  int
 	}{
 		{time.Hour, 6, 2},
-		{(18 + 16) * time.Second, 5, 1}, // 18 s are spent; 16 s are left, enough for 4 finalists in 4 rounds
+		{(18 + 16) * time.Second, 5, 1}, // of 34 s, 16 s are left: enough for 4 finalists in 4 rounds
 		{(18 + 15) * time.Second, 4, 1},
 		{18 * time.Second, 4, 1},
 		{time.Second, 4, 1},
 	} {
 		e := &clocked{script: script{seconds: secondsByPoint(9, 5, 4, 3, 2, 1)}, each: time.Second}
-		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required: they are measured even if too little time is left
+		h := sixPoints(t, e, Budget{}, 1, 2, 3, 4, 5) // required points are measured whatever time is left
 		ctx := context.Background()
 		if err := h.Measure(ctx, "x", []int{1, 2, 3, 4, 5}, 3); err != nil {
 			t.Fatal(err)
@@ -163,8 +157,7 @@ func TestFinalsInTime(t *testing.T) {
 	}
 }
 
-// TestDropSlower: a point is dropped if it is slower than the best by more than the band and two
-// standard errors. The default stays.
+// TestDropSlower: the default stays.
 func TestDropSlower(t *testing.T) {
 	s := sixPoints(t, nil, Budget{})
 	add := func(point int, logs ...float64) {
@@ -211,8 +204,6 @@ func TestDropSlower(t *testing.T) {
 	}
 }
 
-// TestGainIsOverCommonRounds: the gain is the default's time divided by the config's, in the
-// rounds in which both ran.
 func TestGainIsOverCommonRounds(t *testing.T) {
 	of := func(point int, rounds []int, seconds ...float64) Finalist {
 		set := roundSet{rounds: rounds}
@@ -230,7 +221,6 @@ func TestGainIsOverCommonRounds(t *testing.T) {
 	}
 }
 
-// TestMeasureAgainstDefault: the reported times come only from the new rounds.
 func TestMeasureAgainstDefault(t *testing.T) {
 	e := &script{seconds: changedIn("y", 2, 1.25, truth)}
 	s := sixPoints(t, e, Budget{}, 2)
@@ -251,8 +241,6 @@ func TestMeasureAgainstDefault(t *testing.T) {
 	}
 }
 
-// TestConfirmationEndsEarly: a confirmation ends after MinRounds if the whole interval of the gain
-// is more than three bands away from 1, otherwise after MaxRounds.
 func TestConfirmationEndsEarly(t *testing.T) {
 	for seconds, want := range map[float64]int{1: 25, 2 / 1.032: 25, 2 / 1.029: 80, 2: 80, 2 * 1.029: 80, 2 * 1.032: 25} {
 		e := &script{seconds: changedIn("y", 2, seconds, truth)}
@@ -263,8 +251,7 @@ func TestConfirmationEndsEarly(t *testing.T) {
 	}
 }
 
-// TestFinalistsTimes: a finalist holds the median and the tails of its own times, and warnings
-// about these times. Rounds that drift are correlated, so the confirmation takes four times 11 rounds.
+// TestFinalistsTimes: rounds that drift are correlated, so the confirmation takes four times 11 rounds.
 func TestFinalistsTimes(t *testing.T) {
 	e := &script{seconds: func(_ record.Stage, point, round int) float64 {
 		if point == 1 {

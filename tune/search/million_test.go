@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bowl is an Evaluator without noise for a space of any size: a point takes longer the farther each
-// of its values is from 7.
+// bowl is an Evaluator for a space of any size: the farther the values are from 7, the slower the point.
 type bowl struct {
 	space    *Space
 	round    int
@@ -43,9 +42,7 @@ func (b *bowl) Measure(_ context.Context, _ record.Stage, live []int, rounds int
 	return out, nil
 }
 
-// TestMillionPoints: a space of 2^20 points, an eighth of them illegal, is counted and searched with
-// little memory: 8 bytes a legal point and 8 more for the search. The search finds a point near the
-// best point.
+// TestMillionPoints: a space of 2^20 points takes 8 bytes a legal point, and a search 8 more.
 func TestMillionPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -92,8 +89,8 @@ func TestMillionPoints(t *testing.T) {
 	runtime.KeepAlive(state)
 }
 
-// TestCandidates: successive batches predict every point of a kernel that has too many points for one
-// batch, and each batch predicts all neighbours of the fastest point.
+// TestCandidates: successive batches predict every point of a large kernel, and each batch all neighbours of the
+// fastest.
 func TestCandidates(t *testing.T) {
 	var axes []Axis
 	for _, name := range []string{"a", "b", "c", "d"} {

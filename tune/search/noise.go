@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// screenRounds returns the number of rounds in which a strategy times a new point. With the noise seen
-// so far, this number brings the standard error of the point's median down to the band.
+// screenRounds returns the rounds that a new point needs for a standard error within the band.
 func (s *State) screenRounds() int {
 	noise := s.noise()
 	if s.Band <= 0 || noise == 0 {
@@ -19,8 +18,8 @@ func (s *State) screenRounds() int {
 	return int(min(max(math.Ceil(wanted), ScreenRounds), mostScreenRounds))
 }
 
-// noise returns the relative standard deviation of a sample within its round. It is the median
-// over the points with two or more samples; 0 if there is no such point.
+// noise returns the relative standard deviation of a sample within its round: the median over points with two or more
+// samples, or 0.
 func (s *State) noise() float64 {
 	var variances []float64
 	for _, f := range s.adjustedPoints() {

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestNoise: disturbances of whole rounds and occasional spikes do not change the estimated noise.
-// The number of rounds follows from the noise.
+// TestNoise: disturbances of whole rounds and spikes do not change the estimate.
 func TestNoise(t *testing.T) {
 	for _, c := range []struct {
 		sigma, band float64

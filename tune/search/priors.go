@@ -9,36 +9,31 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// priors holds what the surrogates of a search assume before they know scores. The usual values
-// were chosen on recorded spaces. native/python/search/priors.py tests this choice on other spaces.
+// priors holds what the surrogates of a search assume before they know scores. native/python/search/priors.py tests the
+// usual values on recorded spaces.
 type priors struct {
 	roughness, switches, nugget, level, params float64 // the most likely values, see surrogate and kernelCorrelation
 
-	// strength multiplies the weight of these values, and of the mean and variance of all kernels'
-	// scores. 0 means that only a kernel's own scores count.
+	// strength multiplies the weight of all priors. 0 means that only a kernel's own scores count.
 	strength float64
 }
 
-// usualPriors holds the priors of a search whose strategy names no other priors. switches is the
-// roughness of an axis of two values. In recorded spaces the roughness that fits best is mostly
-// 0.03 for such an axis, and 0.1 to 1 for other axes. Searches of 25 points on spaces of 2 H100
-// lost 1.24 % with a roughness of 0.1 for all axes, and 1.10 % with these values.
+// usualPriors holds the priors of a search that names no others. switches is the roughness of an axis of two values;
+// 0.03 fits most such axes, 0.1 to 1 the others.
 var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
 
-// These constants give the weights of the priors at strength 1. A value of roughness, switches,
-// nugget, level or params that is n steps from the most likely one loses n * n * stepCost of log
-// likelihood. The prior mean has the weight of meanPoints measured points, the prior variance that
-// of variancePoints.
+// These constants weigh the priors at strength 1. A value n steps from the most likely one loses n * n * stepCost of
+// log likelihood. Mean and variance weigh as much as meanPoints and variancePoints measured points.
 const (
 	stepCost       = 0.5
 	meanPoints     = 1
 	variancePoints = 2
 )
 
-// priorSetting names one number of priors and lists its allowed values.
+// priorSetting names one number of priors.
 type priorSetting struct {
 	name   string
-	values []float64 // the allowed values
+	values []float64 // allowed
 	slot   func(*priors) *float64
 }
 
@@ -53,7 +48,7 @@ var priorSettings = []priorSetting{
 	{"strength", []float64{0, 0.5, 1, 2, 4}, func(p *priors) *float64 { return &p.strength }},
 }
 
-// parsePriors parses NAME=NUMBER:NAME=NUMBER. Numbers that are not named keep their usual values.
+// parsePriors parses NAME=NUMBER:NAME=NUMBER. Other numbers keep their usual values.
 func parsePriors(text string) (priors, error) {
 	out := usualPriors
 	for word := range strings.SplitSeq(text, ":") {

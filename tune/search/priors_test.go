@@ -24,8 +24,7 @@ func TestParsePriors(t *testing.T) {
 	}
 }
 
-// TestRoughnessOfSwitches: the most likely roughness depends on the number of values. An axis of two values
-// still gets a high roughness if it changes scores more than the other axis.
+// TestRoughnessOfSwitches: an axis of two values still gets a high roughness if it matters more than the other axis.
 func TestRoughnessOfSwitches(t *testing.T) {
 	p := newSurrogate([]int{2, 3}, usualPriors)
 	if p.roughness[0] != usualPriors.switches || p.roughness[1] != usualPriors.roughness || p.logPrior() != 0 {
@@ -37,8 +36,7 @@ func TestRoughnessOfSwitches(t *testing.T) {
 	}
 }
 
-// TestStrengthOfPriors: with strength 0 a surrogate predicts a kernel's only score everywhere, whatever
-// the scores of other kernels are.
+// TestStrengthOfPriors: with strength 0 the scores of other kernels do not matter.
 func TestStrengthOfPriors(t *testing.T) {
 	usual := usualPriors
 	usual.strength = 0
@@ -56,7 +54,6 @@ func TestStrengthOfPriors(t *testing.T) {
 	}
 }
 
-// TestStrategyWithPriors: bayes:PRIORS searches like bayes if its priors are the usual priors.
 func TestStrategyWithPriors(t *testing.T) {
 	if _, err := ParseStrategy("bayes:strength=9"); err == nil {
 		t.Error("a strength of 9 is accepted")

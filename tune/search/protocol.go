@@ -9,17 +9,16 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Protocol holds the rounds and bounds of the comparisons that every search makes: the A/A test
-// at its beginning, the finals and the confirmation at its end.
+// A Protocol holds the rounds and bounds of the comparisons that every search makes: A/A test, finals, confirmation.
 type Protocol struct {
-	Band      float64 // times whose relative difference is smaller count as equal; the A/A test ends when its spread is at most Band
-	AARounds  int     // rounds of the A/A test before each check of the spread
+	Band      float64 // smaller relative differences count as equal; the A/A test ends when its spread is at most Band
+	AARounds  int     // before each check of the spread
 	MaxAA     int     // most rounds of the A/A test
-	Finalists int     // most finalists, required candidates not counted
-	MinRounds int     // rounds of the finals before a finalist may be dropped
-	MaxRounds int     // most rounds of the finals
+	Finalists int     // at most, without required candidates
+	MinRounds int     // of the finals before a finalist may be dropped
+	MaxRounds int     // of the finals
 
-	ConfirmRounds int // least rounds of the confirmation; also the rounds of each further session
+	ConfirmRounds int // least number; also the rounds of each further session
 }
 
 // OnGPU returns the protocol of machines with GPUs.
@@ -27,33 +26,30 @@ func OnGPU() Protocol {
 	return Protocol{Band: 0.01, AARounds: 20, MaxAA: 200, Finalists: 24, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// OnHost returns the protocol of machines without GPUs, external workers included. Its band is ten
-// times that of OnGPU, because a CPU that other programs share cannot resolve 1 % in a minute.
+// OnHost returns the protocol of machines without GPUs. Its band is ten times wider, because a shared CPU cannot
+// resolve 1 % in a minute.
 func OnHost() Protocol {
 	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// After returns the protocol of the comparisons after an A/A test. Its MaxRounds is at least the
-// number of rounds of the A/A test.
+// After returns the protocol after an A/A test: its MaxRounds is at least the test's rounds.
 func (p Protocol) After(aa record.AA) Protocol {
 	p.MaxRounds = max(p.MaxRounds, aa.Rounds)
 	return p
 }
 
-// confirmRule returns the rule that ends the confirmation. The confirmation ends after ConfirmRounds
-// if the gain is then clear. Otherwise it takes as many rounds as the A/A test, if this is more.
+// confirmRule ends the confirmation after ConfirmRounds if the gain is clear, else after as many rounds as the A/A test
+// took.
 func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }
 
-// Twin is a second label of the default. If an Evaluator is asked for Twin, it measures the
-// default.
+// Twin asks an Evaluator for the default under a second label.
 const Twin = -1
 
-// MeasureAA measures the default against itself until the spread is inside the band, or the
-// rounds or the time are used up. A limit of 0 means no limit. The first rounds do not count
-// against the limit, because their time includes memory, compilation and the check against the
-// oracle. MeasureAA returns ErrDefault if the default fails.
+// MeasureAA measures the default against itself until the spread is inside the band, or the rounds or the time are used
+// up. A limit of 0 means none. The first rounds, which include compilation and checks, do not count against it. If the
+// default fails, the error is ErrDefault.
 func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
 	var out record.AA
 	var base, twin []float64
@@ -79,7 +75,6 @@ func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit ti
 	return out, nil
 }
 
-// logs returns the logarithms of a point's times.
 func logs(samples []Sample, point int) []float64 {
 	var out []float64
 	for _, s := range samples {

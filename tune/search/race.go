@@ -7,10 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// race measures every point in a few rounds, and the best points in more rounds, as irace and
-// successive halving do. The schedule is fixed, so that a resumed run repeats it exactly. If the
-// budget does not allow all points, race measures random points in its first pass, and keeps time
-// for the later passes.
+// race measures every point in a few rounds, and the best points in more, as irace and successive halving do. The
+// schedule is fixed, so that a resumed run repeats it. A small budget allows only random points in the first pass.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
@@ -26,8 +24,7 @@ func race(ctx context.Context, s *State) error {
 	return nil
 }
 
-// schedule lists the passes of a race: the rounds of each, and the share of its
-// points that the next pass measures again.
+// schedule lists the passes of a race: their rounds, and the share of points that the next pass takes.
 var schedule = []struct {
 	stage  record.Stage
 	rounds int
@@ -38,18 +35,17 @@ var schedule = []struct {
 	{record.StageHalving2, 10, 1},
 }
 
-// chunk is the number of fresh points that a block screens under a time limit.
+// chunk is the number of fresh points in a block under a time limit.
 const chunk = 24
 
-// gridRounds is the number of rounds of every point in a grid search. Each block has gridStep
-// rounds: a lost block costs little, and the two rounds of a block run in opposite orders.
+// gridRounds is the number of rounds of every point in a grid search. Blocks have gridStep rounds, so a lost block
+// costs little and its two rounds run in opposite orders.
 const (
 	gridRounds = 10
 	gridStep   = 2
 )
 
-// grid measures every point in gridRounds rounds, for recordings of whole spaces. If the budget
-// does not allow all points, it measures random points.
+// grid measures every point in gridRounds rounds, or random points if the budget is small.
 func grid(ctx context.Context, s *State) error {
 	if s.Timed() {
 		_, err := screen(ctx, s, gridRounds)
@@ -64,10 +60,8 @@ func grid(ctx context.Context, s *State) error {
 	return nil
 }
 
-// screen measures as many points as the budget allows, and returns them. Without a time limit all
-// points share the same rounds. With a time limit screen measures chunks, so that it can stop
-// between them. Every chunk has the default and the two best points so far, which link its rounds
-// to earlier rounds.
+// screen measures as many points as the budget allows, and returns them. Under a time limit it measures chunks, linked
+// by the default and the two best points so far.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)
@@ -90,7 +84,7 @@ func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	}
 }
 
-// RaceSamples returns how many samples a race of n points takes before its finals.
+// RaceSamples returns the samples of a race of n points before its finals.
 func RaceSamples(n int) int {
 	total := 0
 	for _, pass := range schedule {

@@ -11,10 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// MergeSessions merges the finalists of several sessions. It keeps the finalists that occur in
-// every session, in the order of the first session. The gain of a merged finalist covers the
-// differences between sessions: each session lays out memory anew, which changes all times of the
-// session.
+// MergeSessions merges the finalists that occur in every session, in the order of the first. Gains then cover
+// differences between sessions: each lays out memory anew, which changes all its times.
 func MergeSessions(sessions [][]Finalist) []Finalist {
 	var out []Finalist
 	if len(sessions) == 0 {
@@ -53,11 +51,9 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 	return out, true
 }
 
-// Claim returns the gain of a finalist over the default, and warnings about the gain. `earlier` is
-// the gain in the rounds that chose the finalist. Other configs in a round, and other rounds in a
-// session, change times. So Claim checks the new gain against `earlier`, and rounds with neighbours
-// (see Neighbours) against rounds without them. If two gains differ by more than their errors,
-// Claim widens the interval to cover both.
+// Claim returns the gain of a finalist over the default, and warnings about it. `earlier` is the gain in the rounds
+// that chose the finalist. If it differs from the new gain, or rounds with neighbours from rounds without, the interval
+// is widened to cover both.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {
@@ -77,8 +73,7 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 	return gain, warnings
 }
 
-// AAOverSessions compares the default with its twin over sessions. It returns nil if the default or
-// the twin failed.
+// AAOverSessions compares the default with its twin over sessions, nil if one of them failed.
 func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	base, twin := pick(merged, dflt), pick(merged, Twin)
 	if base.Rounds == 0 || twin.Rounds == 0 {
@@ -88,13 +83,10 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	return &record.SessionsAA{Ratio: record.Interval{Mid: 1 / ratio.Mid, Low: 1 / ratio.High, High: 1 / ratio.Low}, Default: base.SessionSpread()}
 }
 
-// DecideOverSessions decides again about the challenger of an earlier decision, by the merged
-// finalists of further sessions. If the runner-up is faster than the challenger, it becomes the
-// challenger. DecideOverSessions returns the decision and the finalist of the decision's config,
-// with warnings. The challenger and the default must be among the merged finalists.
-//
-// The interval covers differences between sessions, so the A/A spread of the search's own session
-// does not count. The decision is noisy only if the A/A interval over sessions excludes 1.
+// DecideOverSessions decides again about a challenger, by the merged finalists of further sessions. A faster runner-up
+// becomes the challenger. It returns the decision and the finalist of the decision's config, with warnings. Challenger
+// and default must be among the merged finalists. The decision is noisy only if the A/A interval over sessions excludes
+// 1.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)
@@ -129,8 +121,7 @@ func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []F
 	return d, win
 }
 
-// SessionSpread returns the relative standard deviation of a finalist's median time over sessions. It
-// returns 0 if there is one session.
+// SessionSpread returns the relative standard deviation of a finalist's median time over sessions, 0 for one session.
 func (f Finalist) SessionSpread() float64 {
 	bySession := map[int][]float64{}
 	for _, p := range f.parts {

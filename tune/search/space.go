@@ -13,32 +13,29 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Axis is one parameter of a grid and the values it may have.
 type Axis struct {
 	Name   string
 	Values []ep.Value
-	Design bool // configs with different values are treated like configs of different kernels
+	Design bool // other values count as another kernel
 }
 
-// Rule returns the name of the constraint that a config breaks, or "" if it breaks none. The
-// config is only valid during the call.
+// Rule returns the name of the constraint that a config breaks, or "". The config is only valid during the call.
 type Rule func(ep.Config) string
 
-// Grid holds all combinations of the values of one kernel's axes that break no rule.
+// Grid holds the combinations of one kernel's values that break no rule.
 type Grid struct {
 	Kernel string
 	Axes   []Axis
-	Rules  []Rule // applied in order; a point is rejected under the first rule that it breaks
+	Rules  []Rule // in order; a point counts under the first rule that it breaks
 
-	points []uint64 // if set, only these points are in the grid; see SpaceOf
+	points []uint64 // if set, the only points; see SpaceOf
 }
 
-// maxProduct bounds the points of a grid before its rules are applied: a larger number is taken for a typing
-// error.
+// maxProduct bounds the points before rules: a larger number is taken for a typing error.
 const maxProduct = 20_000_000
 
-// A Space holds every legal config of one search. A config is called a point and has a fixed index.
-// The points of the grids come first, then the configs that Add added.
+// A Space holds every legal config of one search. A config is a point with a fixed index: first the grids', then those
+// of Add.
 type Space struct {
 	parts  []part
 	extra  []ep.Config
@@ -46,16 +43,14 @@ type Space struct {
 	n      int
 }
 
-// part is an enumerated grid. It stores a point as a mixed-radix number: a hundred thousand
-// points take less than a megabyte.
+// part is an enumerated grid. A point is a mixed-radix number, to save memory.
 type part struct {
 	grid   Grid
-	first  int      // index of its first point
+	first  int      // of its first point
 	points []uint64 // ascending
 }
 
-// NewSpace enumerates grids. It also returns how many points each rule removed. The caller must
-// set the Problem of these records.
+// NewSpace enumerates grids. It also returns how many points each rule removed, without the Problem.
 func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	s := &Space{extras: map[string]int{}}
 	var infos []record.SpaceInfo
@@ -107,7 +102,6 @@ func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	return p, info, nil
 }
 
-// decode writes point n into c. The last axis changes fastest with n.
 func (g *Grid) decode(c ep.Config, n uint64) {
 	for i := len(g.Axes) - 1; i >= 0; i-- {
 		a := &g.Axes[i]
@@ -117,8 +111,7 @@ func (g *Grid) decode(c ep.Config, n uint64) {
 	}
 }
 
-// encode returns the number of a config: the inverse of decode. ok is false for a config
-// outside the grid.
+// encode returns the number of a config. ok is false for a config outside the grid.
 func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	if c.Kernel != g.Kernel || len(c.Values) != len(g.Axes) {
 		return 0, false
@@ -133,7 +126,6 @@ func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	return n, true
 }
 
-// brokenRule returns the name of the first rule that a config breaks, "" if it breaks none.
 func (g *Grid) brokenRule(c ep.Config) string {
 	for _, r := range g.Rules {
 		if broken := r(c); broken != "" {
@@ -143,12 +135,12 @@ func (g *Grid) brokenRule(c ep.Config) string {
 	return ""
 }
 
-// Clone returns a copy of the space. Adding a config to the copy does not change s.
+// Clone returns a copy that can be extended without changing s.
 func (s *Space) Clone() *Space {
 	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
 
-// Add returns the index of a config. If the space does not have the config, Add adds it.
+// Add returns the index of a config, which it adds if necessary.
 func (s *Space) Add(c ep.Config) int {
 	if i, ok := s.Index(c); ok {
 		return i
@@ -174,7 +166,7 @@ func (s *Space) Config(i int) ep.Config {
 	return c
 }
 
-// kernel returns the number of point i's grid. For an added point it returns the number of grids.
+// kernel returns the number of point i's grid, and of an added point the number of grids.
 func (s *Space) kernel(i int) int {
 	k := 0
 	for k < len(s.parts) && i >= s.parts[k].first+len(s.parts[k].points) {
@@ -183,7 +175,7 @@ func (s *Space) kernel(i int) int {
 	return k
 }
 
-// Index returns the point of a config. ok is false if the space does not have the config.
+// Index returns the point of a config. ok is false if there is none.
 func (s *Space) Index(c ep.Config) (point int, ok bool) {
 	for k := range s.parts {
 		p := &s.parts[k]
@@ -214,7 +206,6 @@ func (s *Space) Neighbors(i int) []int {
 	return out
 }
 
-// axes returns the axes of a kernel, nil if no grid has it.
 func (s *Space) axes(kernel string) []Axis {
 	for _, p := range s.parts {
 		if p.grid.Kernel == kernel {
@@ -224,7 +215,7 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// Design returns the name of a config's design: its kernel, and its values of the axes that have Design set.
+// Design returns a config's kernel with its values of the axes that have Design set.
 func (s *Space) Design(c ep.Config) string {
 	name := c.Kernel
 	for _, a := range s.axes(c.Kernel) {
@@ -235,8 +226,7 @@ func (s *Space) Design(c ep.Config) string {
 	return name
 }
 
-// Fingerprint returns the first 16 hex digits of a SHA-256 over the axes, the points and the ABIs
-// of the kernels.
+// Fingerprint returns 16 hex digits of a SHA-256 over the axes, the points and the ABIs of the kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()
 	for _, p := range s.parts {
@@ -252,8 +242,7 @@ func (s *Space) Fingerprint(abi ep.ABI) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// SpaceOf makes a space that holds the given configs, for pairs and for recorded runs. Kernels are
-// in the order in which configs first name them.
+// SpaceOf makes a space of the given configs. Kernels are in the order of their first config.
 func SpaceOf(configs []ep.Config) (*Space, error) {
 	byKernel := map[string][]ep.Config{}
 	var kernels []string
@@ -275,8 +264,7 @@ func SpaceOf(configs []ep.Config) (*Space, error) {
 	return s, err
 }
 
-// listedGrid makes a grid whose points are the given configs of one kernel. Its
-// axes hold the values found in these configs.
+// listedGrid makes a grid of the given configs of one kernel.
 func listedGrid(configs []ep.Config) (Grid, error) {
 	g := Grid{Kernel: configs[0].Kernel, points: []uint64{}}
 	values := map[string]map[ep.Value]bool{}

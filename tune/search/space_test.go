@@ -86,7 +86,6 @@ func TestSpaceRefusesNonsense(t *testing.T) {
 	}
 }
 
-// drawSpace makes a random space of up to two kernels.
 func drawSpace(t *rapid.T) *Space {
 	var grids []Grid
 	for k := range rapid.IntRange(1, 2).Draw(t, "kernels") {

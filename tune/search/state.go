@@ -19,57 +19,52 @@ type Sample struct {
 	Seconds      float64
 }
 
-// An Evaluator measures points of a space, several points in the same rounds. It may measure on
-// a machine, replay a recorded run, or simulate a synthetic landscape.
+// An Evaluator measures points of a space, on a machine, from a recorded run or in a synthetic landscape.
 type Evaluator interface {
-	// Measure times each point of live once in every round, in an order drawn for that round.
-	// Round numbers grow over all calls. A point with fewer samples than rounds has failed
-	// and must not be measured again. After an error nothing can be measured any more.
+	// Measure times each point of live once in every round, in random order. Round numbers grow over all calls. A point
+	// with fewer samples than rounds has failed. After an error nothing can be measured any more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
-	// Spent returns the time that the search has cost so far. It must be reproducible,
-	// because a resumed search uses it to make the same decisions again.
+	// Spent returns the time that the search has cost. It must be reproducible for resumed searches.
 	Spent() time.Duration
 }
 
 // Budget bounds a search. A field of 0 sets no bound.
 type Budget struct {
-	Evaluations int           // number of distinct points, required ones included
-	Time        time.Duration // time of the whole search, confirmation included
+	Evaluations int           // distinct points, required ones included
+	Time        time.Duration // of the whole search, confirmation included
 }
 
-// State is one search in progress, as strategies see it. Every measurement includes the default,
-// and every score is relative to it.
+// State is one search in progress. Every measurement includes the default, and every score is relative to it.
 type State struct {
 	Space    *Space
 	Rand     *rand.Rand
 	Default  int
-	Required []int // points that stay until the finals even if they look slow; the default is one of them
+	Required []int // points that stay until the finals, with the default
 
-	// Band is the relative difference up to which two times count as equal; 0 if it is unknown. If
-	// it is known, strategies time points more often on a noisy machine.
+	// Band is the relative difference up to which two times count as equal; 0 if unknown. If known, strategies time
+	// points more often on a noisy machine.
 	Band float64
 
-	priors  priors // priors of the surrogates of bayes
+	priors  priors // of bayes
 	eval    Evaluator
 	budget  Budget
 	obs     []stat.Obs
 	itemOf  map[int]int  // point -> Item in obs
 	points  []int        // Item in obs -> point
-	crowded map[int]bool // rounds in which neighbours ran, see measureCrowded
+	crowded map[int]bool // rounds with neighbours
 	failed  map[int]bool
 	effect  []float64 // by item; nil when stale
 	spent   int       // samples taken
 	pace    pace
 }
 
-// pace adds up the new points so far, and the time of the blocks that measured them.
+// pace sums up the new points, and the time of their blocks.
 type pace struct {
 	points int
 	time   time.Duration
 }
 
-// NewState prepares a search. Required points need not contain the default.
 func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *rand.Rand) *State {
 	out := &State{priors: usualPriors, Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}, crowded: map[int]bool{}}
 	for _, i := range append([]int{dflt}, required...) {
@@ -80,11 +75,9 @@ func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ra
 	return out
 }
 
-// ErrDefault ends a search whose default fails.
 var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
-// Measure times the default and the live points in new rounds. It leaves out new points beyond the
-// budget.
+// Measure times the default and the live points in new rounds, without new points beyond the budget.
 func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
 	batch := s.admit(live)
 	if len(batch) < 2 && s.measured(s.Default) {
@@ -118,8 +111,7 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	return nil
 }
 
-// admit returns the default and the live points, without failed points, duplicates and new
-// points beyond the budget.
+// admit returns the default and the live points, without failures, duplicates and new points beyond the budget.
 func (s *State) admit(live []int) []int {
 	batch, left := []int{s.Default}, s.Left()
 	listed := map[int]bool{s.Default: true}
@@ -139,7 +131,6 @@ func (s *State) admit(live []int) []int {
 	return batch
 }
 
-// item returns the item of a point in obs. A new point gets the next item.
 func (s *State) item(point int) int {
 	k, ok := s.itemOf[point]
 	if !ok {
@@ -163,16 +154,15 @@ func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
-// laterShare is the time of a race's later passes divided by the time of its first pass.
+// laterShare is the time of a race's later passes divided by its first pass.
 const laterShare = 0.3
 
-// laterTime returns how long the later passes of a race take, if the points measured so far are its
-// first pass.
+// laterTime returns how long the later passes of a race take after the points so far.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
 
-// spaceFits reports whether the time left allows measuring every point, at the pace so far.
+// spaceFits reports whether the time left allows every point, at the pace so far.
 func (s *State) spaceFits() bool {
 	if !s.Timed() || s.pace.points == 0 {
 		return false
@@ -205,14 +195,12 @@ const (
 	maxReserved = 0.3
 )
 
-// reservedFinalists is the largest number of finalists of any protocol.
 const reservedFinalists = 24
 
-// reservedRounds is the assumed mean number of final rounds of a finalist: most drop out early.
+// reservedRounds is the assumed mean number of a finalist's rounds: most drop out early.
 const reservedRounds = 25
 
-// reservedTime returns how much of a time budget is kept for the finals and the confirmation,
-// at the pace so far.
+// reservedTime returns the time kept for finals and confirmation, at the pace so far.
 func (s *State) reservedTime() time.Duration {
 	most := maxReserved * float64(s.budget.Time)
 	if s.spent == 0 {
@@ -222,13 +210,11 @@ func (s *State) reservedTime() time.Duration {
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
-// confirmSamples is the number of samples in a usual confirmation.
 const confirmSamples = 50
 
 // Timed reports whether the budget bounds time.
 func (s *State) Timed() bool { return s.budget.Time > 0 }
 
-// searchTime returns how much time strategies may still spend.
 func (s *State) searchTime() time.Duration {
 	if !s.Timed() {
 		return math.MaxInt64
@@ -238,8 +224,7 @@ func (s *State) searchTime() time.Duration {
 
 func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
-// Rounds returns how many of the wanted rounds of n points fit into the remaining search time, at
-// least 1.
+// Rounds returns how many of the wanted rounds of n points fit into the search time, at least 1.
 func (s *State) Rounds(n, rounds int) int {
 	if !s.Timed() || s.sampleTime() == 0 {
 		return rounds
@@ -247,9 +232,8 @@ func (s *State) Rounds(n, rounds int) int {
 	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
-// Score returns the logarithm of (a point's time / the default's time). Disturbances of whole
-// rounds are removed (see stat.Polish). The score is +Inf for a point that failed or was not
-// measured.
+// Score returns log(a point's time / the default's time), without disturbances of whole rounds (see stat.Polish). It is
+// +Inf for a point that failed or was not measured.
 func (s *State) Score(point int) float64 {
 	k, ok := s.itemOf[point]
 	if !ok || s.failed[point] {
@@ -264,8 +248,7 @@ func (s *State) Score(point int) float64 {
 	return s.effect[k] - s.effect[s.itemOf[s.Default]]
 }
 
-// Ranked returns the points that have a score, fastest first. Equal scores are in order of
-// index.
+// Ranked returns the points that have a score, fastest first; ties by index.
 func (s *State) Ranked(points []int) []int {
 	out := slices.DeleteFunc(slices.Clone(points), func(i int) bool { return math.IsInf(s.Score(i), 1) })
 	slices.SortFunc(out, func(a, b int) int {
@@ -274,7 +257,7 @@ func (s *State) Ranked(points []int) []int {
 	return slices.Compact(out)
 }
 
-// Measured returns the points tried so far, in order of index.
+// Measured returns the points tried so far, by index.
 func (s *State) Measured() []int { return slices.Sorted(slices.Values(s.points)) }
 
 // Keep returns the best n of the points, and the required points that did not fail.
@@ -289,9 +272,8 @@ func (s *State) Keep(points []int, n int) []int {
 	return out
 }
 
-// Shuffled returns fresh points in random order, without required points, as many as the budget
-// allows. It draws from kernels in turn, so that a kernel with thirty points gets as many draws
-// as a kernel with ten thousand.
+// Shuffled returns fresh points in random order, as many as the budget allows. It draws from kernels in turn, so that
+// small kernels get as many draws as large ones.
 func (s *State) Shuffled() []int {
 	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
 	count, turn := map[int]int{}, make(map[int]int, len(order))

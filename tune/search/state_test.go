@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// steady is an Evaluator without noise. A point takes the seconds in truth; in later rounds all
-// points take longer. A point whose seconds are NaN fails.
+// steady is an Evaluator without noise. A point takes the seconds in truth, and fails if they are NaN; later rounds
+// take longer.
 type steady struct {
 	truth []float64
 	round int
@@ -36,8 +36,7 @@ func (s *steady) Measure(_ context.Context, _ record.Stage, live []int, rounds i
 	return out, nil
 }
 
-// valley returns a space of 8 x 8 points. The best point is at (5, 2), the default at (0, 0). A
-// point next to the best one fails.
+// valley returns a space of 8 x 8 points: the best at (5, 2), the default at (0, 0), and a failure next to the best.
 func valley(t *testing.T) (*Space, *steady) {
 	t.Helper()
 	s := newSpace(t, Grid{Kernel: "k", Axes: []Axis{ints("a", 0, 1, 2, 3, 4, 5, 6, 7), ints("b", 0, 1, 2, 3, 4, 5, 6, 7)}})
@@ -89,8 +88,7 @@ func TestBudgetBoundsEvaluations(t *testing.T) {
 	}
 }
 
-// TestEveryKernelIsDrawnFrom: every kernel gets widely spread samples, even if one kernel has far
-// more points.
+// TestEveryKernelIsDrawnFrom: one kernel has far more points than the others.
 func TestEveryKernelIsDrawnFrom(t *testing.T) {
 	s := newSpace(t, Grid{Kernel: "many", Axes: []Axis{ints("n", 0, 1, 2, 3, 4, 5, 6, 7), ints("m", 0, 1, 2, 3, 4, 5, 6, 7)}},
 		Grid{Kernel: "few", Axes: []Axis{ints("n", 0, 1, 2, 3), ints("m", 0, 1)}})
@@ -133,8 +131,6 @@ func TestScoresAreClearedOfDrift(t *testing.T) {
 	}
 }
 
-// slow is a steady Evaluator whose samples take a millisecond each. spent is the time spent so
-// far.
 type slow struct {
 	steady
 	spent time.Duration
@@ -147,8 +143,7 @@ func (s *slow) Measure(ctx context.Context, stage record.Stage, live []int, roun
 	return s.steady.Measure(ctx, stage, live, rounds)
 }
 
-// TestDrawsUnderATimeLimit: every kernel gets its initial samples, even if one chunk has no place
-// for all kernels and the A/A test took much of the time.
+// TestDrawsUnderATimeLimit: every kernel gets its initial samples even if one chunk has no place for all.
 func TestDrawsUnderATimeLimit(t *testing.T) {
 	var grids []Grid
 	for k := range 12 {

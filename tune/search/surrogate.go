@@ -10,40 +10,36 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A surrogate is a Gaussian process that predicts the scores of points not yet measured. The
-// correlation of two points is the product over axes of exp(-roughness * distance) (Rasmussen and
-// Williams 2006, section 4.2). The time of a kernel may change abruptly with a launch parameter;
-// smoother correlations overshoot there.
+// A surrogate is a Gaussian process that predicts the scores of points not yet measured. The correlation of two points
+// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Smoother
+// correlations overshoot, because times change abruptly with launch parameters.
 //
-// A search of 25 points measures only two or three points of each kernel. Maximum likelihood
-// overfits so few points. So mean, variance, roughness and nugget have priors: mean and variance
-// from the scores of all kernels, roughness and nugget from recorded spaces. On spaces of 2 H200,
-// priors lowered the loss of searches of 50 points from 0.34 % to 0.23 %.
+// Mean, variance, roughness and nugget have priors, because maximum likelihood overfits the two or three points of a
+// kernel in a small search.
 type surrogate struct {
 	roughness   []float64          // by axis
-	likely      []float64          // by axis: the most likely roughness
-	nugget      float64            // variance of a score's error, divided by the variance of true scores
+	likely      []float64          // by axis
+	nugget      float64            // variance of a score's error / variance of true scores
 	kernels     *kernelCorrelation // nil for a surrogate of one kernel
 	usual       priors
 	prior       prior
-	learnedFrom int // number of points at the last call of learn
+	learnedFrom int // points at the last call of learn
 
-	at       [][]float64 // coordinates of the measured points
+	at       [][]float64 // of the measured points
 	chol     mat.Cholesky
 	alpha    *mat.VecDense // R^-1 (y - mean)
 	mean     float64
 	variance float64
 }
 
-// kernelCorrelation extends a surrogate to several kernels. A point's last coordinate is the
-// number of its kernel. Each kernel has a level, which is added to all its scores. A parameter has
-// similar effects in all kernels.
+// kernelCorrelation extends a surrogate to several kernels, whose number is a point's last coordinate. Each kernel has
+// a level, which is added to its scores.
 type kernelCorrelation struct {
-	level  float64 // variance of the kernels' levels, divided by the variance of true scores
-	params float64 // correlation of a parameter's effects in two kernels
+	level  float64 // variance of the levels / variance of true scores
+	params float64 // of a parameter's effects in two kernels
 }
 
-// learn chooses from these values. It moves one step at a time.
+// learn chooses from these values.
 var (
 	roughnesses       = []float64{0.03, 0.1, 0.3, 1, 3}
 	nuggets           = []float64{0.001, 0.01, 0.1}
@@ -51,10 +47,9 @@ var (
 	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// prior holds the mean and the variance of a kernel's scores before any of them is known.
+// prior holds the mean and variance of a kernel's scores before any is known.
 type prior struct{ mean, variance float64 }
 
-// priorOf returns the mean and variance of scores as a prior.
 func priorOf(scores []float64) prior {
 	mean, variance := stat.PopMeanVariance(scores, nil)
 	return prior{mean, variance}
@@ -80,7 +75,6 @@ func newCrossKernelSurrogate(values []int, usual priors) *surrogate {
 	return p
 }
 
-// correlation returns the correlation of the true scores at two coordinates.
 func (p *surrogate) correlation(x, y []float64) float64 {
 	sum := 0.0
 	for a, r := range p.roughness {
@@ -96,7 +90,6 @@ func (p *surrogate) correlation(x, y []float64) float64 {
 	return (1 - p.kernels.level) * p.kernels.params * near
 }
 
-// logPrior returns the logarithm of the prior of roughness, nugget and kernels.
 func (p *surrogate) logPrior() float64 {
 	cost := stepsApart(nuggets, p.nugget, p.usual.nugget)
 	for a, r := range p.roughness {
@@ -108,14 +101,12 @@ func (p *surrogate) logPrior() float64 {
 	return -stepCost * p.usual.strength * cost
 }
 
-// stepsApart returns the square of the number of steps between two values.
 func stepsApart(values []float64, a, b float64) float64 {
 	d := slices.Index(values, a) - slices.Index(values, b)
 	return float64(d * d)
 }
 
-// update fits the surrogate to measured scores. It calls learn again if there are a quarter more
-// points than at the last call of learn.
+// update fits the surrogate to scores. It learns again after every quarter more points.
 func (p *surrogate) update(at [][]float64, y []float64) {
 	if len(y) < p.learnedFrom+max(2, p.learnedFrom/4) {
 		p.fit(at, y)
@@ -125,9 +116,8 @@ func (p *surrogate) update(at [][]float64, y []float64) {
 	p.learnedFrom = len(y)
 }
 
-// learn moves roughness, nugget and kernels to more likely values, one after the other and step
-// by step, and then fits. One pass is enough, because learn is called again when there are more
-// points.
+// learn moves roughness, nugget and kernels to more likely values, one step at a time, and then fits. One pass is
+// enough, because learn is called again.
 func (p *surrogate) learn(at [][]float64, y []float64) {
 	best := p.fit(at, y) + p.logPrior()
 	try := func(slot *float64, values []float64) {
@@ -155,8 +145,7 @@ func (p *surrogate) learn(at [][]float64, y []float64) {
 	p.fit(at, y)
 }
 
-// fit fits mean, variance and weights to measured scores, and returns the log likelihood up to
-// a constant. Mean and variance take their most likely values under the prior.
+// fit fits mean, variance and weights to scores, and returns the log likelihood up to a constant.
 func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	n := len(y)
 	p.at = at
@@ -187,7 +176,6 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	return -0.5 * (float64(n)*math.Log(p.variance) + p.chol.LogDet())
 }
 
-// predict returns the expected score at coordinates x.
 func (p *surrogate) predict(x []float64) float64 {
 	sum := p.mean
 	for i, y := range p.at {
@@ -196,7 +184,6 @@ func (p *surrogate) predict(x []float64) float64 {
 	return sum
 }
 
-// deviations returns the standard deviation of the prediction at each of the coordinates.
 func (p *surrogate) deviations(xs [][]float64) []float64 {
 	n, out := len(p.at), make([]float64, len(xs))
 	if len(xs) == 0 {
@@ -217,8 +204,8 @@ func (p *surrogate) deviations(xs [][]float64) []float64 {
 	return out
 }
 
-// leaveOneOut returns the log density of each measured score given all other scores, up to a constant
-// (Rasmussen and Williams 2006, section 5.4.2).
+// leaveOneOut returns the log density of each score given all others, up to a constant (Rasmussen and Williams 2006,
+// section 5.4.2).
 func (p *surrogate) leaveOneOut() []float64 {
 	out := make([]float64, len(p.at))
 	if len(out) == 0 {

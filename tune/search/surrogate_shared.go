@@ -8,18 +8,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sharedSurrogate predicts times by one surrogate of the points of all kernels. A parameter name
-// means the same in every kernel, so the effect of a parameter in one kernel is a first guess of
-// its effect in another. This helps in small searches, which measure only two or three points of
-// each kernel.
+// sharedSurrogate predicts times by one surrogate of all kernels. A parameter has similar effects in all kernels, which
+// helps searches with two or three points of each.
 type sharedSurrogate struct {
 	surrogate    *surrogate
 	names        []string              // parameters with two or more values in all kernels together
-	values       map[string][]ep.Value // by parameter name: the values in all kernels, numbers ascending
+	values       map[string][]ep.Value // by parameter: in all kernels, numbers ascending
 	kernels      map[string]int
 	coords       map[int][]float64
 	logDensities []float64 // of each known point, see leaveOneOut
-	kernelOf     []string  // the kernel of each known point
+	kernelOf     []string  // of each known point
 }
 
 func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedSurrogate {
@@ -47,9 +45,8 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedS
 	return out
 }
 
-// coordinates returns a point's coordinates: the place of each value among the values of all
-// kernels, then the kernel's number. If the kernel lacks a parameter, the coordinate is in the
-// middle.
+// coordinates returns the place of each value among the values of all kernels, then the kernel's number. A parameter
+// that the kernel lacks has the middle place.
 func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	if x, ok := h.coords[point]; ok {
 		return x
@@ -81,9 +78,8 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns the weight of the shared surrogate, from 0 to 1. The kernel's own surrogate has
-// the rest of the weight. The weight is the posterior probability of the shared surrogate, computed
-// from how well each of the two predicts the kernel's measured points.
+// weight returns the weight of the shared surrogate against the kernel's own, from 0 to 1: its posterior probability,
+// given how well both predict the kernel's measured points.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {
@@ -97,8 +93,7 @@ func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	return 1 / (1 + math.Exp(-ahead))
 }
 
-// mix returns the fresh points of a kernel. Their expected improvement is the weighted mean of two
-// predictions, by the kernel's own surrogate (`own`) and by the shared surrogate.
+// mix returns the fresh points of a kernel. Their expected improvement is the weighted mean of both surrogates'.
 func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
 	weight := h.weight(k)
 	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// twoKernels returns a search over kernels a and b. Both have the parameters blocks and threads,
-// and b also has pdl. All points of a were measured. Of b, the points that ofB lists were measured.
+// twoKernels returns a search over kernels a and b, where only b has pdl. All points of a were measured, and of b those
+// in ofB.
 func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, ofB ...int) *bayesSearch {
 	t.Helper()
 	blocks := ints("blocks", 1, 2, 4, 8, 16)
@@ -32,8 +32,7 @@ func twoKernels(t *testing.T, seconds func(kernel string, blocks int) float64, o
 	return newBayesSearch(s)
 }
 
-// TestKernelsLearnFromEachOther: a was fast with 8 blocks, and one point of b is known. Although b
-// is a tenth slower, the next point is b with 8 blocks.
+// TestKernelsLearnFromEachOther: a was fast with 8 blocks, so b is tried with 8 blocks, although it is slower.
 func TestKernelsLearnFromEachOther(t *testing.T) {
 	b := twoKernels(t, func(kernel string, blocks int) float64 {
 		out := 1 + math.Abs(math.Log2(float64(blocks))-3)
@@ -48,10 +47,8 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestInfluence: kernel a has a large influence on predictions for b if blocks have the same effect in a
-// and in b, and hardly any if they have the opposite effect. The influence is the weight of the shared
-// surrogate, multiplied by the correlation that it has learned for a parameter's effects in two kernels.
-// If that correlation is 0, the weight does not matter.
+// TestInfluence: a has much influence on predictions for b if blocks have the same effect in both, and hardly any if
+// the opposite. Influence is weight times correlation: at correlation 0 the weight does not matter.
 func TestInfluence(t *testing.T) {
 	influence := func(of func(blocks int) int) float64 {
 		b := twoKernels(t, func(kernel string, blocks int) float64 {
@@ -71,8 +68,6 @@ func TestInfluence(t *testing.T) {
 	}
 }
 
-// TestSharedCoordinates: a value has the same coordinate in all kernels. A parameter that a kernel
-// lacks has the coordinate in the middle. The last coordinate is the kernel.
 func TestSharedCoordinates(t *testing.T) {
 	b := twoKernels(t, func(string, int) float64 { return 1 })
 	a, other := b.shared.coordinates(b.Space, 0), b.shared.coordinates(b.Space, 10)
@@ -86,8 +81,7 @@ func TestSharedCoordinates(t *testing.T) {
 	}
 }
 
-// TestLeaveOneOut: a score that differs from the scores around it has the least density. If there
-// are two points, the density of each is computed from the other.
+// TestLeaveOneOut: a score unlike its neighbours has the least density.
 func TestLeaveOneOut(t *testing.T) {
 	p := newSurrogate([]int{3}, usualPriors)
 	p.fit([][]float64{{0}, {1}, {2}, {3}, {4}}, []float64{0, 0.1, 2, 0.3, 0.4})
@@ -106,8 +100,6 @@ func TestLeaveOneOut(t *testing.T) {
 	}
 }
 
-// TestInitialPerKernel: every kernel gets two initial samples if this leaves most of the budget, and
-// otherwise one sample.
 func TestInitialPerKernel(t *testing.T) {
 	b := twoKernels(t, func(string, int) float64 { return 1 })
 	for budget, want := range map[Budget]int{{}: 2, {Evaluations: 16}: 2, {Evaluations: 15}: 1, {Time: time.Hour}: 2} {
@@ -117,8 +109,6 @@ func TestInitialPerKernel(t *testing.T) {
 	}
 }
 
-// TestInitialQuota: a small search of several kernels takes a smaller share of the budget for initial samples
-// than a search of one kernel and a larger search.
 func TestInitialQuota(t *testing.T) {
 	b := twoKernels(t, func(string, int) float64 { return 1 })
 	b.initial = 10 // twoKernels measured so many points
@@ -139,8 +129,7 @@ func TestInitialQuota(t *testing.T) {
 	}
 }
 
-// TestFirstSamples: the first sample of a kernel has the values nearest to the default's for parameters
-// that the default has too, and the middle values for its other parameters.
+// TestFirstSamples: the first sample of a kernel is nearest to the default; other parameters have their middle values.
 func TestFirstSamples(t *testing.T) {
 	space := newSpace(t, Grid{Kernel: "a", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("threads", 256, 512)}},
 		Grid{Kernel: "b", Axes: []Axis{ints("sms", 16, 32, 64, 132), ints("pdl", 0, 1), ints("wait", 0, 8, 16)}},

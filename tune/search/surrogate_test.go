@@ -6,8 +6,6 @@ import (
 	"testing"
 )
 
-// TestSurrogateLearnsWhichAxisMatters: only the first of two axes matters. A surrogate that knows a
-// quarter of 100 points predicts the other points well.
 func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 	truth := func(x []float64) float64 { return math.Abs(x[0]-0.6) + 0.001*x[1] }
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -44,8 +42,7 @@ func TestSurrogateLearnsWhichAxisMatters(t *testing.T) {
 	}
 }
 
-// TestSurrogateOfFewPoints: one or two equal scores do not make the surrogate sure that all scores
-// of the kernel are equal. Far from the points its prediction moves towards the scores of other
+// TestSurrogateOfFewPoints: equal scores do not make it sure. Far from the points it predicts the scores of other
 // kernels.
 func TestSurrogateOfFewPoints(t *testing.T) {
 	scores := []float64{-1, 0, 1, 2}

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up the times of rounds in which a matrix product ran at the same time as the calls.
-// For each time it takes the slowest rank of each round, then the median over rounds.
+// Beside sums up rounds in which a matrix product ran beside the calls: medians over rounds of the slowest rank.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -18,13 +17,12 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns the median over rounds of `with` / `alone` with its 95 % interval. Both are
-// times of the matrix product in the same rounds: `with` while calls run, `alone` without calls.
+// Slowdown returns the median over rounds of `with` / `alone`: times of the matrix product while calls run, and without
+// calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
-// Saved returns the seconds that the config saves, compared with the default, when call and matrix
-// product run together. The result is the median over rounds with its 95 % interval. Saved returns
-// nil if the numbers of rounds differ.
+// Saved returns the seconds that the config saves when call and matrix product run together. It returns nil if the
+// numbers of rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil
@@ -37,7 +35,6 @@ func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	return &out
 }
 
-// slowest returns the largest of the ranks' values for each round.
 func slowest(rounds [][]float64) []float64 {
 	out := make([]float64, len(rounds))
 	for i, ranks := range rounds {

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestBeside: times are medians over rounds of the slowest rank. The cost is computed round
-// by round, not from medians. Each time has an interval.
+// TestBeside: the cost is computed round by round, not from medians.
 func TestBeside(t *testing.T) {
 	var together ep.BesideRounds
 	for i := range 9 {
@@ -31,8 +30,6 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestSaved: the saved time is the median over rounds of the slowest rank's time with the default,
-// minus the slowest rank's time with the config. Saved returns nil if the numbers of rounds differ.
 func TestSaved(t *testing.T) {
 	var config, dflt ep.BesideRounds
 	for i := range 9 {

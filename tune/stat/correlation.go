@@ -7,12 +7,11 @@ import (
 	"sort"
 )
 
-// mostCorrelated bounds the result of the function correlation, because a correlation of 1 would
-// make an interval infinitely wide.
+// mostCorrelated bounds a correlation, because 1 would make an interval infinitely wide.
 const mostCorrelated = 0.99
 
-// correlation returns the correlation of consecutive rounds over all series, from 0 to
-// mostCorrelated. Kendall's correction (1954) removes the bias of a short series.
+// correlation returns the correlation of consecutive rounds, from 0 to mostCorrelated. Kendall's correction (1954)
+// removes the bias of a short series.
 func correlation(all []series) float64 {
 	var sum, weight float64
 	for _, s := range all {
@@ -29,19 +28,17 @@ func correlation(all []series) float64 {
 	return min(max(sum/weight, 0), mostCorrelated)
 }
 
-// correlationFactor returns the factor by which an interval must be widened if consecutive rounds
-// have the correlation r. It assumes that the correlation of two rounds decreases geometrically with
-// their distance (Bayley and Hammersley 1946).
+// correlationFactor returns how much wider an interval must be for correlation r of consecutive rounds. It assumes that
+// correlation falls geometrically with distance (Bayley and Hammersley 1946).
 func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
 
-// leastSeries is the least number of rounds from which a correlation is computed.
+// leastSeries is the least number of rounds that give a correlation.
 const leastSeries = 10
 
-// Autocorrelation returns the correlation of consecutive readings of a series in time order, from
-// -1 to 1. It is 0 for a constant series and for fewer than ten readings. Autocorrelation ranks the
-// readings first, so that a spike has the same influence as any other reading.
+// Autocorrelation returns the correlation of consecutive readings of a series in time order, from -1 to 1. It is 0 for
+// a constant series and for fewer than ten readings. It is computed from ranks, so that a spike does not dominate.
 func Autocorrelation(xs []float64) float64 {
 	if len(xs) < leastSeries {
 		return 0
@@ -60,8 +57,8 @@ func Autocorrelation(xs []float64) float64 {
 	return next / own
 }
 
-// centredRanks returns the ranks of a series, moved so that their mean is 0. Equal readings all get
-// the mean of their ranks; ranks in time order would look like a trend.
+// centredRanks returns the ranks of a series, with mean 0. Equal readings share the mean of their ranks; ranks in time
+// order would look like a trend.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {
@@ -72,22 +69,19 @@ func centredRanks(xs []float64) []float64 {
 	return ranks
 }
 
-// Worth returns how many independent rounds have the same error as the rounds of a session. n
-// rounds with correlation r have the error of n (1-r)/(1+r) independent rounds.
+// Worth returns how many independent rounds have the same error: n (1-r)/(1+r) for n rounds of correlation r.
 func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
 
-// The interval of one session cannot be believed if Correlation is above trustedCorrelation and Worth is below
-// leastWorth. Fewer than leastWorth independent rounds show only a part of the spread.
+// The interval of one session cannot be believed if Correlation is above trustedCorrelation and Worth below leastWorth.
 const (
 	trustedCorrelation = 0.5
 	leastWorth         = 10
 )
 
-// Unknowable returns why the interval cannot be believed: it comes from one session, whose
-// consecutive rounds are too similar. It returns "" if the interval can be believed. An interval
-// from several sessions can be believed, because sessions are independent.
+// Unknowable returns why the interval cannot be believed, or "". Intervals of several sessions can be believed, because
+// sessions are independent.
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

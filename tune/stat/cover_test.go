@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestIntervalsOfFewRoundsCover: a 95 % interval covers the truth in 95 % of 4,000 series, with any
-// number of rounds and any kind of noise. The tolerance is three standard errors of this share plus
-// 1 %. The interval that StdErr gives covers at least as often.
+// TestIntervalsOfFewRoundsCover: a 95 % interval covers the truth in 95 % of 4,000 series. The tolerance is three
+// standard errors of this share plus 1 %.
 func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	noises := map[string]func(*rand.Rand) float64{
 		"normal":    (*rand.Rand).NormFloat64,
@@ -47,8 +46,7 @@ func TestIntervalsOfFewRoundsCover(t *testing.T) {
 	}
 }
 
-// TestIntervalsOfAHandfulCover: below six rounds the interval covers the truth often enough if the
-// noise is normal.
+// TestIntervalsOfAHandfulCover: below six rounds the noise must be normal.
 func TestIntervalsOfAHandfulCover(t *testing.T) {
 	for n := 2; n < 6; n++ {
 		rng := rand.New(rand.NewPCG(uint64(n), 1))
@@ -68,8 +66,6 @@ func TestIntervalsOfAHandfulCover(t *testing.T) {
 	}
 }
 
-// TestCorrelationIsKnown: the mean estimate of the correlation is near the true correlation.
-// Unknowable gives a reason if the true correlation is 0.9, and hardly ever if it is 0 or 0.5.
 func TestCorrelationIsKnown(t *testing.T) {
 	const series, n = 500, 50
 	for _, c := range []struct{ memory, low, high, unknowable float64 }{{0, 0, 0.12, 0}, {0.5, 0.4, 0.58, 0.05}, {0.9, 0.82, 0.94, 1}} {
@@ -92,8 +88,7 @@ func TestCorrelationIsKnown(t *testing.T) {
 	}
 }
 
-// TestEqualReadingsAreNoTrend: equal readings are not taken for a trend. They occur if the
-// default is compared with itself, and with a coarse clock, which repeats a few values.
+// TestEqualReadingsAreNoTrend: a coarse clock repeats a few values.
 func TestEqualReadingsAreNoTrend(t *testing.T) {
 	same := make([]float64, 40)
 	if r := Autocorrelation(same); r != 0 {

@@ -14,8 +14,7 @@ func interval(low, mid, high float64) record.Interval {
 	return record.Interval{Mid: mid, Low: low, High: high}
 }
 
-// TestJudge: faster and slower need both an estimate beyond the band and an interval without 1.
-// Every bound belongs to exactly one verdict.
+// TestJudge: every bound belongs to exactly one verdict.
 func TestJudge(t *testing.T) {
 	const band = 0.25 // bounds 0.8 and 1.25 are exact
 	for _, c := range []struct {
@@ -64,8 +63,7 @@ func config(key string) ep.Config {
 	return c
 }
 
-// TestDecide: Compare keeps the config that the caller chose. Decide takes the challenger only if
-// it is faster. Both decisions hold the challenger and its gain.
+// TestDecide: Compare keeps the caller's config. Decide takes the challenger only if it is faster.
 func TestDecide(t *testing.T) {
 	quiet := record.Band{Policy: 0.01, AA: 0.005}
 	for _, c := range []struct {
@@ -111,8 +109,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// shifting returns 25 rounds of a gain whose time changes by a sixth in the middle of a session, with
-// noise of 1 %.
+// shifting returns 25 rounds of a gain whose time changes by a sixth in the middle, with noise of 1 %.
 func shifting(gain float64, seed uint64) Part {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := Part{}
@@ -126,9 +123,7 @@ func shifting(gain float64, seed uint64) Part {
 	return p
 }
 
-// TestGainFarBeyondNoise: consecutive rounds are so similar that the interval cannot be trusted. A
-// gain far larger than the spread of the rounds is still claimed. A gain about as large as the spread
-// is noisy.
+// TestGainFarBeyondNoise: a gain far larger than the spread is claimed although the rounds are correlated.
 func TestGainFarBeyondNoise(t *testing.T) {
 	for gain, want := range map[float64]record.Verdict{4.4: record.Faster, 1 / 4.4: record.Slower, 1.5: record.Undecided, 1.1: record.Undecided, 1: record.Undecided} {
 		for seed := range uint64(100) {
@@ -151,7 +146,6 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// steady returns a ratio of times with a given standard error of its logarithm.
 func steady(mid, se float64) Estimate {
 	return Estimate{Interval: interval(mid*math.Exp(-1.96*se), mid, mid*math.Exp(1.96*se)), Rounds: 25, Sessions: 1}
 }
@@ -178,8 +172,7 @@ func TestJudgeAll(t *testing.T) {
 	}
 }
 
-// TestJudgeAllControlsChance: a difference is claimed if the comparison is judged alone, but not if
-// it is judged among a hundred. Its ratio is two standard errors beyond the band: p = 0.046.
+// TestJudgeAllControlsChance: p = 0.046 is claimed alone, but not among a hundred.
 func TestJudgeAllControlsChance(t *testing.T) {
 	x := BandedRatio{steady(1.05*math.Exp(0.02), 0.01), 0.05}
 	if got := JudgeAll([]BandedRatio{x})[0]; got != record.Slower {
@@ -195,9 +188,8 @@ func TestJudgeAllControlsChance(t *testing.T) {
 	}
 }
 
-// TestDecidedBand: two equal programs are compared over twelve sessions each, whose times deviate
-// by 2 %. In at least nine of ten comparisons the verdict is "same" with the band of DecidedBand.
-// With half of this band, at most half of the comparisons have this verdict.
+// TestDecidedBand: with this band, nine of ten comparisons of equal programs give "same"; with half of it, at most half
+// do.
 func TestDecidedBand(t *testing.T) {
 	const sessions, spread, pairs = 12, 0.02, 2000
 	band, rng := DecidedBand(sessions, spread), rand.New(rand.NewPCG(1, 0))
@@ -225,8 +217,7 @@ func TestDecidedBand(t *testing.T) {
 	}
 }
 
-// TestSessionsFor: with the returned number of sessions, each end of the interval is at most `half`
-// away from the middle. With one session fewer it would be farther away.
+// TestSessionsFor: the number of sessions is enough, and one fewer is not.
 func TestSessionsFor(t *testing.T) {
 	for _, half := range []float64{0.02, 0.01, 0.005, 0.004} {
 		e := steady(1, 0.012/normal95)

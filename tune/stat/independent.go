@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// UpperP returns the probability that a normal variable of standard error se is at least x
-// above its mean: the one-sided p-value of an effect x. If se is 0, the result is 0 for a
-// positive x and 1 otherwise.
+// UpperP returns the one-sided p-value of an effect x with standard error se. If se is 0, it is 0 for a positive x and
+// 1 otherwise.
 func UpperP(x, se float64) float64 {
 	if se == 0 {
 		if x > 0 {
@@ -21,8 +20,8 @@ func UpperP(x, se float64) float64 {
 	return 0.5 * math.Erfc(x/(se*math.Sqrt2))
 }
 
-// BenjaminiHochberg reports which of the p-values ps are significant, at a false discovery rate of
-// at most q (Benjamini and Hochberg 1995). NaN is never significant and not counted.
+// BenjaminiHochberg reports which of the p-values are significant at a false discovery rate of at most q (Benjamini and
+// Hochberg 1995). NaN is never significant and not counted.
 func BenjaminiHochberg(ps []float64, q float64) []bool {
 	order := []int{}
 	for i, p := range ps {
@@ -44,21 +43,17 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 	return out
 }
 
-// discovery is the false discovery rate of JudgeAll: the share of claimed differences that may be
-// false.
+// discovery is the share of the differences claimed by JudgeAll that may be false.
 const discovery = 0.05
 
-// A BandedRatio holds a ratio, the time of B divided by the time of A, and the band: the relative difference
-// up to which two times count as equal.
+// A BandedRatio is B's time divided by A's, and the relative difference up to which times count as equal.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64
 }
 
-// JudgeAll returns how B compares with A in many comparisons at once. It claims a difference only
-// if Judge claims it and chance does not explain it. It controls chance over all comparisons (see
-// BenjaminiHochberg), because among a hundred comparisons of equal programs some intervals exclude
-// 1.
+// JudgeAll returns how B compares with A in many comparisons. It claims a difference only if Judge does and
+// BenjaminiHochberg finds it significant, because among a hundred equal programs some intervals exclude 1.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -76,10 +71,9 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns the number of sessions of each of the two programs after which the ends of
-// the ratio's interval are at most `half` from its middle. It assumes that further sessions differ
-// as much as the measured ones. The result is most+1 if `most` sessions are too few, or if e has
-// only one session.
+// SessionsFor returns how many sessions of each program bring the ends of the ratio's interval within `half` of its
+// middle. It assumes that further sessions differ as much as the measured ones. The result is most+1 if `most` sessions
+// are too few, or if e has only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -93,23 +87,20 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach returns the distance from the middle of a ratio's 95 % interval to its upper end,
-// divided by the middle. The ratio is the time of one program divided by the time of another. Each
-// program is measured in `sessions` sessions, at least two. `spread` is the standard deviation of
-// the logarithms of the sessions' times.
+// RatioReach returns the distance from the middle of the ratio of two programs' times to the upper end of its interval,
+// divided by the middle. Each program has at least two `sessions`. `spread` is the standard deviation of their log
+// times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }
 
-// DecidedBand returns the least band with which two equal programs are mostly judged the same. The
-// arguments are those of RatioReach. The band covers two steps of RatioReach: from 1 to the middle
-// of the ratio's interval, and from the middle to an end.
+// DecidedBand returns the least band with which two equal programs are mostly judged the same. It is two steps of
+// RatioReach: to the middle of the ratio's interval, and on to an end.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1
 }
 
-// inverse returns the interval of B/A from the interval of A/B.
 func inverse(i record.Interval) record.Interval {
 	return record.Interval{Mid: 1 / i.Mid, Low: 1 / i.High, High: 1 / i.Low}
 }

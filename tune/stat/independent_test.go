@@ -6,8 +6,6 @@ import (
 	"testing"
 )
 
-// TestMedianInterval: each end of the interval lies between the two order statistics from which it
-// is interpolated.
 func TestMedianInterval(t *testing.T) {
 	for _, c := range []struct {
 		n        int
@@ -32,9 +30,7 @@ func TestMedianInterval(t *testing.T) {
 	}
 }
 
-// TestIndependentRatioCovers: if sessions differ by 2 %, the interval of the ratio covers the truth
-// in 95 % of the cases. This also holds for one session on each side, because the test gives the
-// standard deviation between sessions.
+// TestIndependentRatioCovers: this holds even for one session on each side, because the spread is given.
 func TestIndependentRatioCovers(t *testing.T) {
 	const trials, truth = 2000, 1.05
 	for _, sessions := range []int{1, 3, 6} {
@@ -64,7 +60,6 @@ func TestIndependentRatioCovers(t *testing.T) {
 	}
 }
 
-// TestIndependentRatioHasNoUnit: the ratio is the same if all times are multiplied by 1e-6.
 func TestIndependentRatioHasNoUnit(t *testing.T) {
 	a, b := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{2, 2, 3, 3, 4, 4, 9}
 	scaled := func(xs []float64) (out []float64) {

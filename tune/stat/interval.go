@@ -11,31 +11,28 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// confidence is the probability with which an interval should cover the truth.
 const confidence = 0.95
 
-// An Estimate is a value with its 95 % interval, and the rounds, sessions and correlation from
-// which the interval was computed. docs/intervals.md derives the formula.
+// An Estimate is a value with its 95 % interval. docs/intervals.md derives the formula.
 type Estimate struct {
 	record.Interval
 	Rounds      int
-	Sessions    int     // if 1, the interval does not include differences between sessions
-	Correlation float64 // correlation of consecutive rounds in a session, from 0 to 1
-	Range       float64 // distance from the 5 % to the 95 % quantile of the rounds' logarithms
+	Sessions    int     // if 1, the interval leaves out differences between sessions
+	Correlation float64 // of consecutive rounds in a session, from 0 to 1
+	Range       float64 // from the 5 % to the 95 % quantile of the rounds' logarithms
 }
 
 // Exactly returns the estimate of the ratio of a time to itself.
 func Exactly(rounds int) Estimate { return Estimate{Interval: record.One, Rounds: rounds, Sessions: 1} }
 
-// A Part holds rounds of one session under the same conditions: logarithms of the times of A
-// and B in the same rounds, in time order.
+// A Part holds rounds of one session: logarithms of the times of A and B in the same rounds, in time order.
 type Part struct {
 	Session int
 	A, B    []float64
 }
 
-// Ratio estimates the ratio A/B of two times. It subtracts the logarithms of each round, so that
-// disturbances of a whole round cancel. All parts of a session have the same weight.
+// Ratio estimates the ratio A/B of two times from each round's difference, so that disturbances of a whole round
+// cancel. All parts of a session have the same weight.
 func Ratio(parts ...Part) Estimate {
 	diffs := make([]series, len(parts))
 	for i, p := range parts {
@@ -48,10 +45,8 @@ func Ratio(parts ...Part) Estimate {
 // PairedRatio returns the interval of Ratio for the rounds of one session.
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
-// IndependentRatio estimates the ratio a/b of two times that were measured in different sessions. a
-// and b are [session] logarithms of times. It estimates the spread between sessions for a and for b
-// separately. If a or b has only one session, it takes `between` as the standard deviation between
-// sessions.
+// IndependentRatio estimates the ratio a/b of times from different sessions. a and b are [session] logarithms of times.
+// If one has only one session, `between` is its standard deviation between sessions.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
@@ -78,8 +73,8 @@ func seriesOf(sessions [][]float64) []series {
 	return out
 }
 
-// MedianInterval returns the median of the values of one session in time order, with its 95 %
-// interval. The interval of one value is that value.
+// MedianInterval returns the median of one session's values in time order, with its 95 % interval. The interval of one
+// value is that value.
 func MedianInterval(xs []float64) record.Interval {
 	if len(xs) == 1 {
 		return record.Interval{Mid: xs[0], Low: xs[0], High: xs[0]}
@@ -89,8 +84,7 @@ func MedianInterval(xs []float64) record.Interval {
 	return out.Interval
 }
 
-// GeoMean returns the geometric mean of ratios with its interval. The interval assumes that the
-// ratios are independent. Without ratios the result is NaN.
+// GeoMean returns the geometric mean of independent ratios with its interval. Without ratios the result is NaN.
 func GeoMean(ratios []record.Interval) record.Interval {
 	var mid, low, high float64
 	for _, r := range ratios {
@@ -101,12 +95,11 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm: half the width of its interval, divided by
-// normal95. It uses both ends, because one end can be three times as far from the middle as the other.
+// StdErr returns the standard error of a ratio's logarithm. It takes half the interval's width, because one end can be
+// three times as far from the middle as the other.
 func (e Estimate) StdErr() float64 { return math.Log(e.High/e.Low) / 2 / normal95 }
 
-// normal95 is the number of standard errors from the middle of a 95 % interval to each end, for
-// normal data.
+// normal95 is half the width of a 95 % interval of normal data, in standard errors.
 const normal95 = 1.96
 
 // Differ reports whether two estimates are further apart than 1.96 times their joint standard
@@ -123,23 +116,20 @@ func (e *Estimate) Cover(x float64) {
 	e.Low, e.High = min(e.Low, x), max(e.High, x)
 }
 
-// AddSession widens the interval of one session so that it covers differences between sessions.
-// `spread` is the standard deviation of the logarithm between sessions, and `sessions` is the number of
-// sessions from which spread was estimated.
+// AddSession widens the interval of one session to cover differences between sessions. `spread` is the standard
+// deviation of the logarithm between sessions, estimated from `sessions` sessions.
 func (e *Estimate) AddSession(spread float64, sessions int) {
 	add := student(sessions) * spread
 	e.Low = e.Mid * math.Exp(-math.Hypot(math.Log(e.Mid/e.Low), add))
 	e.High = e.Mid * math.Exp(math.Hypot(math.Log(e.High/e.Mid), add))
 }
 
-// exp returns the estimate of a ratio from the estimate of its logarithm.
 func exp(e Estimate) Estimate {
 	e.Mid, e.Low, e.High = math.Exp(e.Mid), math.Exp(e.Low), math.Exp(e.High)
 	return e
 }
 
-// widen multiplies the distances from the interval's middle to its ends by factor, and then adds
-// an independent error.
+// widen multiplies the distances from the middle to the ends by factor, and then adds an independent error.
 func (e *Estimate) widen(factor, add float64) {
 	e.Low = e.Mid - math.Hypot(factor*(e.Mid-e.Low), add)
 	e.High = e.Mid + math.Hypot(factor*(e.High-e.Mid), add)
@@ -151,18 +141,15 @@ type series struct {
 	xs      []float64
 }
 
-// estimate returns the middle of all values with its interval.
 func estimate(all []series) Estimate {
 	all = slices.DeleteFunc(slices.Clone(all), func(s series) bool { return len(s.xs) == 0 })
 	return estimateWith(all, correlation(all))
 }
 
-// estimateWith does the work of estimate, for rounds with correlation r.
+// estimateWith returns the middle of all values with its interval, for rounds with correlation r.
 //
-// For each series it takes the interval of the median, widened for correlated rounds. Over
-// several sessions it takes Student's interval of the sessions' middles, which covers any
-// differences between sessions. The result is at least as wide as the joint interval of the
-// series' medians.
+// For each series it takes the interval of the median, widened for correlation. Over several sessions it takes
+// Student's interval of their middles, and at least the joint interval of the medians.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -193,7 +180,6 @@ func estimateWith(all []series, r float64) Estimate {
 	return out
 }
 
-// rangeOf returns the distance from the 5 % to the 95 % quantile of all values.
 func rangeOf(all []series) float64 {
 	var xs []float64
 	for _, s := range all {
@@ -203,23 +189,21 @@ func rangeOf(all []series) float64 {
 	return sortedQuantile(xs, 0.95) - sortedQuantile(xs, 0.05)
 }
 
-// known returns the widths that are not NaN. A series of one value has the width NaN.
+// known returns the widths that are not NaN.
 func known(widths []float64) []float64 { return slices.DeleteFunc(widths, math.IsNaN) }
 
-// student returns the number of standard errors from a mean of n values to each end of the mean's
-// 95 % interval.
+// student returns half the width of the 95 % interval of a mean of n values, in standard errors.
 func student(n int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile((1 + confidence) / 2)
 }
 
 const (
-	fewRounds   = 6     // with fewer rounds no two order statistics cover 95 %
-	leastSpread = 0.002 // least spread of a ratio's logarithm: recorded rounds of GPUs vary by at least 0.3 %
+	fewRounds   = 6     // with fewer no two order statistics cover 95 %
+	leastSpread = 0.002 // of a ratio's logarithm: recorded rounds of GPUs vary by at least 0.3 %
 )
 
-// middle returns the middle of the rounds of one session with its 95 % interval, as if the rounds
-// were independent. The middle is the median. With a coarse clock the middle is the mean, because
-// the median can only change by a whole tick.
+// middle returns the median of one session with its interval, as if rounds were independent. With a coarse clock it
+// returns the mean, because the median can only change by a whole tick.
 func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
 	tick := tickOf(sorted)
@@ -232,11 +216,9 @@ func middle(xs []float64) Estimate {
 	return out
 }
 
-// median returns the median of sorted values with its 95 % interval, as if the values were
-// independent. The ends of the interval are two order statistics, interpolated (Hettmansperger and
-// Sheather 1986). Below fewRounds values the interval is Student's, with the standard error of a
-// median of normal data and a standard deviation of at least `spread`. Below two values the ends
-// are NaN.
+// median returns the median of independent sorted values with its 95 % interval. The ends are two interpolated order
+// statistics (Hettmansperger and Sheather 1986). Below fewRounds values the interval is Student's, with a standard
+// deviation of at least `spread`. Below two values the ends are NaN.
 func median(sorted []float64, spread float64) Estimate {
 	n := len(sorted)
 	out := Estimate{Interval: record.Interval{Mid: sortedQuantile(sorted, 0.5), Low: math.NaN(), High: math.NaN()}}
@@ -254,8 +236,8 @@ func median(sorted []float64, spread float64) Estimate {
 	return out
 }
 
-// medianRank returns where the 95 % interval of the median of n values begins: between order
-// statistics d and d+1, counted from 0. share is the fraction of the way from d to d+1.
+// medianRank returns where the 95 % interval of the median of n values begins: `share` of the way from order statistic
+// d to d+1, counted from 0.
 func medianRank(n int) (d int, share float64) {
 	heads := distuv.Binomial{N: float64(n), P: 0.5}
 	covers := func(d int) float64 { return 1 - 2*heads.CDF(float64(d)) }
@@ -263,16 +245,15 @@ func medianRank(n int) (d int, share float64) {
 		d++
 	}
 	over := (covers(d) - confidence) / (covers(d) - covers(d+1))
-	k := float64(d + 1) // the rank counted from 1
+	k := float64(d + 1) // from 1
 	return d, (float64(n) - k) * over / (k + (float64(n)-2*k)*over)
 }
 
 // tickShare is the largest share of different readings at which a clock counts as coarse.
 const tickShare = 0.5
 
-// tickOf returns the step between the readings of a coarse clock: the least difference of two
-// readings, if many readings are equal. It returns 0 for any other clock. It also returns 0 if
-// all readings are equal, because equal readings do not show the step.
+// tickOf returns the step of a coarse clock: the least difference of two readings, if many are equal. It returns 0 for
+// any other clock, and if all readings are equal.
 func tickOf(sorted []float64) float64 {
 	step, different := math.Inf(1), 1
 	for i := 1; i < len(sorted); i++ {
@@ -290,8 +271,8 @@ func tickOf(sorted []float64) float64 {
 // equalReadings is the rounding error of a difference of two logarithms.
 const equalReadings = 1e-9
 
-// tickError returns a bound of the bias that a coarse clock gives to a mean of its readings. tick
-// is the clock's step. Noise of several steps removes the bias (Widrow and Kollár 2008, section 9).
+// tickError returns a bound of the bias that a clock of step tick gives to a mean. Noise of several steps removes the
+// bias (Widrow and Kollár 2008, section 9).
 func tickError(tick, deviation float64) float64 {
 	return tick / math.Pi * math.Exp(-2*math.Pow(math.Pi*deviation/tick, 2))
 }

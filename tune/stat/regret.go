@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Effects maps config keys to times under one routing: the logarithm of (the config's time / the
-// default's time). A config that failed, or was not measured, is missing.
+// Effects maps config keys to log(the config's time / the default's time) under one routing. A config that was not
+// measured is missing.
 type Effects map[string]float64
 
 // Loss returns how much slower a config is than the best one measured under the routing.
@@ -26,8 +26,7 @@ func (e Effects) Loss(key string) record.Loss {
 	return record.Loss(math.Expm1(own - least))
 }
 
-// Worst returns the largest loss of a config over routings. It is NaN if the config failed or was
-// not measured under one of the routings.
+// Worst returns the largest loss of a config over routings, NaN if it was not measured under one of them.
 func Worst(under []Effects, key string) record.Loss {
 	var worst record.Loss
 	for _, e := range under {
@@ -36,10 +35,9 @@ func Worst(under []Effects, key string) record.Loss {
 	return worst
 }
 
-// Minimax returns the index of the config whose worst loss over routings is smallest, and this
-// loss. If the worst losses of several configs are within the band of the smallest, it returns the
-// first of these configs, because callers put preferred configs first. `index` is -1, and `worst`
-// NaN, if no config was measured everywhere.
+// Minimax returns the index of the config whose worst loss over routings is smallest, and this loss. Within the band of
+// the smallest it returns the first config, because callers put preferred configs first. Without a config that was
+// measured everywhere, `index` is -1 and `worst` NaN.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
@@ -65,15 +63,13 @@ func MeasuredEverywhere(under []Effects) []string {
 	})
 }
 
-// TunedRouting holds the config chosen under one routing, and the effects measured there.
 type TunedRouting struct {
 	Routing string
 	Config  ep.Config
 	Effects Effects
 }
 
-// NewRegret returns the regret matrix of one problem: a row for the config of each routing, and a
-// last row for `minimax`.
+// NewRegret returns the regret matrix of one problem: a row for each routing's config, and a last row for `minimax`.
 func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// times returns the Effects of times that are given as multiples of the default's time.
 func times(xs map[string]float64) Effects {
 	e := Effects{}
 	for k, x := range xs {
@@ -126,8 +125,6 @@ func TestNewRegret(t *testing.T) {
 	if last := r.Rows[len(r.Rows)-1]; last.Config.Key() != c.Key() {
 		t.Errorf("the minimax row is %+v", last)
 	}
-	// A config that failed under one routing has the worst loss NaN, even if the other losses come
-	// later.
 	r = NewRegret(p, []TunedRouting{{"uniform", b, key(map[ep.Value]float64{"2": 1})}, {"zipf:1.0", a, key(map[ep.Value]float64{"1": 1, "2": 2})}}, b)
 	if !math.IsNaN(float64(r.Rows[1].Worst)) || r.Rows[0].Worst != 1 {
 		t.Errorf("worst of a failure before a loss: %v, of two losses: %v", r.Rows[1].Worst, r.Rows[0].Worst)

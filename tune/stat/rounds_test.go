@@ -29,8 +29,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestPolishRecoversItemsAndRounds: if every round has the anchor, Polish recovers any effects of
-// items and rounds up to a common constant. One outlier changes nothing.
+// TestPolishRecoversItemsAndRounds: one outlier changes nothing.
 func TestPolishRecoversItemsAndRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items, rounds := rapid.IntRange(3, 8).Draw(t, "items"), rapid.IntRange(6, 12).Draw(t, "rounds")
@@ -80,9 +79,7 @@ func TestPairedRatioCovers(t *testing.T) {
 	}
 }
 
-// TestPolishNeedsItsAnchor: even if only the anchor is in more than one group of rounds,
-// Polish separates the drift of the rounds from the effects of the items. Items without
-// readings are NaN.
+// TestPolishNeedsItsAnchor: the anchor alone joins the groups of rounds.
 func TestPolishNeedsItsAnchor(t *testing.T) {
 	var obs []Obs
 	for round := range 12 {
@@ -112,7 +109,6 @@ func TestPairedRatioOfFew(t *testing.T) {
 	}
 }
 
-// TestLimitsOfWarnings: a value that is exactly at a limit gives no warning.
 func TestLimitsOfWarnings(t *testing.T) {
 	xs := []float64{1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3} // quartiles 2 and 3, fence at 6
 	for last, want := range map[float64]int{6: 0, 6.01: 1} {

@@ -1,5 +1,5 @@
-// Package stat computes medians, intervals, verdicts and warnings from noisy rounds, and removes
-// what disturbs a whole round.
+// Package stat computes medians, intervals, verdicts and warnings from noisy rounds. It removes what disturbs a whole
+// round.
 package stat
 
 import (
@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Quantile returns the p-quantile of xs by linear interpolation between order
-// statistics (Hyndman and Fan 1996, type 7), NaN if xs is empty.
+// Quantile returns the p-quantile of xs (Hyndman and Fan 1996, type 7), NaN if xs is empty.
 func Quantile(xs []float64, p float64) float64 {
 	return sortedQuantile(slices.Sorted(slices.Values(xs)), p)
 }
@@ -30,14 +29,12 @@ func sortedQuantile(sorted []float64, p float64) float64 {
 // Median returns the median of xs, NaN if xs is empty.
 func Median(xs []float64) float64 { return medianInPlace(slices.Clone(xs)) }
 
-// medianInPlace sorts xs and returns its median.
 func medianInPlace(xs []float64) float64 {
 	slices.Sort(xs)
 	return sortedQuantile(xs, 0.5)
 }
 
-// Spread returns the median absolute deviation of xs, scaled to the standard
-// deviation of normal data.
+// Spread returns the median absolute deviation of xs, scaled to the standard deviation of normal data.
 func Spread(xs []float64) float64 {
 	m := Median(xs)
 	dev := make([]float64, len(xs))
@@ -47,15 +44,13 @@ func Spread(xs []float64) float64 {
 	return 1.4826 * medianInPlace(dev)
 }
 
-// StdErr returns the standard error of the median of xs, for normal data with
-// outliers: sqrt(pi/2) times the standard error of the mean.
+// StdErr returns the standard error of the median of normal data: sqrt(pi/2) times the standard error of the mean.
 func StdErr(xs []float64) float64 {
 	return math.Sqrt(math.Pi/2/float64(len(xs))) * Spread(xs)
 }
 
-// Midmean returns the mean of the middle half of xs. It resists outliers like the median, and on
-// normal data its error is smaller by a seventh (Tukey 1977). Configs are ranked by midmeans; times
-// are reported as medians.
+// Midmean returns the mean of the middle half of xs, which resists outliers (Tukey 1977). Configs are ranked by
+// midmeans; times are reported as medians.
 func Midmean(xs []float64) float64 {
 	sorted := slices.Sorted(slices.Values(xs))
 	cut := len(sorted) / 4
@@ -71,7 +66,6 @@ func TimesOf(xs []float64) record.Times {
 	return record.Times{Median: Median(xs), P10: Quantile(xs, 0.1), P90: Quantile(xs, 0.9)}
 }
 
-// Logs returns the natural logarithms of xs.
 func Logs(xs []float64) []float64 {
 	out := make([]float64, len(xs))
 	for i, x := range xs {

@@ -1,19 +1,17 @@
 package stat
 
-// An Obs is one reading in a two-way layout: the logarithm of the time of Item in Round.
+// An Obs is one reading: the logarithm of the time of Item in Round.
 type Obs struct {
 	Item, Round int // numbered from 0 without gaps
 	Log         float64
 }
 
-// polishSteps is the number of steps; after six the fit changes by much less than the noise.
+// polishSteps is enough: after six steps the fit changes by much less than the noise.
 const polishSteps = 6
 
-// Polish fits Log = item + round by median polish (Tukey 1977). The effect of a round contains
-// every disturbance that changes all items of the round, such as a drifting clock or another
-// program. A few outliers change nothing. Items without readings are NaN. The fit starts from the
-// readings of `anchor`, an item that is in every round. Without an anchor the fit converges to
-// wrong values if rounds drift and have few items in common.
+// Polish fits Log = item + round by median polish (Tukey 1977). The effect of a round holds what changes all its items.
+// Items without readings are NaN. `anchor` is an item of every round: without it the fit goes wrong if rounds drift and
+// have few items in common.
 func Polish(obs []Obs, anchor int) (item, round []float64) {
 	byItem, byRound := groups(obs, func(o Obs) int { return o.Item }), groups(obs, func(o Obs) int { return o.Round })
 	item, round = make([]float64, len(byItem)), make([]float64, len(byRound))
@@ -42,7 +40,6 @@ func Polish(obs []Obs, anchor int) (item, round []float64) {
 	return item, round
 }
 
-// groups returns the indices of obs by key.
 func groups(obs []Obs, key func(Obs) int) [][]int32 {
 	n := 0
 	for _, o := range obs {

@@ -6,9 +6,7 @@ import (
 	"slices"
 )
 
-// Outliers returns the number of readings above the upper outer fence, which lies three
-// interquartile ranges above the third quartile (Tukey 1977). Outliers are counted, not removed,
-// because they hardly change medians.
+// Outliers returns the number of readings more than three interquartile ranges above the third quartile (Tukey 1977).
 func Outliers(xs []float64) int {
 	q1, q3 := Quantile(xs, 0.25), Quantile(xs, 0.75)
 	n := 0
@@ -20,8 +18,8 @@ func Outliers(xs []float64) int {
 	return n
 }
 
-// Drift returns the relative change of the median from the first to the last third of a series
-// in time order. It returns 0 for fewer than nine readings.
+// Drift returns the relative change of the median from the first to the last third of a series. It returns 0 for fewer
+// than nine readings.
 func Drift(xs []float64) float64 {
 	third := len(xs) / 3
 	if third < 3 {
@@ -32,12 +30,12 @@ func Drift(xs []float64) float64 {
 
 // Warnings and ClockWarning warn above these limits.
 const (
-	outlierShare = 0.1  // share of the readings
-	driftLimit   = 0.05 // relative change of the median
-	clockDrop    = 0.05 // share of the fastest reading of the clock
+	outlierShare = 0.1  // of the readings
+	driftLimit   = 0.05 // of the median
+	clockDrop    = 0.05 // of the highest reading
 )
 
-// Warnings returns warnings about outliers and drift of the seconds xs, which are in time order.
+// Warnings returns warnings about outliers and drift of the seconds xs, in time order.
 func Warnings(xs []float64) []string {
 	var out []string
 	if n := Outliers(xs); len(xs) >= 9 && float64(n) > outlierShare*float64(len(xs)) {
@@ -49,8 +47,8 @@ func Warnings(xs []float64) []string {
 	return out
 }
 
-// ClockWarning returns a warning if a clock fell below the highest of its readings, and "" if it
-// did not. The readings are in MHz and in time order.
+// ClockWarning returns a warning if a clock fell below its highest reading, or "". The readings are in MHz and in time
+// order.
 func ClockWarning(mhz []float64) string {
 	if len(mhz) == 0 {
 		return ""

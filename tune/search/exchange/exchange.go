@@ -32,29 +32,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Space holds all measured configs of one kernel.
 type Space struct {
-	Name   string // name of the folder, a slash, and name of the file without its ending
+	Name   string // folder, slash, name of the file without its ending
 	Points []Point
 
-	// Inconsistent is the number of configs whose Time differs from the mean of their Runs by more
-	// than 1 %. The programs that write these files minimize the mean, so the two should be equal.
+	// Inconsistent counts the configs whose Time is more than 1 % from the mean of their Runs, which it should equal.
 	Inconsistent int
 }
 
-// A Point is one measured config.
 type Point struct {
 	Config  ep.Config
-	Time    float64   // the time in seconds that the other tuner minimized; NaN if the config failed
-	Runs    []float64 // seconds of each run, in time order; empty if the file has none
-	Prepare float64   // seconds to compile and check the config
-	Failure string    // why the config failed, "" if it did not fail
+	Time    float64   // seconds that the other tuner minimized; NaN if the config failed
+	Runs    []float64 // seconds, in time order; may be empty
+	Prepare float64   // seconds to compile and check
+	Failure string    // why the config failed, or ""
 }
 
-// endings lists the endings of file names in both formats.
 var endings = []string{"_T4.json.gz", "_T4.json", ".json.gz", ".json"}
 
-// Has reports whether a file's name has an ending of one of the two formats.
+// Has reports whether a file's name has an ending of these formats.
 func Has(path string) bool {
 	for _, e := range endings {
 		if strings.HasSuffix(path, e) {
@@ -64,7 +60,7 @@ func Has(path string) bool {
 	return false
 }
 
-// ReadFile reads a space. The file may be compressed by gzip.
+// ReadFile reads a space, compressed by gzip or not.
 func ReadFile(path string) (*Space, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -115,21 +111,19 @@ func read(in io.Reader, cost *bounded.Budget) (*Space, error) {
 	return s, s.check()
 }
 
-// reader reads one file and holds the fields read so far.
 type reader struct {
 	json   *jsontext.Decoder
 	cost   *bounded.Budget
 	schema string
-	unit   string   // unit of the times in a T4 file, as the file spells it
-	kernel string   // name of the kernel in a cache file
+	unit   string   // of the times in a T4 file
+	kernel string   // in a cache file
 	format string   // "T4" or "cache"
-	names  []string // names of the parameters in a cache file
-	points []Point  // convert changes their times from the file's unit to seconds
+	names  []string // of the parameters in a cache file
+	points []Point  // in the file's unit before convert
 }
 
 var errFormat = errors.New(`neither a T4 file (with "results") nor a cache file of Kernel Tuner (with "cache")`)
 
-// members calls `use` with the name of each member of the next object. `use` reads the value.
 func (r *reader) members(use func(name string) error) error {
 	if t, err := r.json.ReadToken(); err != nil || t.Kind() != '{' {
 		return cmp.Or(err, errFormat)
@@ -172,7 +166,6 @@ func (r *reader) member(name string) error {
 	return r.json.SkipValue()
 }
 
-// value reads the next value into v, within the budget.
 func (r *reader) value(v any) error {
 	raw, err := r.json.ReadValue()
 	if err != nil {
@@ -184,14 +177,12 @@ func (r *reader) value(v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// units gives the seconds of each unit of time that a file may name. The first name is misspelled
-// in the files of the hub.
+// units gives the seconds of each unit of time. The hub misspells the first.
 var units = map[string]float64{
 	"miliseconds": 1e-3, "milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "us": 1e-6,
 	"nanoseconds": 1e-9, "ns": 1e-9, "seconds": 1, "s": 1,
 }
 
-// convert checks the header and turns times into seconds.
 func (r *reader) convert() error {
 	unit := 1e-3 // Kernel Tuner writes milliseconds
 	switch r.format {
@@ -219,8 +210,7 @@ func (r *reader) convert() error {
 	return nil
 }
 
-// check refuses a space in which no config has a time, a config occurs twice, or configs have different
-// parameters.
+// check refuses a space without any time, with a doubled config, or with configs of different parameters.
 func (s *Space) check() error {
 	seen, timed := map[string]bool{}, 0
 	for i := range s.Points {

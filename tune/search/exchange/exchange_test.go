@@ -66,7 +66,6 @@ func TestBothFormatsGiveTheSameSpace(t *testing.T) {
 	}
 }
 
-// TestUnitsAreSeconds reads the first config of the cache file: 43.55 ms, prepared in 26.8 ms.
 func TestUnitsAreSeconds(t *testing.T) {
 	p := readSpace(t, cacheFile).Points[0]
 	if math.Abs(p.Time-0.04355386) > 1e-8 || math.Abs(p.Prepare-0.02684607) > 1e-8 || p.Config.Values["block_size_x"] != "32" {
@@ -74,8 +73,8 @@ func TestUnitsAreSeconds(t *testing.T) {
 	}
 }
 
-// TestTimesAreCompared: in the T4 file the time of most configs differs from the mean of the runs;
-// the first config has a time of 46.3 ms for runs of 43.6 ms. In the cache file no time differs.
+// TestTimesAreCompared: in the T4 file most times differ from the mean of the runs, such as 46.3 ms for runs of 43.6
+// ms.
 func TestTimesAreCompared(t *testing.T) {
 	if n := readSpace(t, t4File).Inconsistent; n < 20 {
 		t.Errorf("%d times differ in the T4 file, want 20 or more", n)
@@ -85,7 +84,6 @@ func TestTimesAreCompared(t *testing.T) {
 	}
 }
 
-// TestBadSpaces: the error about a bad file names the fault.
 func TestBadSpaces(t *testing.T) {
 	good, err := os.ReadFile(t4File)
 	if err != nil {
@@ -120,7 +118,6 @@ func TestBadSpaces(t *testing.T) {
 	}
 }
 
-// TestConfigsOutsideTheSpaceAreLeftOut: both formats name configs that break a constraint.
 func TestConfigsOutsideTheSpaceAreLeftOut(t *testing.T) {
 	s, err := readSmall(strings.NewReader(`{"tune_params_keys": ["a", "b"], "cache": {
 		"1": {"a": 1, "b": "x", "time": "InvalidConfig"}, "2": {"a": 2, "b": true, "time": 3}}}`))
@@ -129,7 +126,6 @@ func TestConfigsOutsideTheSpaceAreLeftOut(t *testing.T) {
 	}
 }
 
-// FuzzRead: no input makes the reader panic, and every space that it returns has configs.
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{t4File, cacheFile} {
 		text, err := os.ReadFile(path)
@@ -146,5 +142,4 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// readSmall reads a space with the budget of a small file.
 func readSmall(in io.Reader) (*Space, error) { return read(in, bounded.New(0)) }

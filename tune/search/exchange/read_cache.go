@@ -9,11 +9,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// outsideSpace is the word that Kernel Tuner writes as the time of a config that breaks a
-// constraint.
+// outsideSpace is Kernel Tuner's time of a config that breaks a constraint.
 const outsideSpace = "InvalidConfig"
 
-// cached reads one entry of "cache" in a cache file of Kernel Tuner. Times are milliseconds.
+// cached reads one entry of "cache". Times are milliseconds.
 func (r *reader) cached(key string) error {
 	if len(r.names) == 0 {
 		return errors.New("tune_params_keys: missing before the cache")

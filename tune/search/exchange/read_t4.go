@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// t4Result holds the fields of one element of "results" that this package reads.
 type t4Result struct {
 	Configuration map[string]jsontext.Value `json:"configuration"`
 	Times         struct {
@@ -29,8 +28,7 @@ type t4Result struct {
 	} `json:"measurements"`
 }
 
-// results reads the list of results of a T4 file. It leaves out configs that break a constraint,
-// because they are outside the space.
+// results reads the results of a T4 file, without configs outside the space.
 func (r *reader) results() error {
 	if t, err := r.json.ReadToken(); err != nil || t.Kind() != '[' {
 		return errors.Join(err, errFormat)
@@ -53,7 +51,6 @@ func (r *reader) results() error {
 	return err
 }
 
-// point returns a result as a point, with times in the file's unit.
 func (x *t4Result) point() (p Point, err error) {
 	if p.Config.Values, err = values(x.Configuration); err != nil {
 		return p, err
@@ -79,7 +76,6 @@ func (x *t4Result) point() (p Point, err error) {
 	return p, fmt.Errorf("measurements: there is no measurement of the objective %q", x.Objectives[0])
 }
 
-// values turns JSON scalars into values of parameters.
 func values(in map[string]jsontext.Value) (map[string]ep.Value, error) {
 	if len(in) == 0 {
 		return nil, errors.New("the config has no parameters")

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// invalidities gives the word of a T4 file for each status of a config that failed. The words come
-// from results-schema.json.
+// invalidities gives the words of results-schema.json for a config that failed.
 var invalidities = map[ep.Status]string{
 	ep.Illegal: "constraints", ep.CompileFailed: "compile", ep.LaunchFailed: "runtime", ep.Crash: "runtime",
 	ep.Mismatch: "correctness", ep.Hang: "timeout", ep.Unstable: "runtime",
@@ -22,8 +21,7 @@ var invalidities = map[ep.Status]string{
 // Invalidity returns the word of a T4 file for a status, "" for ep.OK.
 func Invalidity(s ep.Status) string { return invalidities[s] }
 
-// names returns the parameters of a space in alphabetical order, and for each parameter the values
-// that occur in the space: numbers by size, then words.
+// names returns the parameters of a space in alphabetical order, and their values in it: numbers by size, then words.
 func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 	valuesOf = map[string][]ep.Value{}
 	for _, p := range s.Points {
@@ -39,7 +37,6 @@ func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 	return slices.Sorted(maps.Keys(valuesOf)), valuesOf
 }
 
-// milliseconds converts seconds to milliseconds, the unit of both formats.
 func milliseconds(seconds ...float64) []float64 {
 	out := make([]float64, len(seconds))
 	for i, s := range seconds {
@@ -78,9 +75,9 @@ func (s *Space) WriteT4(w io.Writer) error {
 	return json.NewEncoder(w).Encode(map[string]any{"schema_version": "1.0.0", "metadata": map[string]string{"timeunit": "milliseconds"}, "results": results})
 }
 
-// WriteT1 writes the description of a space as T1: https://github.com/odgaard/TuningSchema
-// (TuningSchema.json). T1 requires fields for a source file and for a launch. epbench launches its kernels
-// itself, and the two fields say so. WriteT1 writes no constraints; the T4 file lists the measured configs.
+// WriteT1 writes the description of a space as T1: https://github.com/odgaard/TuningSchema (TuningSchema.json). T1
+// requires fields for a source file and a launch; they say that epbench launches its kernels. WriteT1 writes no
+// constraints.
 func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	type parameter struct {
 		Name, Type, Values string
@@ -107,12 +104,11 @@ func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	})
 }
 
-// failures gives the text that Kernel Tuner 1 writes in place of the time of a config that failed.
+// failures gives what Kernel Tuner 1 writes in place of the time of a failed config.
 var failures = map[string]string{"compile": "CompilationFailedConfig", "constraints": outsideSpace}
 
-// WriteCache writes a space as a cache file of Kernel Tuner, which its simulation mode reads. It
-// writes every combination of values. A combination that was not measured is written as invalid, so
-// that the file holds the whole space. WriteCache refuses more than mostCached combinations.
+// WriteCache writes a space as a cache file of Kernel Tuner, for its simulation mode. A combination of values that was
+// not measured is written as invalid. WriteCache refuses more than mostCached combinations.
 func (s *Space) WriteCache(w io.Writer, device, kernel string) error {
 	names, valuesOf := s.names()
 	product := 1
@@ -138,8 +134,7 @@ func (s *Space) WriteCache(w io.Writer, device, kernel string) error {
 	return json.NewEncoder(w).Encode(wholeCache{device, kernel, 1, names, valuesOf, "time", cache})
 }
 
-// wholeCache has the members of a cache file in the order in which they must come: the parameters
-// before the cache.
+// wholeCache has the members of a cache file in their required order.
 type wholeCache struct {
 	Device     string                    `json:"device_name"`
 	Kernel     string                    `json:"kernel_name"`
@@ -150,7 +145,6 @@ type wholeCache struct {
 	Cache      map[string]map[string]any `json:"cache"`
 }
 
-// mostCached bounds the configs of a cache file.
 const mostCached = 1_000_000
 
 func cacheKey(names []string, config map[string]ep.Value) string {
@@ -161,7 +155,7 @@ func cacheKey(names []string, config map[string]ep.Value) string {
 	return strings.Join(parts, ",")
 }
 
-// cacheEntry returns the entry of a config. p is nil if the config was not measured.
+// cacheEntry returns the entry of a config. p is nil if it was not measured.
 func cacheEntry(config map[string]ep.Value, p *Point) map[string]any {
 	out := map[string]any{"compile_time": 0.0, "verification_time": 0, "benchmark_time": 0.0, "strategy_time": 0, "framework_time": 0}
 	for name, v := range config {

@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// small is a space with numbers, words, a failure and a combination that was not measured.
 func small() *Space {
 	point := func(sms, copy string, failure string, runs ...float64) Point {
 		p := Point{Config: ep.Config{Kernel: "k", Values: map[string]ep.Value{"sms": ep.Value(sms), "copy": ep.Value(copy)}}, Runs: runs, Prepare: 0.25, Failure: failure, Time: math.NaN()}
@@ -27,7 +26,6 @@ func same(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a/b-1) < 1e-9
 }
 
-// TestWrittenIsRead: a space that was written in one of the formats is read back unchanged.
 func TestWrittenIsRead(t *testing.T) {
 	for name, write := range map[string]func(*Space, *bytes.Buffer) error{
 		"T4":    func(s *Space, b *bytes.Buffer) error { return s.WriteT4(b) },
@@ -57,8 +55,7 @@ func TestWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestCacheIsWhole: a cache file has an entry for each combination of the values, as Kernel Tuner's
-// simulation mode wants.
+// TestCacheIsWhole: Kernel Tuner's simulation mode wants an entry for each combination of values.
 func TestCacheIsWhole(t *testing.T) {
 	var b bytes.Buffer
 	if err := small().WriteCache(&b, "GPU", "kernel"); err != nil {
@@ -77,7 +74,6 @@ func TestCacheIsWhole(t *testing.T) {
 	}
 }
 
-// TestT1: the description lists the parameters with their types and values in order.
 func TestT1(t *testing.T) {
 	var b bytes.Buffer
 	if err := small().WriteT1(&b, "k"); err != nil {
@@ -90,7 +86,6 @@ func TestT1(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: a space whose product is too large is refused before anything is written.
 func TestCacheIsBounded(t *testing.T) {
 	s := &Space{}
 	for i := range 1001 {

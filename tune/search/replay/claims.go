@@ -8,19 +8,16 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Scenario is a kind of noise with which identical configs are searched. Because they are
-// identical, every claim of a gain is false.
+// A Scenario is a kind of noise on identical configs, among which every claim of a gain is false.
 type Scenario struct {
 	Name  string
 	Noise Noise
 
-	// BetweenSessions says that the noise cannot be estimated from one session, because it
-	// stays constant during a session.
+	// BetweenSessions says that the noise is constant in a session, so one session does not show it.
 	BetweenSessions bool
 }
 
-// Scenarios lists the kinds of noise that claims are tested with. The noise of a sample is 1 %
-// in all of them.
+// Scenarios lists the kinds of noise. A sample's own noise is 1 % in all.
 func Scenarios() []Scenario {
 	const sigma = 0.01
 	return []Scenario{
@@ -35,14 +32,12 @@ func Scenarios() []Scenario {
 	}
 }
 
-// identical is the number of configs that a scenario searches.
 const identical = 64
 
-// Identical makes a model of configs that take the same time.
 func Identical(noise Noise) *Model {
 	space, _, err := search.NewSpace(search.Grid{Kernel: "identical", Axes: []search.Axis{axis("a", 1, 2, 3, 4, 5, 6, 7, 8), axis("b", 1, 2, 3, 4, 5, 6, 7, 8)}})
 	if err != nil {
-		panic(err) // the literal above is legal
+		panic(err)
 	}
 	m := &Model{Space: space, Incumbent: -1, Neighbour: -1, Noise: noise}
 	for range identical {
@@ -51,9 +46,8 @@ func Identical(noise Noise) *Model {
 	return m
 }
 
-// Claims searches the identical configs of a scenario many times, and reports false claims of
-// gains. Each search compares the default with the config that was fastest in its finals. Unlike a
-// sweep, Claims does not prefer the default among ties, because this preference hides false claims.
+// Claims searches the identical configs of a scenario many times, and reports false claims of gains. Unlike a sweep it
+// does not prefer the default among ties, because this preference hides false claims.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// TestClaimsOverSessions: under every kind of noise, at most 5 % of the searches among identical
-// configs claim a gain, and the 95 % interval contains the true gain in at least 93 % of the
-// searches. The figures of docs/intervals.md come from epbench replay claims --replays 2000.
+// TestClaimsOverSessions: at most 5 % of the searches claim a gain, and 93 % of the intervals contain the true gain.
+// The figures of docs/intervals.md come from epbench replay claims --replays 2000.
 func TestClaimsOverSessions(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -28,9 +27,8 @@ func TestClaimsOverSessions(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOneSession: one session does not show the differences between sessions, so its claims
-// and intervals are wrong too often if the noise differs between sessions. They are right if the
-// noise changes within the session.
+// TestClaimsOfOneSession: one session is wrong too often if the noise differs between sessions, and right if it changes
+// within the session.
 func TestClaimsOfOneSession(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -46,7 +44,6 @@ func TestClaimsOfOneSession(t *testing.T) {
 	}
 }
 
-// TestOwnResiduals: a config is replayed with the size and the correlation of its own noise.
 func TestOwnResiduals(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	quiet, loud := make([]float64, 400), make([]float64, 400)
@@ -80,9 +77,7 @@ func rms(xs []float64) float64 {
 	return math.Sqrt(mean(squares))
 }
 
-// TestStability: gains vary by 2 % from session to session. Most pairs of gains of single sessions
-// then differ by more than the error computed from their rounds. Few pairs of gains over several
-// sessions differ by more than their error.
+// TestStability: gains vary by 2 % from session to session, which only intervals over several sessions cover.
 func TestStability(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	var log []record.Result

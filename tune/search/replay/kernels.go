@@ -8,10 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticKernels draws the true times of three kernels that resemble GPU kernels. Kernel
-// "reference" is slow. The points of kernel "flat" hardly differ in time. Kernel "split" divides
-// its blocks between sending and receiving, and its best points lie on a narrow ridge. The best
-// point is in "flat" or in "split". The default is a point of "reference".
+// SyntheticKernels draws the true times of three kernels that resemble GPU kernels. "reference" is slow and has the
+// default. The points of "flat" hardly differ. The best points of "split" lie on a narrow ridge between sending and
+// receiving blocks.
 func SyntheticKernels(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65726e))
 	split := search.Grid{Kernel: "split", Axes: []search.Axis{
@@ -34,7 +33,7 @@ func SyntheticKernels(noise Noise, seed uint64) *Model {
 	}}
 	space, _, err := search.NewSpace(reference, flat, split)
 	if err != nil {
-		panic(err) // the literals above are legal
+		panic(err)
 	}
 	m := &Model{Space: space, Noise: noise, Incumbent: -1, Neighbour: -1}
 	times := map[string]func(ep.Config) float64{
@@ -51,8 +50,7 @@ func SyntheticKernels(noise Noise, seed uint64) *Model {
 	return m
 }
 
-// factors returns a function that computes a config's time: `base` multiplied by one random factor
-// for each value of the config.
+// factors computes a config's time: `base` times one random factor for each value.
 func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config) float64 {
 	of := map[string]map[ep.Value]float64{}
 	for _, a := range g.Axes {
@@ -70,8 +68,8 @@ func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config
 	}
 }
 
-// flatTime returns a function that computes a config's time. The time grows if there are few SMs
-// for the work. The other parameters have small effects, and two of them interact.
+// flatTime computes a config's time, which grows if there are few SMs for the work. Two of the other parameters
+// interact.
 func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	own := factors(rng, g, 1, 0.04)
 	work, both := math.Exp(2+1.5*rng.NormFloat64()), 0.1*rng.NormFloat64()
@@ -84,9 +82,8 @@ func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float
 	}
 }
 
-// splitTime returns a function that computes a config's time: a start-up plus the slower of
-// sending and receiving. Waiting blocks receive and the other blocks send. Without waiting blocks
-// each block both sends and receives.
+// splitTime computes a config's time: a start-up plus the slower of sending and receiving. Without waiting blocks each
+// block does both.
 func splitTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	send, receive := math.Exp(3+rng.NormFloat64()), math.Exp(2.5+rng.NormFloat64())
 	saving, scale, threads := 0.5+0.8*rng.Float64(), 0.1*rng.NormFloat64(), 0.25*rng.NormFloat64()

@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// FromSpace makes a model of a whole space that another tuner measured. The file of such a space
-// names no default, so the default of the model is the first config that has a time. The noise of
-// a config is drawn from its own runs. Each config has its own time of compiling and checking.
+// FromSpace makes a model of a space that another tuner measured. Its default is the first config that has a time.
+// Noise and preparation are each config's own.
 func FromSpace(s *exchange.Space) (*Model, error) {
 	configs := make([]ep.Config, len(s.Points))
 	for i, p := range s.Points {
@@ -45,8 +44,7 @@ func FromSpace(s *exchange.Space) (*Model, error) {
 	return m, nil
 }
 
-// ownResiduals divides the seconds of each run by the median of the runs, and returns the logarithms
-// of these ratios. It returns nil if there are too few runs.
+// ownResiduals returns the logarithms of the runs divided by their median, or nil if there are too few.
 func ownResiduals(runs []float64) []float64 {
 	if len(runs) < fewestOwn {
 		return nil

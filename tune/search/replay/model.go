@@ -1,6 +1,5 @@
-// Package replay runs searches without hardware, on invented times (a synthetic landscape) or on
-// the trials of a recorded run. A search follows the protocol of a sweep: A/A test, strategy,
-// finals, confirmation.
+// Package replay runs searches without hardware, on a synthetic landscape or on the trials of a recorded run. A search
+// follows the protocol of a sweep: A/A test, strategy, finals, confirmation.
 package replay
 
 import (
@@ -16,61 +15,57 @@ import (
 
 // A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
-	Name      string // name of the recording
-	Warning   string // a sentence about doubtful values in the recording, or ""
+	Name      string // of the recording
+	Warning   string // about doubtful values in the recording, or ""
 	Space     *search.Space
 	Default   int
 	Required  []int
-	Incumbent int    // point of the config in the table in use, -1 if there is none
-	Neighbour int    // point that won a neighbouring search, -1 if there is none
-	HostBound string // why launch parameters cannot matter, "" if they can matter
+	Incumbent int    // point of the table in use, or -1
+	Neighbour int    // winner of a neighbouring search, or -1
+	HostBound string // why launch parameters cannot matter, or ""
 	Pace      record.Pace
-	Prepare   []float64 // [point] seconds to prepare the config; if nil, every config takes Pace.Config
-	Truth     []float64 // [point] true time in seconds; NaN for a config that fails
+	Prepare   []float64 // [point] seconds; nil means Pace.Config for every config
+	Truth     []float64 // [point] seconds; NaN for a config that fails
 	Costs     []ep.Cost // [point]
 	Noise     Noise
 }
 
-// Noise describes the random factor between a true time and a reading.
 type Noise struct {
-	Sigma     float64     // standard deviation of lognormal noise; used if Residuals is nil
-	Memory    float64     // correlation of the lognormal noise from one round of a config to the next
-	Residuals []float64   // logarithms of recorded noise; if set, the noise is drawn from them
-	Own       [][]float64 // [point] residuals of the config in time order, used instead of Residuals; nil if the config has none
+	Sigma     float64     // deviation of lognormal noise, if Residuals is nil
+	Memory    float64     // correlation from one round of a config to the next
+	Residuals []float64   // logarithms of recorded noise to draw from, may be nil
+	Own       [][]float64 // [point] residuals in time order instead of Residuals; may be nil
 
-	Drift        float64 // standard deviation of the drift of the machine
-	DriftMemory  float64 // correlation of the drift from one sample to the next
-	Common       float64 // standard deviation of the noise that all samples of a round share
-	CommonMemory float64 // correlation of the common noise from one round to the next
-	Placement    float64 // standard deviation of a config's noise that stays constant in a session
-	Mode         float64 // relative slow-down of a config in its second mode
-	ModeStays    float64 // probability that a config keeps its mode in the next round
-	Tick         float64 // seconds between two ticks of the clock; 0 for an exact clock
+	Drift        float64 // deviation of the machine's drift
+	DriftMemory  float64 // correlation from one sample to the next
+	Common       float64 // deviation of the noise that a round shares
+	CommonMemory float64 // correlation from one round to the next
+	Placement    float64 // deviation of a config's noise that a session keeps
+	Mode         float64 // relative slow-down in a config's second mode
+	ModeStays    float64 // probability to keep the mode in the next round
+	Tick         float64 // seconds; 0 for an exact clock
 
 	WarmUp  float64 // relative slow-down of the first sample
-	WarmFor float64 // number of samples after which WarmUp has fallen to 1/e
+	WarmFor float64 // samples after which WarmUp has fallen to 1/e
 	Spikes  float64 // share of samples that take 1 + SpikeBy times as long
 	SpikeBy float64
 }
 
-// A Machine is the Evaluator of a model.
 type Machine struct {
 	model  *Model
 	rng    *rand.Rand
 	drift  float64
-	common float64 // common noise of the present round
-	taken  int     // number of samples so far
+	common float64 // of the present round
+	taken  int     // samples so far
 	round  int
 	points map[int]*pointNoise
 	spent  float64 // modelled seconds
-	best   []step  // one step for each config that was faster than all configs tried before it
+	best   []step  // a step for each new fastest config
 }
 
-// A step is an improvement during a search. After `spent` seconds the search tried a config that is faster
-// than all configs before it. The true time of this config is `seconds`.
+// A step says after how many seconds a search tried a config faster than all before, and that config's true time.
 type step struct{ spent, seconds float64 }
 
-// noteBest adds a step if a point, tried for the first time, is the fastest so far.
 func (e *Machine) noteBest(point int) {
 	t := e.model.time(point)
 	if math.IsNaN(t) || len(e.best) > 0 && e.best[len(e.best)-1].seconds <= t {
@@ -79,8 +74,7 @@ func (e *Machine) noteBest(point int) {
 	e.best = append(e.best, step{e.spent, t})
 }
 
-// prepareTime returns the modelled seconds that it takes to prepare a config for timing. If Prepare is set,
-// it returns 0 for the twin, because the default is already prepared.
+// prepareTime returns the seconds to prepare a config. The twin takes none, because the default is ready.
 func (m *Model) prepareTime(point int) float64 {
 	switch {
 	case m.Prepare == nil:
@@ -91,13 +85,12 @@ func (m *Model) prepareTime(point int) float64 {
 	return m.Prepare[point]
 }
 
-// pointNoise is the state of one config's noise.
 type pointNoise struct {
 	x       float64 // correlated noise
-	at      int     // index in the config's residuals
-	slow    bool    // the config is in its second mode
-	placed  float64 // noise of this session
-	session bool    // placed was drawn
+	at      int     // in the config's residuals
+	slow    bool
+	placed  float64 // of this session
+	session bool    // whether `placed` was drawn in this session
 }
 
 // Machine starts a simulated machine. Machines with the same seed give the same samples.
@@ -107,12 +100,12 @@ func (m *Model) Machine(seed uint64) *Machine {
 	return e
 }
 
-// Reopen begins another session. Its noise does not depend on earlier noise.
+// Reopen begins a session, whose noise does not depend on earlier noise.
 func (e *Machine) Reopen() {
 	clear(e.points)
 }
 
-// Spent implements search.Evaluator: the cost of the samples at the recorded pace.
+// Spent implements search.Evaluator.
 func (e *Machine) Spent() time.Duration { return time.Duration(e.spent * float64(time.Second)) }
 
 // Measure implements search.Evaluator.
@@ -141,7 +134,6 @@ func (e *Machine) Measure(ctx context.Context, _ record.Stage, live []int, round
 	return out, nil
 }
 
-// time returns the true time of a point. The twin has the default's time.
 func (m *Model) time(point int) float64 {
 	if point == search.Twin {
 		point = m.Default
@@ -149,7 +141,6 @@ func (m *Model) time(point int) float64 {
 	return m.Truth[point]
 }
 
-// read returns the reading of a clock that counts in ticks.
 func (e *Machine) read(seconds float64) float64 {
 	tick := e.model.Noise.Tick
 	if tick == 0 {
@@ -158,7 +149,6 @@ func (e *Machine) read(seconds float64) float64 {
 	return max(1, math.Round(seconds/tick+e.rng.Float64()-0.5)) * tick
 }
 
-// factor returns the noise of the next sample of a point.
 func (e *Machine) factor(point int) float64 {
 	n := &e.model.Noise
 	e.drift = nextAutoregressive(e.rng, e.drift, n.Drift, n.DriftMemory)
@@ -173,7 +163,6 @@ func (e *Machine) factor(point int) float64 {
 	return math.Exp(x + e.drift + e.common)
 }
 
-// own returns the part of the noise that belongs to a config.
 func (e *Machine) own(point int) float64 {
 	n, p := &e.model.Noise, e.points[point]
 	x := p.residual(e.rng, n, e.model.own(point))
@@ -191,8 +180,6 @@ func (e *Machine) own(point int) float64 {
 	return x + p.placed
 }
 
-// own returns the residuals of a point, nil if the model has none for it. The twin has the default's
-// residuals.
 func (m *Model) own(point int) []float64 {
 	if point == search.Twin {
 		point = m.Default
@@ -203,14 +190,11 @@ func (m *Model) own(point int) []float64 {
 	return m.Noise.Own[point]
 }
 
-// stretchMean is the mean number of consecutive rounds that are drawn together. Recorded noise is
-// correlated over about as many rounds.
+// stretchMean is the mean length of drawn stretches: recorded noise is correlated over about as many rounds.
 const stretchMean = 8
 
-// residual returns the next residual. If the config has its own residuals, it draws stretches of
-// consecutive rounds from them, to keep their correlation (stationary bootstrap, Politis and Romano
-// 1994). Otherwise it draws from the residuals of all configs. If there are none, it draws a normal
-// variable.
+// residual returns the next residual. It draws stretches of the config's own residuals, to keep their correlation
+// (stationary bootstrap, Politis and Romano 1994). Otherwise it draws from all residuals, or a normal variable.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:
@@ -226,8 +210,8 @@ func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	return p.x
 }
 
-// nextAutoregressive returns the value after x of a first-order autoregressive series with this
-// standard deviation. `memory` is the correlation of consecutive values.
+// nextAutoregressive returns the value after x of a first-order autoregressive series with this standard deviation and
+// correlation.
 func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// minConfigs is the number of configs below which a search is not replayed.
+// minConfigs is the least number of configs of a replayed search.
 const minConfigs = 8
 
 // Starts says which required configs of a recorded search its replays keep.
@@ -17,11 +17,10 @@ type Starts string
 
 const (
 	NoStarts   Starts = "none"       // only the default
-	AsRecorded Starts = "named"      // the required configs of the sweep, except the config of the table that was in use
-	Incumbents Starts = "incumbents" // all required configs of the sweep
+	AsRecorded Starts = "named"      // all but the config of the table in use
+	Incumbents Starts = "incumbents" // all
 )
 
-// AllStarts lists the values of Starts.
 func AllStarts() []Starts { return []Starts{AsRecorded, NoStarts, Incumbents} }
 
 // FromRecordings makes a model of every search that measured enough configs.
@@ -39,9 +38,8 @@ func FromRecordings(all []*record.Recording, starts Starts) ([]*Model, error) {
 	return out, nil
 }
 
-// FromRecording makes a model of one search. It returns nil if the search measured too few
-// configs, or if the default failed. True times are fitted to all rounds together; the residuals
-// of the fit are the noise. A config that failed in the recording fails in the model.
+// FromRecording makes a model of one search, or nil if it measured too few configs or its default failed. True times
+// are fitted to all rounds together, and the residuals of the fit are the noise.
 func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	var configs []ep.Config
 	for _, p := range r.Points {
@@ -63,7 +61,6 @@ func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	return m, nil
 }
 
-// setStarts sets the required configs of the model, its incumbent and its neighbour.
 func (m *Model) setStarts(r *record.Recording, starts Starts) {
 	if starts == NoStarts {
 		return
@@ -82,7 +79,6 @@ func (m *Model) setStarts(r *record.Recording, starts Starts) {
 	}
 }
 
-// fit sets Truth, Costs, Noise and Default.
 func (m *Model) fit(points []record.Point) {
 	var obs []stat.Obs
 	rounds := map[int]int{}
@@ -120,11 +116,10 @@ func (m *Model) fit(points []record.Point) {
 	}
 }
 
-// fewestOwn is the least number of residuals from which a config's own noise is drawn.
 const fewestOwn = 6
 
-// noiseOf returns the residuals of a fit, and the standard deviation and the correlation of the
-// noise that all samples of a round share. The observations of each item must be in time order.
+// noiseOf returns the residuals of a fit, and the noise that all samples of a round share. The observations of each
+// item must be in time order.
 func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 	n := Noise{Own: make([][]float64, len(item))}
 	for _, o := range obs {

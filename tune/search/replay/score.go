@@ -12,28 +12,26 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Baseline describes random search without replacement on a space. A score compares other
-// searches with random search. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning
-// Optimization Algorithms", 2024, and its program autotuning_methodology 1.1.0
-// (searchspace_statistics.py, baseline.py). Unlike that program, this one does not smooth the curve
-// of random search.
+// A Baseline describes random search without replacement on a space, for scores. Source: Willemsen et al., "A
+// Methodology for Comparing Auto-Tuning Optimization Algorithms", 2024, and its program autotuning_methodology 1.1.0
+// (searchspace_statistics.py, baseline.py). Unlike that program, this one does not smooth the curve of random search.
 type Baseline struct {
-	slowest []float64 // times of the configs that do not fail, slowest first
-	Tries   int       // configs that random search is expected to try until Cutoff
-	each    float64   // mean seconds that trying one config takes
-	Start   float64   // expected seconds until random search has covered the share leftMedian of the way from the median to the best time
-	Cutoff  float64   // the same for the share closeToBest
+	slowest []float64 // seconds, slowest first, without failures
+	Tries   int       // expected until Cutoff
+	each    float64   // mean seconds of trying a config
+	Start   float64   // expected seconds until the share leftMedian is covered
+	Cutoff  float64   // expected seconds until the share closeToBest is covered
 }
 
-// These constants define Start and Cutoff, as shares of the way from the median to the best time. The
-// methodology calls them cutoff percentiles.
+// These constants are shares of the way from the median to the best time. The methodology calls them cutoff
+// percentiles.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95
 )
 
-// runsEach is the number of runs of each config in the baseline. Most files of the benchmark hub
-// (see package exchange) have as many runs of each config.
+// runsEach is the number of runs of each config in the baseline, as in most files of the benchmark hub (see package
+// exchange).
 const runsEach = 32
 
 // Baseline returns the baseline of a model.
@@ -59,8 +57,8 @@ func (m *Model) Baseline() Baseline {
 	return b
 }
 
-// tries returns how many configs random search is expected to try until it has covered a share of the
-// way from the median to the best time.
+// tries returns how many configs random search tries, as expected, to cover a share of the way from the median to the
+// best time.
 func (b Baseline) tries(share float64) int {
 	n := len(b.slowest)
 	best, middle := b.slowest[n-1], stat.Median(b.slowest)
@@ -72,7 +70,7 @@ func (b Baseline) tries(share float64) int {
 	return int(math.Ceil(float64(i) / float64(n+1-i)))
 }
 
-// at returns the time that random search is expected to have found after some seconds.
+// at returns the expected time that random search has found after some seconds.
 func (b Baseline) at(seconds float64) float64 {
 	tried := math.Max(1, math.RoundToEven(seconds/b.each))
 	n := len(b.slowest)
@@ -80,14 +78,10 @@ func (b Baseline) at(seconds float64) float64 {
 	return b.slowest[min(n-1, i)]
 }
 
-// moments is the number of moments at which a score compares a search with the baseline.
 const moments = 1000
 
-// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff.
-// `random` is the time that random search has found by then, `found` the mean time that the
-// searches have found, and `best` the least time. So 0 means as good as random search, and 1 means
-// the best config from the start. Until a search has tried a config, the time of the slowest config
-// counts for it.
+// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. 0 means as good as
+// random search, and 1 the best config from the start. Before its first config, a search counts with the slowest.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -104,8 +98,7 @@ func (b Baseline) Score(searches [][]step) float64 {
 	return sum
 }
 
-// foundAt returns the least time that a search had found after `now` seconds, or `none` if it had tried no
-// config.
+// foundAt returns the least time that a search had found after `now` seconds, or `none`.
 func foundAt(steps []step, now, none float64) float64 {
 	for _, s := range slices.Backward(steps) {
 		if s.spent <= now {
@@ -115,10 +108,8 @@ func foundAt(steps []step, now, none float64) float64 {
 	return none
 }
 
-// ErrNoPace says that a model does not know how long trying a config takes.
 var ErrNoPace = errors.New("the recording does not say how long its configs took, so it cannot be scored: record it again")
 
-// ValidShare returns the share of a space's configs that do not fail.
 func (m *Model) ValidShare() float64 {
 	failed := 0
 	for _, t := range m.Truth {
@@ -129,8 +120,7 @@ func (m *Model) ValidShare() float64 {
 	return 1 - float64(failed)/float64(len(m.Truth))
 }
 
-// ScoreOf returns the score of a study on one model, and the report of the study. Each search
-// ends at the Cutoff of the model's baseline.
+// ScoreOf returns the score of a study on one model, and its report. Each search ends at the Cutoff of the baseline.
 func (s Study) ScoreOf(ctx context.Context, m *Model) (score float64, r Report, err error) {
 	b := m.Baseline()
 	if b.Cutoff <= b.Start {

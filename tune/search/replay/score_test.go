@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/search/exchange"
 )
 
-// hundred returns a model of a hundred configs. Preparing a config takes one second.
 func hundred(t *testing.T) *Model {
 	t.Helper()
 	s := &exchange.Space{Name: "hundred"}
@@ -45,8 +44,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestScoreOfKnownSearches: a search that has the best config from the start scores 1, the
-// baseline's own curve 0, and a search that only has the slowest config less than 0.
+// TestScoreOfKnownSearches: the best config from the start scores 1, the baseline's own curve 0, and only the slowest
+// config less than 0.
 func TestScoreOfKnownSearches(t *testing.T) {
 	b := hundred(t).Baseline()
 	var own []step
@@ -70,8 +69,6 @@ func TestScoreOfKnownSearches(t *testing.T) {
 	}
 }
 
-// TestSearchesBeatRandomSearch: the default strategy is ahead of random search on an easy space,
-// and stops at the cutoff.
 func TestSearchesBeatRandomSearch(t *testing.T) {
 	simulates(t)
 	m := hundred(t)
@@ -85,7 +82,6 @@ func TestSearchesBeatRandomSearch(t *testing.T) {
 	}
 }
 
-// TestScoreNeedsAPace: a model has no score if it does not know how long each config takes to try.
 func TestScoreNeedsAPace(t *testing.T) {
 	m := SyntheticKernels(Noise{}, 1)
 	m.Truth = make([]float64, m.Space.Len())
@@ -94,7 +90,6 @@ func TestScoreNeedsAPace(t *testing.T) {
 	}
 }
 
-// TestFailuresCostTime: a config that fails takes the time that the file gives for preparing it.
 func TestFailuresCostTime(t *testing.T) {
 	s, err := exchange.ReadFile("../exchange/testdata/pnpoly-RTX_3090_T4.json")
 	if err != nil {

@@ -10,26 +10,23 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// claimSessions is the default number of sessions from which a claim is computed.
 const claimSessions = 3
 
-// Stability says how much recorded gains differ between sessions. It counts pairs of gains of one
-// config. A pair is beyond its error if the gains differ by more than 1.96 times their joint standard
-// error.
+// Stability says how much recorded gains differ between sessions. It counts pairs of gains of one config. A pair is
+// beyond its error if it differs by more than 1.96 joint standard errors.
 type Stability struct {
-	Configs  int `json:"configs"`  // configs with a gain in several sessions
-	Sessions int `json:"sessions"` // most sessions of one config
+	Configs  int `json:"configs"`  // with a gain in several sessions
+	Sessions int `json:"sessions"` // most of one config
 
-	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions; each interval comes from the rounds of one session
-	AloneBeyond int `json:"alone_beyond"` // pairs of Alone that are beyond their error
-	Claims      int `json:"claims"`       // pairs of a gain over several sessions and a gain in other sessions; the intervals cover differences between sessions
-	Beyond      int `json:"beyond"`       // pairs of Claims that are beyond their error
+	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions, with intervals of one session
+	AloneBeyond int `json:"alone_beyond"` // of Alone, beyond their error
+	Claims      int `json:"claims"`       // pairs with intervals that cover differences between sessions
+	Beyond      int `json:"beyond"`       // of Claims, beyond their error
 
-	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time between sessions, root mean square
-	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain between sessions, root mean square
+	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time, root mean square
+	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain, root mean square
 }
 
-// Add adds another run's pairs.
 func (s *Stability) Add(o Stability) {
 	a, b := float64(s.Configs), float64(o.Configs)
 	mix := func(x, y float64) float64 { return math.Sqrt((a*x*x + b*y*y) / max(a+b, 1)) }
@@ -38,17 +35,16 @@ func (s *Stability) Add(o Stability) {
 	s.Sessions = max(s.Sessions, o.Sessions)
 }
 
-// sessionGains holds the rounds of one config and of the default, session by session.
+// sessionGains holds the rounds of one config and of the default.
 type sessionGains struct {
 	sessions []stat.Part
-	times    [][]float64 // logarithms of the config's times, session by session
-	confirm  stat.Part   // rounds of the confirmation, in the search's session
+	times    [][]float64 // [session] logarithms of the config's times
+	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of a run's log between sessions. If a config has six sessions or more,
-// the gain in three sessions is paired with the gain in the next three sessions. If the config has fewer
-// sessions, the gain in all of them is paired with the gain in the confirmation. The interval of the
-// confirmation then includes the deviation between the sessions.
+// StabilityOf compares the gains of a run's log between sessions. With six sessions of a config, it pairs the gain in
+// three with the gain in the next three. With fewer, it pairs the gain in all with the gain in the confirmation, whose
+// interval then includes the deviation between sessions.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64
@@ -78,7 +74,6 @@ func StabilityOf(results []record.Result) Stability {
 	return out
 }
 
-// claims adds the pairs of one config.
 func (s *Stability) claims(g sessionGains, spread float64) {
 	if len(g.sessions) >= 2*claimSessions {
 		for i := 0; i+2*claimSessions <= len(g.sessions); i += 2 * claimSessions {
@@ -97,7 +92,6 @@ func (s *Stability) claims(g sessionGains, spread float64) {
 	s.Beyond += beyond(over, later)
 }
 
-// beyond returns 1 if two gains differ by more than their joint error, otherwise 0.
 func beyond(a, b stat.Estimate) int {
 	if stat.Differ(a.Interval, b.Interval) {
 		return 1
@@ -105,7 +99,6 @@ func beyond(a, b stat.Estimate) int {
 	return 0
 }
 
-// deviation returns the standard deviation of the logarithms of xs.
 func deviation(xs []float64) float64 { return gonum.StdDev(stat.Logs(xs), nil) }
 
 func mean(xs []float64) float64 {
@@ -116,8 +109,7 @@ func mean(xs []float64) float64 {
 	return sum / max(float64(len(xs)), 1)
 }
 
-// gainsBySession pairs the rounds of each config with the rounds of the default in the same block. It
-// takes the sessions and the confirmation of each search, in the order of the log.
+// gainsBySession pairs the rounds of each config with the default's rounds in the same block, in the order of the log.
 func gainsBySession(results []record.Result) []sessionGains {
 	type search struct {
 		problem ep.Problem
@@ -162,7 +154,6 @@ func gainsBySession(results []record.Result) []sessionGains {
 	return all
 }
 
-// add adds the rounds of the config and of the default in one block.
 func (g *sessionGains) add(r, base *record.Result) {
 	mine, theirs := stat.Logs(r.Rounds()), stat.Logs(base.Rounds())
 	n := min(len(mine), len(theirs))

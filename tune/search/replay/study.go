@@ -15,56 +15,53 @@ import (
 
 // A Study replays searches many times.
 type Study struct {
-	Label    string // label of the budget
+	Label    string // of the budget
 	Strategy string
-	Budget   int           // most distinct configs to measure, 0 for no bound
-	Share    float64       // share of the space that may be measured, instead of Budget; 0 for no bound
-	Time     time.Duration // time of a search at the model's pace, 0 for no bound
-	Sessions int           // further sessions, in which the challenger is measured again
+	Budget   int           // distinct configs, 0 for no bound
+	Share    float64       // of the space, instead of Budget; 0 for no bound
+	Time     time.Duration // of a search at the model's pace, 0 for no bound
+	Sessions int           // further ones, for the challenger
 	Replays  int
 	Once     bool // search each model once; Flips is then 0
 	Protocol search.Protocol
 	Seed     uint64
 }
 
-// A Report holds the results of a study.
 type Report struct {
 	Strategy    string  `json:"strategy"`
 	Budget      int     `json:"budget"`
 	Replays     int     `json:"replays"`
-	Regret      float64 `json:"regret"`       // mean of (true time of the winner / least true time) - 1
-	RegretP95   float64 `json:"regret_p95"`   // 95th percentile of the regret
-	RegretMax   float64 `json:"regret_max"`   // largest regret
-	Flips       float64 `json:"flips"`        // share of replays in which the second search chose another config
-	Bias        float64 `json:"bias"`         // mean of (reported time of the winner / its true time) - 1, over both searches
-	FalseFaster float64 `json:"false_faster"` // share of searches that claim a gain over the default although there is none
-	Evaluations float64 `json:"evaluations"`  // mean number of distinct configs that were measured
-	Samples     float64 `json:"samples"`      // mean number of samples
-	MaxSamples  int     `json:"max_samples"`  // most samples of one search
+	Regret      float64 `json:"regret"` // mean of (winner's true time / least true time) - 1
+	RegretP95   float64 `json:"regret_p95"`
+	RegretMax   float64 `json:"regret_max"`
+	Flips       float64 `json:"flips"`        // share of replays whose second search chose another config
+	Bias        float64 `json:"bias"`         // mean of (winner's reported time / its true time) - 1, over both searches
+	FalseFaster float64 `json:"false_faster"` // share of searches that claim a gain which does not exist
+	Evaluations float64 `json:"evaluations"`  // mean number of distinct configs measured
+	Samples     float64 `json:"samples"`      // mean number
+	MaxSamples  int     `json:"max_samples"`  // of one search
 	Missed      float64 `json:"missed"`       // mean of (true time of the best config tried / least true time) - 1
-	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if the pace is unknown
-	Covered     float64 `json:"covered"`      // share of the challengers' intervals that contain the true gain; searches that are too noisy do not count
-	Noisy       float64 `json:"noisy"`        // share of searches that are too noisy to decide
+	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if unknown
+	Covered     float64 `json:"covered"`      // share of the challengers' intervals that contain the true gain, without too noisy searches
+	Noisy       float64 `json:"noisy"`        // share of searches too noisy to decide
 
 	Searches []SearchResult `json:"searches"` // the first search of each replay
 
-	steps [][]step // steps of the first search of each replay
+	steps [][]step // of the first search of each replay
 }
 
-// A SearchResult is the result of one search.
 type SearchResult struct {
 	Model       string    `json:"model"`
 	Winner      ep.Config `json:"winner"`
-	Regret      float64   `json:"regret"`      // (true time of the winner / least true time) - 1
+	Regret      float64   `json:"regret"`      // (winner's true time / least true time) - 1
 	Missed      float64   `json:"missed"`      // (true time of the best config tried / least true time) - 1
-	Evaluations int       `json:"evaluations"` // number of distinct configs that were measured
+	Evaluations int       `json:"evaluations"` // distinct configs measured
 	Samples     int       `json:"samples"`
-	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if the pace is unknown
+	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if unknown
 }
 
-// Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each
-// model is searched twice with different noise. The winner of the first search is the incumbent of
-// the second.
+// Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each model is searched
+// twice with different noise; the first winner is the incumbent of the second search.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
@@ -111,7 +108,6 @@ func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	return out, nil
 }
 
-// searches searches a model once or twice, see Run.
 func (s Study) searches(ctx context.Context, m *Model, seed uint64) ([]tunedResult, error) {
 	first, err := s.tune(ctx, m, seed, -1)
 	if err != nil || s.Once {
@@ -145,15 +141,15 @@ func (m *Model) bestOf(points []int) float64 {
 type tunedResult struct {
 	point       int
 	reported    float64 // seconds
-	claims      bool    // the search claims that the point beats the default
+	claims      bool    // the search claims a gain over the default
 	evaluations int
 	samples     int
 	tried       float64 // true time of the best config tried
 	seconds     float64
 	noisy       bool
 	steps       []step
-	challenges  bool // the search compared another config with the default
-	covers      bool // the interval of that config's gain contains the true gain
+	challenges  bool // another config was compared with the default
+	covers      bool // the interval contains the true gain
 }
 
 func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (tunedResult, error) {
@@ -203,7 +199,7 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	return out, nil
 }
 
-// overSessions measures the challenger of a conclusion in further sessions and decides again.
+// overSessions measures the challenger in further sessions and decides again.
 func (s Study) overSessions(ctx context.Context, h *search.State, machine *Machine, end *search.Conclusion) error {
 	challenger, _ := h.Space.Index(end.Decision.Challenger)
 	if s.Sessions == 0 || challenger == h.Default {

@@ -11,15 +11,12 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticNoise returns the noise of a machine. Samples are lognormal with relative deviation
-// sigma. The machine drifts by 1 %, and the correlation of the drift decays over a thousand
-// samples. At the start the machine is 1.5 % slower; this difference decays over 300 samples.
-// 2 % of the samples take a fifth longer.
+// SyntheticNoise returns lognormal noise of relative deviation sigma, with a drift of 1 % over a thousand samples. A
+// warm-up of 1.5 % decays over 300 samples. 2 % of the samples take a fifth longer.
 func SyntheticNoise(sigma float64) Noise {
 	return Noise{Sigma: sigma, Drift: 0.01, DriftMemory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }
 
-// landscape is a kind of synthetic model.
 type landscape struct {
 	name string
 	draw func(Noise, uint64) *Model
@@ -27,7 +24,6 @@ type landscape struct {
 
 var landscapes = []landscape{{"kernels", SyntheticKernels}, {"smooth", Synthetic}}
 
-// LandscapeNames lists the synthetic landscapes.
 func LandscapeNames() []string {
 	var out []string
 	for _, l := range landscapes {
@@ -36,16 +32,13 @@ func LandscapeNames() []string {
 	return out
 }
 
-// ParseLandscape finds a synthetic landscape by name.
 func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
 	found, err := ep.Find("landscape", name, landscapes, func(l landscape) string { return l.name })
 	return found.draw, err
 }
 
-// Synthetic draws a landscape, the true times of 320 configs. The best config takes one unit of
-// time, 27 more take at most 1.2 % longer, and the others take 1.012 + exp(N(-1.2, 1)) units.
-// Configs are ordered by a random smooth function of the parameters plus interactions, so that
-// similar configs take similar times, as on hardware.
+// Synthetic draws a landscape, the true times of 320 configs. The best takes one unit of time, 27 more take at most 1.2
+// % longer, and the others 1.012 + exp(N(-1.2, 1)) units. Similar configs take similar times, as on hardware.
 func Synthetic(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
 	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{
@@ -56,7 +49,7 @@ func Synthetic(noise Noise, seed uint64) *Model {
 	}}
 	space, _, err := search.NewSpace(grid)
 	if err != nil {
-		panic(err) // the literal above is legal
+		panic(err)
 	}
 	m := &Model{Space: space, Incumbent: -1, Neighbour: -1, Truth: make([]float64, space.Len()), Noise: noise}
 	for i := range space.Len() {
@@ -80,7 +73,6 @@ func axis(name string, values ...int) search.Axis {
 	return a
 }
 
-// times returns n true times, ascending.
 func times(n int, rng *rand.Rand) []float64 {
 	out := []float64{1}
 	for range 27 {
@@ -93,8 +85,8 @@ func times(n int, rng *rand.Rand) []float64 {
 	return out
 }
 
-// byScore orders points by a random function. In this function each parameter has an optimum, and
-// each point has a random deviation, which stands for interactions between parameters.
+// byScore orders points by a random function: an optimum for each parameter, and a deviation of each point in place of
+// interactions.
 func byScore(space *search.Space, grid search.Grid, rng *rand.Rand) []int {
 	score := make([]float64, space.Len())
 	for _, a := range grid.Axes {

@@ -8,11 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Renamed returns the file with the present names of kernels that were renamed or have become
-// configs of another kernel. `rename` converts a config that may leave out parameters. `current`
-// converts a config that lacks only newer parameters. If several kernels of the file are one kernel
-// now, Renamed joins their values of each parameter. A parameter that one of these kernels does not
-// restrict stays unrestricted.
+// Renamed returns the file with the present names of its kernels. `rename` converts a config that may leave out
+// parameters, and `current` one that lacks only newer parameters. Kernels that became one join their values; a
+// parameter that one of them leaves open stays open.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil
@@ -35,7 +33,6 @@ func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	return &out
 }
 
-// renamedParams returns the present name of a kernel, and its parameters under their present names.
 func renamedParams(kernel string, given map[string]Param, rename func(ep.Config) ep.Config) (string, map[string]Param) {
 	fixed := rename(ep.Config{Kernel: kernel})
 	out := map[string]Param{}
@@ -57,7 +54,7 @@ func renamedParams(kernel string, given map[string]Param, rename func(ep.Config)
 	return fixed.Kernel, out
 }
 
-// either returns the parameters that both maps restrict, each with the values from both maps.
+// either returns the parameters that both maps restrict, with the values of both.
 func either(a, b map[string]Param) map[string]Param {
 	out := map[string]Param{}
 	for name, q := range a {
@@ -76,8 +73,8 @@ func either(a, b map[string]Param) map[string]Param {
 	return out
 }
 
-// renamed returns the constraint for the present names of its kernels. For a kernel that became
-// configs of another kernel, the constraint applies only to these configs.
+// renamed returns the constraint for the present names. If a kernel became configs of another, the constraint applies
+// only to these configs.
 func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint) {
 	own := c
 	own.Kernels = nil

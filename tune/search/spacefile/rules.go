@@ -12,36 +12,35 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// Facts holds the variables that expressions may use in addition to the kernel's parameters.
+// Facts holds what expressions may use besides the kernel's parameters.
 type Facts struct {
 	Machine MachineFacts `expr:"machine"`
 	Problem ProblemFacts `expr:"problem"`
 }
 
-// MachineFacts holds the variables that expressions write as machine.NAME.
+// MachineFacts holds what expressions write as machine.NAME.
 type MachineFacts struct {
 	Backend string `expr:"backend"`
 	Arch    string `expr:"arch"`
-	SMs     int    `expr:"sms"` // SMs of one GPU
+	SMs     int    `expr:"sms"` // of one GPU
 	GPUs    int    `expr:"gpus"`
-	Memory  int    `expr:"memory_bytes"` // memory of one GPU
+	Memory  int    `expr:"memory_bytes"` // of one GPU
 }
 
-// ProblemFacts holds the variables that expressions write as problem.NAME.
+// ProblemFacts holds what expressions write as problem.NAME.
 type ProblemFacts struct {
 	Op           string `expr:"op"`
-	DType        string `expr:"dtype"` // dtype of dispatched tokens
+	DType        string `expr:"dtype"` // of dispatched tokens
 	Ranks        int    `expr:"ranks"`
 	Nodes        int    `expr:"nodes"`
-	Hidden       int    `expr:"hidden"` // hidden size in elements
+	Hidden       int    `expr:"hidden"` // in elements
 	Experts      int    `expr:"experts"`
-	LocalExperts int    `expr:"local_experts"` // experts of one rank
+	LocalExperts int    `expr:"local_experts"` // of one rank
 	TopK         int    `expr:"top_k"`
-	Tokens       int    `expr:"tokens"` // tokens of one rank
+	Tokens       int    `expr:"tokens"` // of one rank
 	MaxTokens    int    `expr:"max_tokens"`
 }
 
-// FactsOf returns the facts of a machine and a problem.
 func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	return Facts{
 		MachineFacts{m.Backend, m.Arch, m.SMs, m.GPUs, int(m.Memory)},
@@ -50,9 +49,8 @@ func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	}
 }
 
-// Rules compiles the constraints of a kernel into one rule. The rule returns the name of the
-// first constraint that a config breaks. Expressions are typed: a parameter is an int if all its
-// values are integers, otherwise a string. Comparing an int with a string is an error.
+// Rules compiles the constraints of a kernel into one rule. A parameter is an int if all its values are integers,
+// otherwise a string. Comparing an int with a string is an error.
 func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
 	if f == nil {
 		return nil, nil
@@ -65,7 +63,7 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	constraints := slices.DeleteFunc(slices.Clone(f.Constraints), func(c Constraint) bool {
 		return len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel)
 	})
-	if len(constraints) == 0 { // derived values may use parameters that this kernel lacks
+	if len(constraints) == 0 { // so that derived values may name parameters of other kernels
 		return nil, nil
 	}
 	if err := e.derive(f.Derived); err != nil {
@@ -79,7 +77,6 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	return []search.Rule{e.broken}, nil
 }
 
-// scope holds the variables and the compiled expressions of one kernel.
 type scope struct {
 	axes    []typedValues
 	env     map[string]any
@@ -88,13 +85,11 @@ type scope struct {
 	vm      vm.VM
 }
 
-// named is a compiled expression.
 type named struct {
 	name string
 	code *vm.Program
 }
 
-// typedValues holds the values of an axis as expressions see them.
 type typedValues struct {
 	name   string
 	values map[ep.Value]any
@@ -145,8 +140,7 @@ func (e *scope) constrain(c Constraint) error {
 	return nil
 }
 
-// broken implements search.Rule. A config also breaks a constraint if its evaluation fails, for
-// example because of a division by zero.
+// broken implements search.Rule. An evaluation that fails, such as a division by zero, also breaks the constraint.
 func (e *scope) broken(cfg ep.Config) string {
 	for _, a := range e.axes {
 		e.env[a.name] = a.values[cfg.Values[a.name]]

@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxSize bounds a file: nobody writes a larger one by hand.
 const maxSize = 1 << 20
 
 // File is a parsed space file. A nil File changes nothing.
@@ -32,8 +31,8 @@ type File struct {
 	required []ep.Config
 }
 
-// Param gives the values of one parameter. A file may repeat the unit, the binding and the class
-// of the kernel's declaration. Check refuses them if they differ from the declaration.
+// Param gives the values of one parameter. A file may repeat the unit, the binding and the class; Check refuses them if
+// they differ from the kernel's.
 type Param struct {
 	Values  Values `yaml:"values"`
 	Unit    string `yaml:"unit"`
@@ -49,13 +48,13 @@ type Derived struct {
 
 // Constraint keeps the points for which an expression is true.
 type Constraint struct {
-	Name    string   `yaml:"name"`    // name in the counts of rejected points; if empty, the expression
-	Keep    string   `yaml:"keep"`    // expression over parameters, machine and problem
-	Kernels []string `yaml:"kernels"` // kernels that it applies to; if empty, all kernels
+	Name    string   `yaml:"name"`    // in counts of rejected points; if empty, the expression
+	Keep    string   `yaml:"keep"`    // over parameters, machine and problem
+	Kernels []string `yaml:"kernels"` // if empty, all kernels
 }
 
-// Values holds the values of a parameter. YAML spells them as a list of integers, words and
-// bools, or as a range in the grammar of the flags (8:132:4, 1:64:x2).
+// Values holds the values of a parameter: in YAML a list of integers, words and bools, or a range like 8:132:4 or
+// 1:64:x2.
 type Values []ep.Value
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -98,7 +97,7 @@ func ParseValues(s string) ([]ep.Value, error) {
 	return out, nil
 }
 
-// Read parses a space file. It refuses an unknown field, and a field that is given twice.
+// Read parses a space file. It refuses an unknown or doubled field.
 func Read(in io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxSize+1))
 	if err != nil {
@@ -121,7 +120,6 @@ func Read(in io.Reader) (*File, error) {
 	return f, f.check()
 }
 
-// fieldNames lists the fields of a space file, for the hint in an error.
 var fieldNames = []string{"version", "kernels", "derived", "constraints", "required", "values", "unit", "binding", "class", "name", "value", "keep"}
 
 var unknownField = regexp.MustCompile(`field (\S+) not found in type .*`)
@@ -151,7 +149,6 @@ func firstLine(err error) string {
 	})
 }
 
-// wrongKind matches yaml's error about a value of the wrong kind.
 var wrongKind = regexp.MustCompile(`cannot unmarshal \S+(?: .*)? into (\S+)`)
 
 func (f *File) check() error {
@@ -178,7 +175,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// Values returns the values that the file gives for a parameter, nil if it gives no values.
+// Values returns the values that the file gives for a parameter, or nil.
 func (f *File) Values(kernel, param string) []ep.Value {
 	if f == nil {
 		return nil
@@ -194,12 +191,10 @@ func (f *File) Candidates(kernel string) []ep.Config {
 	return slices.DeleteFunc(slices.Clone(f.required), func(c ep.Config) bool { return c.Kernel != kernel })
 }
 
-// Declared holds what a kernel declares about a parameter.
 type Declared struct{ Unit, Binding, Class string }
 
-// Check refuses a file that names a kernel or a parameter that the backend does not have, or that
-// contradicts a declaration. `kernels` maps the names of a kernel and a parameter to the
-// declaration.
+// Check refuses a file that names an unknown kernel or parameter, or contradicts a declaration. `kernels` maps kernel
+// and parameter to the declaration.
 func (f *File) Check(kernels map[string]map[string]Declared) error {
 	if f == nil {
 		return nil
@@ -236,7 +231,6 @@ func knownKernel(known map[string]map[string]Declared, field, kernel string) err
 	return fmt.Errorf("space: %s: this backend has no kernel %q; it has %s", field, kernel, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 }
 
-// check compares a parameter of the file with its kernel's declaration.
 func (p Param) check(kernel, name string, declared map[string]Declared) error {
 	d, ok := declared[name]
 	if !ok {

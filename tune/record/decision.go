@@ -52,6 +52,7 @@ func (i *Interval) UnmarshalJSON(b []byte) error {
 // One is the gain of a config over itself.
 var One = Interval{Mid: 1, Low: 1, High: 1}
 
+// Half returns half the interval's width.
 func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
 
 // Band is the relative difference up to which two times count as equal.
@@ -71,6 +72,7 @@ func (b Band) String() string {
 	return fmt.Sprintf("%.1f %% (policy; the A/A spread is %.1f %%)", 100*b.Policy, 100*b.AA)
 }
 
+// Short returns the same as String in fewer words.
 func (b Band) Short() string {
 	if b.Noisy() {
 		return fmt.Sprintf("%.1f%% A/A", 100*b.AA)
@@ -107,10 +109,10 @@ type Decision struct {
 	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's
 
 	Band    Band    `json:"band"`
-	Verdict Verdict `json:"verdict"` // of the challenger against the default
+	Verdict Verdict `json:"verdict"` // the challenger against the default
 	Cause   Cause   `json:"cause,omitempty"`
 	Reason  string  `json:"reason,omitempty"` // a sentence for people
-	Rounds  int     `json:"rounds"`           // that give the gain
+	Rounds  int     `json:"rounds"`           // rounds that give the gain
 
 	// Sessions counts the sessions of the rounds, without the session in which the config was chosen. It is 0 if all
 	// rounds come from one session.
@@ -146,7 +148,7 @@ type Search struct {
 	Clock        string  `json:"clock"`
 	Times        Times   `json:"times"`
 	DefaultTimes Times   `json:"default_times"`
-	MaxErr       float64 `json:"max_err"` // of Decision.Config, see Result.MaxErr
+	MaxErr       float64 `json:"max_err"` // error of Decision.Config, see Result.MaxErr
 
 	Tried  int `json:"tried"` // distinct configs measured
 	Legal  int `json:"legal"` // legal configs in the space
@@ -164,10 +166,11 @@ type Search struct {
 	// Starts lists the configs that the search always measures besides the default.
 	Starts []Start `json:"starts,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // bytes that the busiest rank moves with one message for each expert of a token; for an activation, bytes of memory traffic
+	Bytes     int64   `json:"bytes"`     // moved by the busiest rank with one message for each expert of a token; for an activation, memory traffic
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load divided by the mean
 }
 
+// Start is a config that a search always measures.
 type Start struct {
 	Config ep.Config `json:"config"`
 	From   Origin    `json:"from"`

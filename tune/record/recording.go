@@ -39,8 +39,8 @@ const RecordingExt = ".rounds.gz"
 
 // Pace holds the wall time of measuring on a machine, in seconds.
 type Pace struct {
-	Config float64 `json:"config"` // of one more config: preparation, comparison with the oracle, warm-up
-	Sample float64 `json:"sample"` // of one more sample of a config
+	Config float64 `json:"config"` // one more config: preparation, comparison with the oracle, warm-up
+	Sample float64 `json:"sample"` // one more sample of a config
 }
 
 // Point is one config of a recording.
@@ -179,6 +179,7 @@ func paceOf(log []*Result) Pace {
 // Complete reports whether every legal point was measured.
 func (r *Recording) Complete() bool { return len(r.Points) >= r.Search.Legal && r.Search.Legal > 0 }
 
+// Name returns a file name made of problem and routing.
 func (r *Recording) Name() string {
 	p := r.Search.Problem
 	parts := []string{string(p.Op), fmt.Sprintf("r%d-h%d-e%d-k%d", p.Ranks, p.Hidden, p.Experts, p.TopK), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens),

@@ -23,12 +23,12 @@ type Result struct {
 	Time        time.Time        `json:"time"` // when the block ended, UTC
 	Problem     ep.Problem       `json:"problem"`
 	Routing     string           `json:"routing"` // canonical spec
-	Seed        uint64           `json:"seed"`    // of the workload
+	Seed        uint64           `json:"seed"`    // seed of the workload
 	Config      ep.Config        `json:"config"`
 	Cost        ep.Cost          `json:"cost"` // resources that Config takes
 	Role        Role             `json:"role"`
 	Stage       Stage            `json:"stage"`
-	Block       int              `json:"block"`             // within the stage
+	Block       int              `json:"block"`             // number within the stage
 	Session     int              `json:"session,omitempty"` // from 1 in each search; 0 in logs of older programs
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`

@@ -30,7 +30,7 @@ type Run struct {
 	Started      time.Time          `json:"started"`
 	Finished     time.Time          `json:"finished"` // zero until the run ends
 	Machine      ep.Machine         `json:"machine"`
-	ABI          ep.ABI             `json:"abi"`                // of the kernels
+	ABI          ep.ABI             `json:"abi"`                // build of the kernels
 	Space        string             `json:"space"`              // fingerprint of the search spaces
 	Policy       string             `json:"policy"`             // canonical spelling
 	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in older runs
@@ -41,7 +41,7 @@ type Run struct {
 	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs; equal round numbers ran in the same turn
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
 	AA           []AA               `json:"aa,omitempty"`
-	Kernels      []Kernel           `json:"kernels,omitempty"` // of the backend, and the work that their times include
+	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, and the work that their times include
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads    []Workload         `json:"workloads,omitempty"`
 	Planned      int                `json:"planned,omitempty"` // searches of a sweep; 0 in older runs
@@ -136,6 +136,7 @@ type SpaceInfo struct {
 	Rejected []Rejection `json:"rejected,omitempty"` // sorted by count, then by rule
 }
 
+// Rejection counts the points that one rule removed.
 type Rejection struct {
 	Rule  string `json:"rule"`
 	Count int    `json:"count"`

@@ -144,6 +144,7 @@ func (d *Dir) WriteRun(run *Run) error {
 	}))
 }
 
+// WriteFile replaces a file of the directory.
 func (d *Dir) WriteFile(name string, content io.WriterTo) error {
 	return WriteFile(filepath.Join(d.path, name), content)
 }

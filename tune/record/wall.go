@@ -28,6 +28,7 @@ func (w Wall) Deciding() float64 {
 	return max(0, w.Total-w.Measuring-w.Checking-w.Preparing-w.Opening-w.Starting-w.Writing)
 }
 
+// Plus returns the sum of w and o.
 func (w Wall) Plus(o Wall) Wall {
 	w.Total += o.Total
 	w.Measuring += o.Measuring

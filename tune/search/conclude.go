@@ -36,6 +36,7 @@ func (r DecisionRules) band() record.Band {
 	return record.Band{Policy: r.Protocol.Band, AA: r.AA.Spread}
 }
 
+// ErrNoFinalist says that every finalist failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
 // Neighbours is the number of further finalists that run in half of the rounds of a confirmation.

@@ -14,9 +14,9 @@ type Protocol struct {
 	Band      float64 // smaller relative differences count as equal; the A/A test ends when its spread is at most Band
 	AARounds  int     // before each check of the spread
 	MaxAA     int     // most rounds of the A/A test
-	Finalists int     // at most, without required candidates
-	MinRounds int     // of the finals before a finalist may be dropped
-	MaxRounds int     // of the finals
+	Finalists int     // most finalists, without required candidates
+	MinRounds int     // rounds of the finals before a finalist may be dropped
+	MaxRounds int     // most rounds of the finals
 
 	ConfirmRounds int // least number; also the rounds of each further session
 }

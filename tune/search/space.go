@@ -13,6 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
+// Axis is one parameter with the values it may have.
 type Axis struct {
 	Name   string
 	Values []ep.Value

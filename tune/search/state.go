@@ -65,6 +65,7 @@ type pace struct {
 	time   time.Duration
 }
 
+// NewState prepares a search. Required points need not contain the default.
 func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *rand.Rand) *State {
 	out := &State{priors: usualPriors, Space: s, Rand: rng, Default: dflt, eval: e, budget: b, itemOf: map[int]int{}, failed: map[int]bool{}, crowded: map[int]bool{}}
 	for _, i := range append([]int{dflt}, required...) {
@@ -75,6 +76,7 @@ func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ra
 	return out
 }
 
+// ErrDefault ends a search whose default fails.
 var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
 // Measure times the default and the live points in new rounds, without new points beyond the budget.

@@ -28,6 +28,7 @@ func (n namedStrategy) String() string { return n.name }
 // more than bayes on recorded spaces.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
+// DefaultStrategy is the strategy of a sweep without --strategy.
 const DefaultStrategy = "auto"
 
 // StrategyNames lists the known strategies.

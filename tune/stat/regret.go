@@ -63,6 +63,7 @@ func MeasuredEverywhere(under []Effects) []string {
 	})
 }
 
+// TunedRouting holds the config chosen under one routing, and the effects there.
 type TunedRouting struct {
 	Routing string
 	Config  ep.Config

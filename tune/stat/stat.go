@@ -66,6 +66,7 @@ func TimesOf(xs []float64) record.Times {
 	return record.Times{Median: Median(xs), P10: Quantile(xs, 0.1), P90: Quantile(xs, 0.9)}
 }
 
+// Logs returns the natural logarithms of xs.
 func Logs(xs []float64) []float64 {
 	out := make([]float64, len(xs))
 	for i, x := range xs {

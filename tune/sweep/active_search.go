@@ -17,8 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// An activeSearch is one search of a running sweep: its problem, routing and candidates, the state
-// of its measurements, and its results.
+// An activeSearch is one search of a running sweep, with its results.
 type activeSearch struct {
 	routedProblem
 	candidates
@@ -28,44 +27,42 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults holds the results of a search. Rows are made only from these results.
+// searchResults holds the results of a search, from which alone rows are made.
 type searchResults struct {
 	aa         record.AA
-	sibling    *activeSearch // the earlier search of the same combine with another dispatch dtype; nil if there is none
+	sibling    *activeSearch // the earlier search of the same combine with another dispatch dtype, or nil
 	finals     []search.Finalist
 	conclusion search.Conclusion
 	result     record.Search
 	winner     search.Finalist
 
-	// measured holds the results of configs in the finals and crossings, by config key.
-	// overSessions holds the results in further sessions; it is nil before the first of these
-	// sessions.
+	// by config key: measured in finals and crossings, overSessions in further sessions. overSessions is nil before the
+	// first of these.
 	measured, overSessions map[string]versusDefault
 
-	furtherSessions [][]search.Finalist // finalists of each further session
-	crossings       [][]search.Finalist // finalists of each crossing: new rounds in which the winners of all routings ran together
+	furtherSessions [][]search.Finalist // of each further session
+	crossings       [][]search.Finalist // of each crossing: rounds with the winners of all routings
 
-	// A group holds the searches of one problem under all its routings. minimax is the config with
-	// the smallest worst loss over these routings. compromise is the result of sweeper.compromise,
-	// zero if it was not measured.
+	// minimax has the smallest worst loss over the routings of its problem. compromise is the result of
+	// sweeper.compromise, zero if not measured.
 	minimax, compromise ep.Config
 
 	sessionsAhead   bool // further sessions will decide again
-	isRefinement    bool // this search only measured the configs of two neighbouring searches, at a token count between them
-	crossingMissing bool // an interrupt came before the winners of other routings were measured
+	isRefinement    bool // measures only two neighbours' configs, at a token count between them
+	crossingMissing bool // interrupted before the winners of other routings were measured
 
-	date   time.Time          // time of the last round
-	maxErr map[string]float64 // by config key, see record.Result
+	date   time.Time          // of the last round
+	maxErr map[string]float64 // by config key
 }
 
-// versusDefault holds the results of a config and of the default in the same rounds.
+// versusDefault holds a config and the default in the same rounds.
 type versusDefault struct {
 	config, dflt search.Finalist
-	sessions     int // number of sessions from which the rounds come, see record.Decision
+	sessions     int // see record.Decision
 }
 
-// known returns the results from which rows are made, by config key. After further sessions it
-// returns only their results, so that the gain and the regret of a row come from the same rounds.
+// known returns the results that make rows, by config key: those of further sessions if there are any, so that gain and
+// regret come from the same rounds.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -73,7 +70,6 @@ func (f *searchResults) known() map[string]versusDefault {
 	return f.measured
 }
 
-// versus returns the known results of a config and the default.
 func (f *searchResults) versus(c ep.Config) (x versusDefault, ok bool) {
 	x, ok = f.known()[c.Key()]
 	return x, ok
@@ -93,7 +89,6 @@ func (c *activeSearch) keep(finals []search.Finalist) {
 	c.keepRunner()
 }
 
-// keepRunner copies from the runner the values that rows need.
 func (c *activeSearch) keepRunner() {
 	c.date, c.maxErr = c.runner.Latest(), map[string]float64{}
 	for point := range c.space.Len() {
@@ -103,7 +98,7 @@ func (c *activeSearch) keepRunner() {
 	}
 }
 
-// versusDefault pairs each finalist with the default. It returns nil if the default is missing.
+// versusDefault pairs each finalist with the default, nil if the default is missing.
 func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map[string]versusDefault {
 	base := slices.IndexFunc(finals, isPoint(c.dflt))
 	if base < 0 {
@@ -140,7 +135,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
-		s.unopened = true // one workload may not fit; if the next one cannot be opened either, the machine counts as lost
+		s.unopened = true // if the next workload cannot be opened either, the machine is lost
 		s.fail(c, err.Error())
 		return nil
 	case err != nil:
@@ -160,8 +155,8 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	return err
 }
 
-// explore runs the strategy. If launch parameters cannot matter, or a sibling searched the same
-// combine, explore measures only the required candidates; the sibling's winner is one of them.
+// explore runs the strategy. It measures only the required candidates if launch parameters cannot matter, or if a
+// sibling searched the same combine.
 func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	if c.sibling = s.searchedSibling(c); c.sibling != nil {
 		c.result.SiblingDType = c.sibling.problem.Dispatch
@@ -172,10 +167,8 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 	return c.state.Measure(ctx, record.StageRequired, c.state.Required, search.ScreenRounds)
 }
 
-// searchedSibling returns an earlier search of the same combine with another dispatch dtype, nil if
-// there is none. A combine sends BF16 whatever the dispatch dtype was. If the two searches have
-// spaces of different size, because a kernel refuses one of the dtypes, the earlier search is no
-// sibling.
+// searchedSibling returns an earlier search of the same combine with another dispatch dtype, or nil. A combine sends
+// BF16 whatever that dtype was. Spaces of different size are no siblings: a kernel refuses one of the dtypes.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -223,7 +216,7 @@ func (s *sweeper) conclude(ctx context.Context, c *activeSearch) (err error) {
 	return nil
 }
 
-// retry measures the configs named by --retry again, in the same rounds as the finalists.
+// retry measures the configs of --retry again, in the finalists' rounds.
 func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	again := s.retried(c)
 	if len(again) == 0 || c.runner.Generation > 0 {
@@ -239,7 +232,6 @@ func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	return err
 }
 
-// retried returns the failed points of a search that --retry names.
 func (s *sweeper) retried(c *activeSearch) []int {
 	var out []int
 	for point := range c.space.Len() {
@@ -250,9 +242,8 @@ func (s *sweeper) retried(c *activeSearch) []int {
 	return out
 }
 
-// recheck compares the answers of the finalists with the oracle again, in the process that timed
-// them. It drops finalists with wrong answers, and returns search.ErrDefault if the default is one
-// of them.
+// recheck compares the finalists with the oracle again, in the process that timed them. It drops wrong ones, and
+// returns search.ErrDefault if the default is wrong.
 func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {
@@ -270,11 +261,10 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare is the share of configs that must tie with the default before launch parameters are
-// said to hardly matter.
+// flatShare is the share of configs that must tie with the default if launch parameters hardly matter.
 const flatShare = 0.9
 
-// flatReason returns a sentence if launch parameters hardly matter, and "" if they matter.
+// flatReason says that launch parameters hardly matter, or returns "".
 func (c *activeSearch) flatReason(band float64) string {
 	measured, tied := 0, 0
 	for _, i := range c.state.Measured() {
@@ -291,7 +281,6 @@ func (c *activeSearch) flatReason(band float64) string {
 	return fmt.Sprintf("%d of %d configs tie with the default: launch parameters hardly matter here", tied, measured)
 }
 
-// fail records the decision of a search in which nothing can be compared.
 func (s *sweeper) fail(c *activeSearch, reason string) {
 	dflt := c.space.Config(c.dflt)
 	band := record.Band{Policy: s.harness.policy.Band, AA: c.aa.Spread}

@@ -8,21 +8,20 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// listening is a backend that compiles, and records the announced configs.
+// listening is a backend that compiles, and records announcements.
 type listening struct {
 	scripted
-	told []ep.Problem // problem of each announcement
-	ran  int          // number of Run calls before the last announcement
-	all  int          // number of announced configs
+	told []ep.Problem // of each announcement
+	ran  int          // Run calls before the last announcement
+	all  int          // announced configs
 }
 
 func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestAnnounced: before anything is measured, each op is announced twice, whatever the token
-// counts. The first announcement lists the configs with which searches begin, here the default.
-// The second lists every combination of compile-time values: 3 numbers of threads x 1 algorithm.
+// TestAnnounced: each op is announced twice: first the configs of the first searches, then every combination of
+// compile-time values (3 numbers of threads x 1 algorithm).
 func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")
@@ -38,7 +37,6 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestComparisonsAreAnnounced: bench announces both configs before it opens a session.
 func TestComparisonsAreAnnounced(t *testing.T) {
 	b := &listening{}
 	if _, err := benched(b, options(t, "dispatch", []int{8}, "uniform"), parse(t, best), ""); err != nil || b.all != 2 || b.ran > 0 {
@@ -46,8 +44,7 @@ func TestComparisonsAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestCompiled: compiled lists each combination of compile-time values once, whatever the launch
-// parameters. It does not list combinations that the rules forbid.
+// TestCompiled: each combination of compile-time values is listed once, if the rules allow it.
 func TestCompiled(t *testing.T) {
 	known := []kernels.Kernel{{Name: "k", Params: []kernels.Param{
 		{Name: "threads", Binding: kernels.Launch}, {Name: "algo", Binding: kernels.Compile}, {Name: "lanes", Binding: kernels.Compile},

@@ -20,19 +20,18 @@ import (
 
 // A Job is a measurement without a search.
 type Job struct {
-	Rounds   int // rounds of each session
-	Sessions int // number of sessions, each with its own memory. With 0 there is one session, and the interval does not cover differences between sessions
+	Rounds   int // of each session
+	Sessions int // each with its own memory; with 0 there is one, and the interval leaves out differences between sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
-	Over     Picker      // chooses the config with which the job's config is compared; nil stands for the default
+	Over     Picker      // chooses what the config is compared with; nil stands for the default
 }
 
-// A Picker chooses a config for a problem under a routing class. `reason` says where the config comes
-// from. A zero config stands for the default.
+// A Picker chooses a config and says where it comes from. A zero config stands for the default.
 type Picker func(ep.Problem, ep.Class) (c ep.Config, reason string, err error)
 
-// Bench measures one config of each problem together with the default, without a search.
-// It adds results to the job's run as they are made.
+// Bench measures one config of each problem against the default, without a search. It adds results to the job's run as
+// they are made.
 func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick Picker) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	if job.Sessions == 0 && b.Machine().GPUs > 0 {
@@ -60,8 +59,8 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over returns the config with which the job's config is compared, and a description of it. For the
-// default it returns a zero config and "".
+// over returns what the job's config is compared with, and its description. For the default it returns a zero config
+// and "".
 func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil
@@ -69,7 +68,6 @@ func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	return j.Over(s.problem, s.class)
 }
 
-// eachRoutedProblem draws every problem under every routing and calls `do` with it.
 func eachRoutedProblem(opts *Options, run *record.Run, do func(*routedProblem) error) error {
 	for _, p := range opts.Problems {
 		for _, d := range opts.Distributions {
@@ -87,7 +85,6 @@ func eachRoutedProblem(opts *Options, run *record.Run, do func(*routedProblem) e
 	return nil
 }
 
-// bench measures one config against another. A zero config stands for the default.
 func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Config, rounds, sessions int) (result record.Search, err error) {
 	dflt, err := l.planner.defaultConfig(s.problem)
 	if err != nil {
@@ -107,9 +104,8 @@ func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Conf
 	return l.decideComparison(ctx, c, record.StageBench, rounds, sessions, record.Band{Policy: l.policy.Band})
 }
 
-// decideComparison measures the second config of a comparison against the first, compares both with
-// the oracle again, and decides. If a config fails, or its answers are wrong after timing, the
-// decision names the cause.
+// decideComparison measures the second config of a comparison against the first, compares both with the oracle again,
+// and decides. The decision names the cause of a failure.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
@@ -133,8 +129,7 @@ func (l *harness) decideComparison(ctx context.Context, c *comparison, stage rec
 
 const oneSession = "the interval comes from one session; times differ by some per cent from session to session: measure with --sessions 3"
 
-// measure measures the second config of a comparison (cfg) and the first (dflt). cfg.Rounds is 0 if
-// the second config failed.
+// measure measures the second config (cfg) and the first (dflt). cfg.Rounds is 0 if the second failed.
 func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
 	if sessions == 0 {
 		return c.state.MeasureAgainstDefault(ctx, stage, c.points[1], search.StopRule{MinRounds: rounds, MaxRounds: rounds})
@@ -164,8 +159,7 @@ func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, se
 	return cfg, dflt, nil
 }
 
-// failureCause returns the cause and the reason if a config of a comparison failed, and "" if none
-// did. err is the error of the rounds.
+// failureCause returns why a config of a comparison failed, or "". err is the error of the rounds.
 func (c *comparison) failureCause(err error) (record.Cause, string) {
 	failed := c.runner.Failures()
 	dflt, cfg := c.points[0], c.points[1]
@@ -178,7 +172,6 @@ func (c *comparison) failureCause(err error) (record.Cause, string) {
 	return "", ""
 }
 
-// recordTimes writes the measurements of the winner and the default to the record.
 func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt search.Finalist) {
 	s.Clock, s.Times, s.DefaultTimes = r.Clock(), win.Times, dflt.Times
 	s.Pace = r.Pace()
@@ -186,7 +179,6 @@ func recordTimes(s *record.Search, h *search.State, r *measure.Runner, win, dflt
 	s.Beside = besidePair(r, win.Point, dflt.Point)
 }
 
-// defaultFailure returns why the default failed, under its own label or as its twin.
 func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	if f := failureOfDefault(failed, dflt); f != nil {
 		return "the default failed: " + f.Error()
@@ -194,14 +186,13 @@ func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	return "the default failed"
 }
 
-// failureOfDefault returns the failure of the default or of its twin, nil if neither failed.
+// failureOfDefault returns the failure of the default or of its twin, or nil.
 func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failure {
 	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
-// AB times two configs of each problem under every routing. It also times the first config under a
-// second label, as its twin. Each round runs both configs and the twin in a random, balanced order.
-// In the log the first config has the role of the default.
+// AB times two configs of each problem under every routing, and the first again as its twin. Each round runs all three
+// in a random, balanced order. In the log the first config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {
@@ -218,9 +209,7 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs 
 	})
 }
 
-// A RowVerifier measures single configs against the default, as a search does at its end: it
-// compares answers with the oracle, makes an A/A test, and measures interleaved rounds. It logs
-// nothing.
+// A RowVerifier measures single configs against the default, as a search does at its end. It logs nothing.
 type RowVerifier struct {
 	harness *harness
 	head    table.Header
@@ -233,20 +222,16 @@ func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 
-// NewRowVerifier makes a RowVerifier for a table with this header. The default keeps the header's
-// bound on SMs and its hooks.
+// NewRowVerifier makes a RowVerifier for a table with this header, whose bound on SMs and hooks the default keeps.
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
 	return &RowVerifier{l, head, seed}
 }
 
-// Verify measures one config of a problem under a routing spec. A config that does not run gives a
-// decision with the cause failed; an error means that the machine is lost.
-//
-// Verify measures `sessions` sessions, the number with which the config was tuned. It measures at
-// least the policy's number, because one session does not show how sessions differ, and at most
-// maxVerifySessions, so that one row takes seconds.
+// Verify measures one config of a problem under a routing spec. A config that does not run gives a decision with the
+// cause failed; an error means that the machine is lost. It measures `sessions` sessions, but at least the policy's
+// number and at most maxVerifySessions.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {
@@ -271,11 +256,9 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 	return m.harness.decideComparison(ctx, c, record.StageVerify, rounds, sessions, band)
 }
 
-// maxVerifySessions bounds the sessions of one row.
 const maxVerifySessions = 5
 
-// newComparison draws the routing and makes the comparison of the config with the default. The
-// config may come from an earlier build.
+// newComparison compares the config, perhaps of an earlier build, with the default.
 func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {

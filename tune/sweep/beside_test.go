@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// phasedBackend has the kernels of scripted. Its dispatch kernels can split their phases.
+// phasedBackend is scripted, with dispatch kernels that can split their phases.
 type phasedBackend struct{ scripted }
 
 func (b *phasedBackend) Kernels() []kernels.Kernel {
@@ -30,9 +30,7 @@ func (b *phasedBackend) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestPhasesAreSearchedBeside: a search tries split phases and begins with them if a matrix product
-// runs at the same time as the calls. Without a product it tries split phases only if the user gives
-// them with --param.
+// TestPhasesAreSearchedBeside: without a product, split phases are tried only if --param gives them.
 func TestPhasesAreSearchedBeside(t *testing.T) {
 	alone := ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: 2, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Tokens: 16, MaxTokens: 16,
 		Dispatch: ep.BF16, Combine: ep.BF16}
@@ -74,9 +72,7 @@ func TestPhasesAreSearchedBeside(t *testing.T) {
 	}
 }
 
-// TestSweepBeside: a search with a matrix product finds a config with a small cost, although no
-// config is faster without the product. The rows have the objective beside, cover both token
-// counts, and name the product. A finished sweep is not measured again.
+// TestSweepBeside: a config with a small cost is found although none is faster without the product.
 func TestSweepBeside(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, "dispatch", []int{1, 16}, "uniform")

@@ -7,13 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// laterShare is the share of the remaining time that is kept for the steps after the searches:
-// measuring winners under other routings, refining the borders of rows, and writing files. Further
-// sessions are not part of it, see furtherTime.
+// laterShare is the share of the remaining time for the steps after the searches, without further sessions.
 const laterShare = 0.1
 
-// allot returns the budget of the next search. It records the time of the budget, so that a resumed
-// sweep makes the same decisions.
+// allot returns the budget of the next search. It records it, so that a resumed sweep makes the same decisions.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {
@@ -29,8 +26,7 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns the part of the time left that the next search may take. All searches get equal
-// parts. Searches of large spaces share the time that searches of small spaces do not need.
+// share returns the part of the time left for the next search. Large searches share what small ones do not need.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {
@@ -47,11 +43,10 @@ func (s *sweeper) share(left time.Duration) time.Duration {
 	return equal
 }
 
-// elapsed returns the wall time of the sweep so far, earlier commands included.
+// elapsed returns the wall time so far, earlier commands included.
 func (s *sweeper) elapsed() time.Duration { return seconds(s.watch.wall(s.harness.wall).Total) }
 
-// furtherTime returns the time that the further sessions of some searches take. It uses the costs
-// that the probe measured.
+// furtherTime returns the time of the further sessions of some searches, by the probe's costs.
 func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	for _, c := range all {
 		t += seconds(s.plan.further(s.plan.Probed.costs[c.index]))
@@ -59,8 +54,7 @@ func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	return t
 }
 
-// refinementFits reports whether there is time for a refinement under the routings of these searches,
-// further sessions included.
+// refinementFits reports whether there is time to refine under the routings of these searches.
 func (s *sweeper) refinementFits(near group) bool {
 	return s.opts.Time == 0 || s.elapsed()+s.furtherTime(near...) <= s.opts.Time
 }

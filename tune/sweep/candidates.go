@@ -11,19 +11,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// candidates holds the space of one search and its required configs.
 type candidates struct {
 	space     *search.Space
 	dflt      int
 	required  []int
 	roles     map[int]record.Role
-	starts    []record.Start // the required configs with their origins
-	incumbent int            // point of the config in the table in use, -1 if the table has none
-	neighbour int            // point that won the search at the next smaller token count, or else another neighbouring search; -1 if there is none
+	starts    []record.Start // with their origins
+	incumbent int            // point of the config in the table in use, or -1
+	neighbour int            // point that won the search at the next smaller token count, or else another neighbour's, or -1
 }
 
-// routedProblems returns the problems and routings of all searches in order: op, dtype, token count
-// ascending, full precision before reduced, routing.
+// routedProblems returns the problems and routings of all searches in their order: op, dtype, tokens ascending, full
+// precision before reduced, routing.
 func (pl *planner) routedProblems() ([]routedProblem, error) {
 	problems := pl.problems()
 	slices.SortStableFunc(problems, func(a, b ep.Problem) int {
@@ -43,16 +42,15 @@ func (pl *planner) routedProblems() ([]routedProblem, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.workload = nil // drawn again when its search begins, to save memory
+			s.workload = nil // drawn again for its search, to save memory
 			out = append(out, s)
 		}
 	}
 	return out, nil
 }
 
-// problems returns the requested problems, and the dispatch and combine of pairs. If the user
-// accepts reduced precision, it also returns these problems at reduced precision, where this adds
-// configs.
+// problems returns the requested problems, the dispatch and combine of pairs, and problems at reduced precision where
+// this adds configs.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -74,17 +72,15 @@ func (pl *planner) problems() []ep.Problem {
 	return out
 }
 
-// ReducesPrecision reports whether a search at reduced precision has more configs: a kernel of the
-// problem's op and layout has a parameter of class precision.
+// ReducesPrecision reports whether a search at reduced precision has more configs: some kernel has a parameter of class
+// precision.
 func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
 	return slices.ContainsFunc(kernels.For(known, p), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
 	})
 }
 
-// addRequired makes the space of a search and adds its required configs: the default, the choice of
-// a formula, the starts of each kernel, the configs of the space file, the winners of neighbouring
-// searches, and the config of the table in use.
+// addRequired makes the space of a search and adds its required configs.
 func (s *sweeper) addRequired(c *activeSearch) error {
 	halves, err := s.makeSpace(c)
 	if err != nil {
@@ -121,7 +117,7 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 		if !cfg.IsDefault() {
 			point = s.require(c, cfg, record.FromIncumbent)
 		}
-		if c.incumbent < 0 { // the row of the class comes before the row for all routings
+		if c.incumbent < 0 { // the row of the class, else the row for all routings
 			c.incumbent = point
 		}
 	}
@@ -129,13 +125,11 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 	return nil
 }
 
-// requiredStarts returns the configs that every search of a problem measures.
 func (pl *planner) requiredStarts(p ep.Problem) []ep.Config {
 	return append(pl.kernelStarts(p), pl.spaceFileConfigs(p)...)
 }
 
-// kernelStarts returns the starts of all searched kernels, nil for pairs: their searches begin with
-// the best dispatch and combine configs.
+// kernelStarts returns the starts of all searched kernels, nil for pairs.
 func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	if p.Op == ep.Pair {
 		return nil
@@ -153,14 +147,12 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists numbers of SMs. Kernels declare starts that are fast without a matrix product, and
-// with a product the best config may use few SMs. So a search with a product also measures each
-// kernel's default with these numbers of SMs.
+// fewSMs lists numbers of SMs with which a search beside a product also measures each kernel's default. Declared starts
+// are fast without a product, but beside one few SMs may be best.
 var fewSMs = []int{16, 32}
 
-// startsOf returns a kernel's default and its declared starts. At reduced precision it also returns
-// copies of these configs, one for each other value of each precision parameter. So a short search
-// cannot miss a whole algorithm.
+// startsOf returns a kernel's default and its declared starts. At reduced precision it adds copies with each other
+// value of a precision parameter, so that a short search misses no algorithm.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -190,8 +182,8 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// makeSpace makes the space of a search. The space of pairs joins the best dispatch configs with the
-// best combine configs. `first` holds the best of these pairs.
+// makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs; `first` holds the
+// best pairs.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -202,12 +194,11 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of dispatch configs, and of combine configs, that makeSpace takes of
-// each design.
+// pairHalves is the number of dispatch configs, and of combine configs, of each design in makeSpace.
 const pairHalves = 5
 
-// fastest returns the fastest n configs of each design, finalists first, and then the default. It
-// takes n of each design, because a combine cannot always follow a dispatch of another design.
+// fastest returns the fastest n configs of each design, finalists first, and then the default. Of each design, because
+// a combine may need a dispatch of its own design.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -234,8 +225,7 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a required config and returns its point. It returns -1 if the search does not admit
-// the config.
+// require adds a required config and returns its point, or -1 if the search does not admit it.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
@@ -250,12 +240,11 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 	return i
 }
 
-// startRoles maps origins to the roles that log and page show. Other starts are candidates.
+// startRoles maps origins to roles in log and page. Other starts are candidates.
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ from this one only in routing, in
-// dtype or in precision. The last element is the winner of the search with the next smaller token
-// count, if there is one.
+// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is that
+// of the next smaller token count, if there is one.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -278,8 +267,7 @@ func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	return here
 }
 
-// hintForLater returns the config that later searches begin with: the config that the decision
-// chose, or the challenger if the machine was too noisy to decide.
+// hintForLater returns what later searches begin with: the chosen config, or the challenger if the search was noisy.
 func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger
@@ -287,10 +275,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a routing class, with the
-// parameters of this build. It returns a zero config for a row that keeps the default. ok is false
-// if the table has no row. If the table was made for the other objective, incumbent looks among its
-// rows all the same.
+// incumbent returns the config of the table in use for a search and a class, in this build's spelling. It is zero for a
+// row that keeps the default. ok is false if the table has no row. Rows of the other objective count too.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

@@ -6,9 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCombineIsSearchedOnce: with the second dispatch dtype only the winner of the first
-// dtype's search and the default are measured, in new rounds. The row says how many configs
-// were tried.
+// TestCombineIsSearchedOnce: with the second dispatch dtype only the first winner and the default are measured.
 func TestCombineIsSearchedOnce(t *testing.T) {
 	o := options(t, "combine", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128

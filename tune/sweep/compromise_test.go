@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compromised returns a backend on which each routing has thirty fast configs. sms=62 is slower
-// than these under both routings, and reaches the finals of neither search.
+// compromised returns a backend on which each routing has thirty fast configs. sms=62 is slower than these, and reaches
+// no finals.
 func compromised() *scripted {
 	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
@@ -36,9 +36,7 @@ func compromiseOptions(t *testing.T) *Options {
 	return o
 }
 
-// TestCompromise: the row for all routings may take a config that no search chose, if each winner
-// loses more under the other routing. The sweep measures this config in the same rounds as the
-// winners. Afterwards it compares the config with the oracle again.
+// TestCompromise: the row for all routings may take a config that no search chose, measured in the winners' rounds.
 func TestCompromise(t *testing.T) {
 	dir := t.TempDir()
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
@@ -53,7 +51,7 @@ func TestCompromise(t *testing.T) {
 	if len(out.Table.Rows) != 3 {
 		t.Errorf("%d rows, want 3", len(out.Table.Rows))
 	}
-	last := map[string]string{} // stage, by routing
+	last := map[string]string{} // by routing
 	for _, r := range trials(t, dir) {
 		if r.Config.Int("sms") == 62 && r.Config.Str("threads") == "256" {
 			if r.Stage == record.StageFinals {
@@ -69,7 +67,6 @@ func TestCompromise(t *testing.T) {
 	}
 }
 
-// TestWrongCompromise: if the answers of a compromise are wrong after timing, no row has its config.
 func TestWrongCompromise(t *testing.T) {
 	b := compromised()
 	b.OnVerify = func(c call) (wrong int, err error) {
@@ -86,8 +83,6 @@ func TestWrongCompromise(t *testing.T) {
 	}
 }
 
-// TestInterruptedCompromise: a sweep that was interrupted at any point ends with the same
-// rows.
 func TestInterruptedCompromise(t *testing.T) {
 	o := compromiseOptions(t)
 	want := mustSweep(t, compromised(), o, t.TempDir())
@@ -100,14 +95,12 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: the search under uniform measured long times for a config that is
-// in fact the fastest under uniform. The crossing measures this config in the same rounds as the
-// winner and finds that it is faster. The recorded decision and the row of the class then take this
-// config.
+// TestCrossingCorrectsADecision: the search under uniform measured long times for the fastest config. The crossing
+// finds this, and decision and row take the config.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
-		share float64 // share of the default's time, once the search under uniform is over
-		sms   int     // SMs of the row for its class; 0: the config that the search chose
+		share float64 // of the default's time, after the search under uniform
+		sms   int     // of the row for its class; 0: as the search chose
 	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
 		b := compromised()
 		others, calls := b.Truth, 0
@@ -143,9 +136,7 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 	}
 }
 
-// TestUndecidedTakesNoRow: a config that no search finds faster than the default does not get
-// the row for all routings, although it seems to lose least. Under uniform routing it is 1.18
-// times as fast in the median, but its rounds differ widely.
+// TestUndecidedTakesNoRow: a config that no search finds faster gets no row, although it seems to lose least.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

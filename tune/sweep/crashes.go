@@ -7,16 +7,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostCrashes is the number of searches whose default may crash or hang before the sweep stops
-// trying. Each such search starts the worker again, and starting all ranks may take many seconds.
+// mostCrashes is the number of defaults that may crash or hang before the sweep stops trying: each restarts the worker,
+// which may take many seconds.
 const mostCrashes = 3
 
-// A DefaultsCrash is the error of a sweep in which no default ran: the fault is in the worker, not in one
-// problem.
+// A DefaultsCrash is the error of a sweep in which no default ran, so that the worker is at fault.
 type DefaultsCrash struct {
-	Title, Words string   // the last search, and the failure of its default
-	Searches     int      // number of searches so far
-	Configs      []string // ids of the defaults that crashed or hung. A resumed sweep skips them, unless the user names them in --retry
+	Title, Words string   // of the last search, and its failure
+	Searches     int      // so far
+	Configs      []string // ids of these defaults; a resumed sweep skips them, unless --retry names them
 }
 
 func (e *DefaultsCrash) Error() string {
@@ -24,19 +23,16 @@ func (e *DefaultsCrash) Error() string {
 		e.Title, e.Words, e.Searches)
 }
 
-// A crashCount counts the searches of a sweep whose default crashed or hung.
 type crashCount struct {
-	// similar counts crashes and hangs of defaults, separately for each set of problems that differ only in
-	// tokens. It starts anew when a default of the set runs. The key is the problem with 0 tokens.
+	// similar counts crashes and hangs of defaults by problem with 0 tokens, since such a default last ran.
 	similar map[ep.Problem]int
 	all     int
 	ran     bool     // a default ran
-	words   string   // failure of the last default that crashed or hung
-	configs []string // ids of the defaults that crashed or hung
+	words   string   // of the last of these failures
+	configs []string // their ids
 }
 
-// add counts a search that has ended. It returns an error if mostCrashes defaults crashed or hung and none
-// ran.
+// add counts a search that has ended. It returns an error after mostCrashes crashes if no default ran.
 func (n *crashCount) add(c *activeSearch) error {
 	f := failureOfDefault(c.runner.Failures(), c.dflt)
 	switch {
@@ -57,8 +53,8 @@ func (n *crashCount) add(c *activeSearch) error {
 	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
-// whySkip returns the reason to skip a search, or "". A search is skipped if the defaults of mostCrashes searches
-// that differ from it only in tokens or routing crashed or hung.
+// whySkip returns why to skip a search, or "": the defaults of mostCrashes searches that differ only in tokens or
+// routing crashed.
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// crashAbove makes a backend whose dispatch crashes with more than the given number of tokens.
+// crashAbove makes a backend whose dispatch crashes above this number of tokens.
 func crashAbove(tokens int) *scripted {
 	return &scripted{OnVerify: func(c call) (int, error) {
 		if c.Problem.Op == ep.Dispatch && c.Problem.Tokens > tokens {
@@ -20,8 +20,7 @@ func crashAbove(tokens int) *scripted {
 	}}
 }
 
-// TestDefaultsCrash: if no default has run, a sweep without a time budget ends after the third default that crashes.
-// Its error quotes the worker, and its log keeps the crashes. A resumed sweep goes on if the configs that the error lists are retried.
+// TestDefaultsCrash: a sweep ends after the third default that crashes, and goes on if these configs are retried.
 func TestDefaultsCrash(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(0)
@@ -55,9 +54,8 @@ func TestDefaultsCrash(t *testing.T) {
 	}
 }
 
-// TestSkipAfterCrashes: dispatch crashes above 4 tokens, which is 3 token counts x 2 routings = 6
-// searches. Three of them crash, and each of these starts the worker again. The next three are
-// skipped, and their reason quotes the worker. All searches of combine run.
+// TestSkipAfterCrashes: of 3 token counts x 2 routings above 4 tokens, three searches of dispatch crash and three are
+// skipped. All searches of combine run.
 func TestSkipAfterCrashes(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{1, 4, 16, 64, 256}, "uniform", "zipf:1.5")
 	b := crashAbove(4)
@@ -83,7 +81,7 @@ func TestSkipAfterCrashes(t *testing.T) {
 	}
 }
 
-// TestProbeReports: a probe reports each problem that it measures, before its first session opens.
+// TestProbeReports: a probe reports each problem before its first session opens.
 func TestProbeReports(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
 	var titles []string

@@ -21,8 +21,7 @@ func (s *sweeper) groups() []group {
 	return groupBy[group](s.searches[:s.done], func(a, b *activeSearch) bool { return a.problem == b.problem })
 }
 
-// groupBy divides a list into groups of elements that are alike. The groups are in the order of
-// their first elements.
+// groupBy divides a list into groups of alike elements, in the order of their first elements.
 func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	var out []G
 	for _, x := range list {
@@ -35,22 +34,18 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable reports whether rows may be made from a search. A noisy search is usable if further
-// sessions will decide it.
+// usable reports whether rows may be made from a search, perhaps after further sessions.
 func (c *activeSearch) usable() bool {
 	d := c.result.Decision
 	return d.Usable() || c.sessionsAhead && d.Cause == record.Noisy
 }
 
-// usable returns the searches from which rows may be made.
 func (g group) usable() group {
 	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.usable() })
 }
 
-// crossAll measures, for each problem, the winners of all its routings under each of these
-// routings. Then it chooses each group's minimax config, the one with the smallest worst loss, and
-// records the regret matrix. Once ctx is cancelled nothing is measured, and groups that lack a
-// measurement get no regret matrix.
+// crossAll measures the winners of all routings of a problem under each of them. Then it chooses each group's minimax
+// config and records the regret matrix. Once ctx is cancelled it measures nothing, and incomplete groups get no matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
 	for _, byTokens := range s.groupsByKey() {
 		var before ep.Config
@@ -73,8 +68,8 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup measures the winners of one group under each of its routings. `before` is the minimax
-// config at the next smaller token count; it wins ties.
+// crossGroup measures the winners of one group under each routing. `before`, the minimax config at the next smaller
+// token count, wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
 	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
@@ -97,8 +92,6 @@ func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) err
 	return nil
 }
 
-// chooseForAllRoutings chooses the minimax config of a group among configs, and records the
-// regret matrix.
 func (s *sweeper) chooseForAllRoutings(g group, configs []ep.Config, before ep.Config) {
 	m := s.rowMaker()
 	best, _ := m.leastWorstLoss(g, g.fasterSomewhere(configs), m.tieOrder(g, ep.AllRoutings, before))
@@ -111,7 +104,6 @@ func (s *sweeper) chooseForAllRoutings(g group, configs []ep.Config, before ep.C
 	s.run.Regrets = append(s.run.Regrets, stat.NewRegret(g[0].problem, tuned, best))
 }
 
-// crossEach measures configs under every routing of a group.
 func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) error {
 	for _, c := range g {
 		if err := s.cross(ctx, c, append([]ep.Config{c.result.Decision.Default}, configs...)); err != nil {
@@ -121,12 +113,11 @@ func (s *sweeper) crossEach(ctx context.Context, g group, configs []ep.Config) e
 	return nil
 }
 
-// crossed reports whether each winner of a group was measured, or failed, under every routing.
 func (g group) crossed() bool {
 	return !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.crossingMissing })
 }
 
-// winners returns the configs chosen in a group, the default first, each once.
+// winners returns the configs chosen in a group, each once, the default first.
 func (g group) winners() []ep.Config {
 	out := []ep.Config{g[0].result.Decision.Default}
 	for _, c := range g {
@@ -135,7 +126,6 @@ func (g group) winners() []ep.Config {
 	return out
 }
 
-// appendConfig appends a config if the list does not have it.
 func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	if slices.ContainsFunc(configs, func(o ep.Config) bool { return o.Key() == c.Key() }) {
 		return configs
@@ -143,7 +133,6 @@ func appendConfig(configs []ep.Config, c ep.Config) []ep.Config {
 	return append(configs, c)
 }
 
-// band returns the widest band of a group's searches.
 func (g group) band() float64 {
 	var widest float64
 	for _, c := range g {
@@ -160,9 +149,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the config with the smallest worst loss in the rounds of the searches. ok is
-// false unless this loss is below the worst loss of every winner by more than the band. It suits
-// callers who do not know the routing.
+// compromise returns the config with the smallest worst loss in the searches, for callers who do not know the routing.
+// ok is false unless it beats every winner's worst loss by more than the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -178,8 +166,7 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	return c, err == nil // every key is the key of a config
 }
 
-// screenedEffects returns the effect of each config that the search measured. The effects are
-// computed only from the rounds of this search, not from crossings.
+// screenedEffects returns the effect of each config in the rounds of this search, without crossings.
 func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {
@@ -190,9 +177,8 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that are faster than the default in at least
-// one search of a group. Without this filter, noise would choose among configs that are faster
-// nowhere.
+// fasterSomewhere returns the default, and the configs that beat it in at least one search. Otherwise noise would
+// choose among configs that are faster nowhere.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
@@ -200,7 +186,6 @@ func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	})
 }
 
-// hasVerdict reports whether a config has this verdict against the default in a search of a group.
 func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	return slices.ContainsFunc(g, func(c *activeSearch) bool {
 		d := c.result.Decision
@@ -212,8 +197,8 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures the given configs in the same rounds if the search lacks a measurement of any of
-// them. Afterwards it compares the new configs with the oracle, because they may get into a row.
+// cross measures configs in the same rounds if any of them was not measured. It then compares the new ones with the
+// oracle, because they may get into a row.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -250,9 +235,8 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes the decision of a search if the winner of another search was faster
-// than this search's choice in the rounds of crossGroup. The search may have missed that config, or
-// dropped it early. If launch parameters cannot matter, the decision stays.
+// adoptFasterCrossed changes a decision if the winner of another search was faster in the crossing. If launch
+// parameters cannot matter, the decision stays.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
@@ -275,7 +259,6 @@ func (s *sweeper) adoptFasterCrossed(g group) {
 	}
 }
 
-// updateRun copies the changed result of a search into the run.
 func (s *sweeper) updateRun(c *activeSearch) {
 	for i := range s.run.Searches {
 		if r := &s.run.Searches[i]; r.Problem == c.problem && r.Routing == c.result.Routing {
@@ -289,8 +272,8 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the config with the largest gain over a search's choice in the
-// crossings, and the default in the same rounds. ok is false if no config is faster.
+// fasterInCrossing returns the config with the largest gain over a search's choice in the crossings, and the default
+// there. ok is false if none is faster.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0
@@ -309,13 +292,11 @@ func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	return win, dflt, ok
 }
 
-// isPoint returns a function that reports whether a finalist is at a point.
 func isPoint(point int) func(search.Finalist) bool {
 	return func(f search.Finalist) bool { return f.Point == point }
 }
 
-// crossBlock times configs in the same rounds. Afterwards it drops new configs whose answers are
-// wrong.
+// crossBlock times configs in the same rounds, and drops new ones with wrong answers.
 func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing []int) ([]search.Finalist, error) {
 	finals, err := c.state.FinalsOf(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {
@@ -325,7 +306,7 @@ func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing
 	return slices.DeleteFunc(finals, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
 }
 
-// groupsByKey returns one list of groups for each table key. A list is in order of token count.
+// groupsByKey returns the groups of each table key, in order of token count.
 func (s *sweeper) groupsByKey() [][]group {
 	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
 	return groupBy[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ranOn runs a sweep. Its clock reads `empty` seconds for an empty kernel.
+// ranOn runs a sweep on a clock that reads `empty` seconds for an empty kernel.
 func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	t.Helper()
 	p := planOf(t, b, o)
@@ -25,7 +25,7 @@ func ranOn(t *testing.T, b *scripted, o *Options, empty float64) *Summary {
 	return out
 }
 
-// beside makes a matrix product run at the same time as the calls of all problems.
+// beside puts a matrix product beside all problems.
 func beside(o *Options) *Options {
 	for i := range o.Problems {
 		o.Problems[i].Beside, o.Problems[i].Objective = "copy", ep.BesideProduct
@@ -33,8 +33,6 @@ func beside(o *Options) *Options {
 	return o
 }
 
-// TestCrossingKeepsHostBound: if launch parameters cannot matter, the crossing does not change the
-// decision.
 func TestCrossingKeepsHostBound(t *testing.T) {
 	b := exact(shares{16: {"uniform": {32: 0.97}, "zipf:1.5": {32: 0.5}}})
 	quiet := b.Truth
@@ -51,8 +49,7 @@ func TestCrossingKeepsHostBound(t *testing.T) {
 	}
 }
 
-// TestCostsAreNotHostBound: a call delays a matrix product by hardly more than the time of an
-// empty kernel. The case is still not host-bound, because another config may cost less.
+// TestCostsAreNotHostBound: a cost may be as short as an empty kernel, and another config may cost less.
 func TestCostsAreNotHostBound(t *testing.T) {
 	b := exact(nil)
 	b.Truth = func(_ ep.Problem, _ string, c ep.Config) float64 {
@@ -67,8 +64,7 @@ func TestCostsAreNotHostBound(t *testing.T) {
 	}
 }
 
-// TestCrossingCostsAreTheWinners: if the crossing changes a decision, the recorded times of call
-// and product are those of the newly chosen config.
+// TestCrossingCostsAreTheWinners: recorded times are those of the newly chosen config.
 func TestCrossingCostsAreTheWinners(t *testing.T) {
 	b := compromised()
 	others, calls := b.Truth, 0

@@ -13,12 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// confirming reports whether a call comes after the finalists were compared
-// with the oracle again.
+// confirming reports whether a call comes after the second comparison with the oracle.
 func confirming(c call) bool { return c.Verify >= 2 }
 
-// TestFailedChallengerMakesNoPairs: a config that fails in the confirmation is neither
-// chosen nor used in a pair.
 func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	dir := t.TempDir()
 	b := &scripted{Sigma: 0.005, OnRun: func(c call, _ []float64) error {
@@ -47,8 +44,7 @@ func TestFailedChallengerMakesNoPairs(t *testing.T) {
 	}
 }
 
-// TestWrongDefault: if the default's answers are wrong after it was timed, the search has no
-// decision, and there is no table.
+// TestWrongDefault: a default that is wrong after timing leaves no decision and no table.
 func TestWrongDefault(t *testing.T) {
 	b := &scripted{Sigma: 0.005, OnVerify: func(c call) (int, error) {
 		if c.Config.Int("sms") == 8 && c.Config.Str("threads") == "256" && c.Runs > 5 {
@@ -63,8 +59,7 @@ func TestWrongDefault(t *testing.T) {
 	}
 }
 
-// TestDefaultFailsWhileCrossing: if the default fails in a crossing, configs that are new to a
-// search stay unmeasured there. The sweep still writes its rows.
+// TestDefaultFailsWhileCrossing: new configs stay unmeasured, and rows are written.
 func TestDefaultFailsWhileCrossing(t *testing.T) {
 	b := compromised()
 	truth, runs := b.Truth, map[string]int{}
@@ -88,8 +83,7 @@ func TestDefaultFailsWhileCrossing(t *testing.T) {
 	}
 }
 
-// TestCompromiseOfOneClass: routings of one class share a row. If they are all routings of the sweep,
-// the row of the class and the row for all routings both take the compromise.
+// TestCompromiseOfOneClass: the row of the class and the row for all routings both take the compromise.
 func TestCompromiseOfOneClass(t *testing.T) {
 	b := compromised()
 	truth := b.Truth
@@ -109,8 +103,7 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	}
 }
 
-// TestNothingIsComparedTwice: if a row keeps the default, then at a token count between two
-// searches the default is compared with the oracle no more often than any other config.
+// TestNothingIsComparedTwice: a row that keeps the default adds no comparisons between two searches.
 func TestNothingIsComparedTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{Sigma: 0.002, OnVerify: func(c call) (int, error) {
@@ -138,8 +131,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 	}
 }
 
-// TestNoisySearchesTellTheirChallenger: a search that was too noisy to decide still passes its
-// challenger on to later searches.
+// TestNoisySearchesTellTheirChallenger: later searches try it.
 func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
 	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {
@@ -151,7 +143,6 @@ func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	}
 }
 
-// prepared returns a sweep whose searches have not begun.
 func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	t.Helper()
 	p := planOf(t, b, o)
@@ -169,7 +160,7 @@ func prepared(t *testing.T, b kernels.Backend, o *Options) *sweeper {
 	return s
 }
 
-// TestResumingStartsAnew: a resumed sweep makes the decisions of the earlier process again.
+// TestResumingStartsAnew: a resumed sweep repeats the earlier decisions.
 func TestResumingStartsAnew(t *testing.T) {
 	r := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform")).run
 	if len(r.AA)+len(r.Searches)+len(r.Regrets)+len(r.Workloads)+len(r.Warnings) > 0 || !r.Finished.IsZero() || r.Band != 0.01 || len(r.Spaces) != 1 || r.Spaces[0].Points != 4*3 {
@@ -177,8 +168,7 @@ func TestResumingStartsAnew(t *testing.T) {
 	}
 }
 
-// TestHostBoundIsNotHurried: a search measures little if launch parameters cannot matter. There is
-// no warning that it needs more time, not even if the machine was too noisy to decide.
+// TestHostBoundIsNotHurried: a short search is no lack of time if launch parameters cannot matter.
 func TestHostBoundIsNotHurried(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -203,9 +193,8 @@ func TestHostBoundIsNotHurried(t *testing.T) {
 	}
 }
 
-// TestHalfMeasuredDecidesNothing: two neighbouring token counts have different configs. An interrupt
-// came when only one of these configs had been measured at a token count between the two. Then
-// neither config is preferred there.
+// TestHalfMeasuredDecidesNothing: an interrupt came when only one of two neighbours' configs was measured between them.
+// Neither is preferred.
 func TestHalfMeasuredDecidesNothing(t *testing.T) {
 	b := &scripted{Sigma: 0.005}
 	s := prepared(t, b, options(t, "dispatch", []int{16, 1024}, "uniform"))

@@ -11,24 +11,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// edge is the first or last declared value of a parameter, if the kernel also runs with a value
-// beyond it.
+// edge is an end of a parameter's declared values, if the kernel also runs beyond it.
 type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
 	values        []int
-	winners       int // number of searches whose winner has this value
+	winners       int // searches whose winner has this value
 }
 
-// fewestValues excludes parameters without a value between the two ends.
+// fewestValues excludes parameters without a value between the ends.
 const fewestValues = 3
 
-// edgeWarnings warns of parameters whose range may end too early: an end of the declared values won
-// at least half of the searches that did not keep the default. It does not warn if the user gave
-// the range, or if the kernel's check refuses values beyond it.
+// edgeWarnings warns of ranges that may end too early: an end won at least half of the searches that did not keep the
+// default. It is silent if the user gave the range, or if the kernel refuses values beyond it.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
-	won := map[string]int{} // number of searches that a kernel won
+	won := map[string]int{} // searches by winning kernel
 	for _, c := range s.searches {
 		d := c.result.Decision
 		if c.problem.Op == ep.Pair || c.state == nil || c.sibling != nil || !d.Usable() || d.KeepsDefault() {
@@ -54,8 +52,7 @@ func (s *sweeper) edgeWarnings() []string {
 	return out
 }
 
-// edgeOf returns an edge if the winner of a search has an end value of a parameter, and the value
-// next to the end was slower.
+// edgeOf returns an edge if a search's winner has an end value, and the next value was slower.
 func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
 	pl, cfg := s.harness.planner, c.result.Decision.Config
 	values := sortedInts(q.Values)
@@ -82,8 +79,7 @@ func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e 
 	return e, c.isSlower(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
-// below returns a value below a range that begins with least and next. It is one step below least,
-// or half of least if that step would reach 0.
+// below returns a value below a range that begins with least and next: one step lower, or half of least.
 func below(least, next int) int {
 	if down := 2*least - next; down > 0 {
 		return down
@@ -91,8 +87,8 @@ func below(least, next int) int {
 	return least / 2
 }
 
-// isSlower reports whether another config is slower than the winner by more than the band. It also
-// returns true for a config that was not measured, so that the edge is reported.
+// isSlower reports whether another config is slower than the winner by more than the band. A config that was not
+// measured counts as slower.
 func (c *activeSearch) isSlower(winner, other ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(other)
@@ -102,7 +98,6 @@ func (c *activeSearch) isSlower(winner, other ep.Config, band float64) bool {
 	return c.state.Score(i)-c.state.Score(w) > math.Log1p(band)
 }
 
-// sortedInts returns the values that are integers, ascending.
 func sortedInts(values []ep.Value) []int {
 	var out []int
 	for _, v := range values {
@@ -114,7 +109,6 @@ func sortedInts(values []ep.Value) []int {
 	return slices.Compact(out)
 }
 
-// countEdge adds an edge to found, or counts one more winner if the edge is there already.
 func countEdge(found []*edge, e edge) []*edge {
 	for _, f := range found {
 		if f.kernel == e.kernel && f.param == e.param && f.at == e.at {
@@ -125,7 +119,6 @@ func countEdge(found []*edge, e edge) []*edge {
 	return append(found, &e)
 }
 
-// warning names the parameter, the end and the flag that widens it.
 func (e *edge) warning(won int) string {
 	which := "largest"
 	wider := append(slices.Clone(e.values), e.beyond)

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestEdges: if winners are at the end of a parameter's values, a warning names the flag
-// that widens the values, unless the kernel itself or the user sets this end.
+// TestEdges: there is no warning if the kernel itself or the user sets the end.
 func TestEdges(t *testing.T) {
 	falling := func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-4 / float64(c.Int("sms")) }
 	rising := func(_ ep.Problem, _ string, c ep.Config) float64 { return 1e-6 * float64(c.Int("sms")) }

@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// An Explanation says which resource of a config slows down the matrix product of one
-// problem.
+// An Explanation says which resource of a config slows down the matrix product.
 type Explanation struct {
 	Problem ep.Problem
 	Routing string
@@ -19,15 +18,14 @@ type Explanation struct {
 	Effects []Effect
 }
 
-// An Effect is the slow-down of the matrix product while one artificial load runs.
+// An Effect is the slow-down of the matrix product under one artificial load.
 type Effect struct {
-	Beside   string          // the load in words
+	Beside   string          // in words
 	Alone    float64         // median seconds of the product alone
-	Slowdown record.Interval // the product's time while the load runs, divided by its time alone; median over rounds
+	Slowdown record.Interval // the product's time with the load / alone; median over rounds
 }
 
-// Explain measures which resources of a config slow the matrix product down, for every problem and
-// routing.
+// Explain measures which resources of a config slow the matrix product down, for every problem and routing.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachRoutedProblem(opts, &record.Run{}, func(s *routedProblem) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// renamed returns options whose --kernel and space file have present names only. It replaces a
-// former kernel by the kernel that does its work now, with the parameter values for this work.
+// renamed returns options with present names in --kernel and space file. A former kernel becomes the kernel that does
+// its work, with the values for it.
 func (o *Options) renamed(all []kernels.Kernel) *Options {
 	out := *o
 	out.Space = o.Space.Renamed(
@@ -32,9 +32,8 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values that the former kernels in `names` have for a parameter of k. It
-// returns all declared values if k itself is among the names, and nil if no former kernel among the
-// names has a value.
+// namedValues returns the values that the former kernels in `names` have for a parameter of k, nil if none. It returns
+// all declared values if k itself is named.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// listedBackend is a scripted backend with the kernels in `all`.
 type listedBackend struct {
 	scripted
 	all []kernels.Kernel
@@ -20,8 +19,7 @@ type listedBackend struct {
 
 func (b *listedBackend) Kernels() []kernels.Kernel { return b.all }
 
-// TestFormerNames: --kernel and a space file may name a former kernel, whose work another kernel
-// now does with certain parameter values. The name then restricts the other kernel to these values.
+// TestFormerNames: a former name restricts the present kernel to the values for its work.
 func TestFormerNames(t *testing.T) {
 	own := kernels.Kernel{Name: "d", Op: ep.Dispatch, Params: []kernels.Param{
 		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "8"},
@@ -32,7 +30,7 @@ func TestFormerNames(t *testing.T) {
 	for _, c := range []struct {
 		named []string
 		space *spacefile.File
-		want  string // the configs of the space
+		want  string
 	}{
 		{nil, nil, "8 slot, 8 home, 16 slot, 16 home"},
 		{[]string{"d_home"}, nil, "8 home, 16 home"},

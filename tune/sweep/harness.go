@@ -17,31 +17,28 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// A harness holds the backend, the rules of measuring and the log of a command that measures: a
-// sweep, bench, an interleaved comparison, or the verification of a table.
+// A harness holds the backend, the rules and the log of a command that measures.
 type harness struct {
 	backend  kernels.Backend
 	planner  *planner
 	policy   measure.Policy
 	log      measure.Log
 	recorded *measure.RecordedBlocks
-	wall     record.Wall // time of this command by activity
+	wall     record.Wall // by activity
 	lap      measure.Lap
-	empty    map[string]float64 // reading of an empty kernel, seconds by clock
+	empty    map[string]float64 // seconds by clock, for an empty kernel
 }
 
-// newHarness makes a harness. If log is nil, nothing is logged.
+// newHarness makes a harness. With a nil log nothing is logged.
 func newHarness(b kernels.Backend, pl *planner, log measure.Log) *harness {
 	return &harness{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
 
-// cost returns the cost of a config, as its kernel declares it.
 func (l *harness) cost(op ep.Op, c ep.Config) ep.Cost {
 	k, _ := kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
 	return k.CostOf(c)
 }
 
-// A routedProblem is a problem under a routing.
 type routedProblem struct {
 	problem  ep.Problem
 	routing  workloads.Distribution
@@ -55,7 +52,7 @@ func newRoutedProblem(p ep.Problem, d workloads.Distribution, seed uint64) (rout
 	return s, err
 }
 
-// draw makes the workload, and sets the class if that is unknown.
+// draw makes the workload, and sets the class if unknown.
 func (s *routedProblem) draw(seed uint64) (err error) {
 	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -74,7 +71,6 @@ func (s *routedProblem) record() record.Workload {
 	}
 }
 
-// newResult returns the record of a search without a decision.
 func (s *routedProblem) newResult() record.Search {
 	return record.Search{
 		Problem: s.problem, Routing: s.routing.Spec(), Class: s.class,
@@ -82,7 +78,6 @@ func (s *routedProblem) newResult() record.Search {
 	}
 }
 
-// title names the problem and the routing in progress lines and warnings.
 func (s *routedProblem) title() string {
 	text := fmt.Sprintf("%s, %s, %s, %s", s.problem.Op, s.problem.Dispatch, ep.Tokens(s.problem.Tokens), s.routing.Spec())
 	if s.problem.Precision == ep.Reduced {
@@ -101,7 +96,6 @@ func (l *harness) runner(s *routedProblem, space *search.Space, dflt int) *measu
 	})
 }
 
-// legal returns an error if a config cannot run a problem here.
 func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	k, err := kernels.Find(l.planner.kernels, p.Op, c.Kernel)
 	if err == nil {
@@ -113,8 +107,7 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself. `limit` is the time of the search, 0 if it has no
-// limit. The test takes at most the share Policy.AAShare of limit.
+// measureAA measures the default against itself, in at most the share Policy.AAShare of `limit`. 0 means no limit.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))
 	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)
@@ -122,10 +115,8 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function of the default's seconds. If the default takes hardly longer than an
-// empty kernel, launch parameters cannot matter, and the function returns a sentence that says so.
-// Otherwise it returns "". It also returns "" if the objective is a cost, which may be far below
-// the time of a call.
+// hostBound returns a function that says why launch parameters cannot matter at the default's seconds: it takes hardly
+// longer than an empty kernel. Otherwise, and for a cost as objective, it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {
@@ -136,8 +127,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	}
 }
 
-// A comparison holds given configs for one problem and routing, ready to be measured in the same
-// rounds. The other configs are compared with the first one.
+// A comparison holds configs to be measured in the same rounds against the first of them.
 type comparison struct {
 	*routedProblem
 	space  *search.Space
@@ -167,10 +157,9 @@ func (l *harness) newComparison(s *routedProblem, purpose string, configs ...ep.
 	return c, nil
 }
 
-// undecided returns the comparison of the second config with the first, without a gain.
+// undecided returns the comparison without a gain.
 func (c *comparison) undecided(band record.Band) stat.Comparison {
 	return stat.Comparison{Config: c.space.Config(c.points[1]), Default: c.space.Config(c.points[0]), Band: band}
 }
 
-// close ends the comparison's session and joins its error to err.
 func (c *comparison) close(err error) error { return errors.Join(err, c.runner.Close()) }

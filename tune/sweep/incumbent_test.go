@@ -14,7 +14,6 @@ func withSMs(n string) ep.Config {
 	return ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"algo": "direct", "sms": ep.Value(n), "threads": "256"}}
 }
 
-// inUse returns a table in use with a row for each given class.
 func inUse(o *Options, sms map[ep.Class]string) *table.Table {
 	out := &table.Table{}
 	out.Header.Fallback = []string{"routing"}
@@ -32,8 +31,7 @@ func inUse(o *Options, sms map[ep.Class]string) *table.Table {
 	return out
 }
 
-// TestIncumbentForAllRoutings: the row in use for all routings stays if its config is
-// within the band of the config that loses least.
+// TestIncumbentForAllRoutings: the row stays if it is within the band of the best.
 func TestIncumbentForAllRoutings(t *testing.T) {
 	o := exactOptions(t, []int{16}, "uniform", "zipf:1.5")
 	o.Incumbent = inUse(o, map[ep.Class]string{ep.Even: "16", ep.Skewed: "32", ep.AllRoutings: "64"})
@@ -47,8 +45,7 @@ func TestIncumbentForAllRoutings(t *testing.T) {
 	}
 }
 
-// TestIncumbentOfItsClass: a search takes the row in use for its class, even if this row keeps the
-// default. If the row's config cannot run here, the search takes the row for all routings.
+// TestIncumbentOfItsClass: if the config of the class's row cannot run here, the search takes the row for all routings.
 func TestIncumbentOfItsClass(t *testing.T) {
 	for class, want := range map[string]string{"": "32", "99": "64"} {
 		o := exactOptions(t, []int{16}, "uniform")
@@ -60,8 +57,7 @@ func TestIncumbentOfItsClass(t *testing.T) {
 	}
 }
 
-// TestConstraintsBindStarts: no search begins with a config that a constraint of the space file
-// removes, unless the file requires the config.
+// TestConstraintsBindStarts: a removed config is a start only if the file requires it.
 func TestConstraintsBindStarts(t *testing.T) {
 	required := "required: ['dispatch:algo=direct,sms=32,threads=256']\n"
 	for more, want := range map[string]string{"": "8", required: "32"} {
@@ -76,8 +72,6 @@ func TestConstraintsBindStarts(t *testing.T) {
 	}
 }
 
-// TestSpaceFileNamesWhatIsThere: a space file is refused if it names a kernel that the backend
-// does not have, or requires a config that cannot run in any search.
 func TestSpaceFileNamesWhatIsThere(t *testing.T) {
 	for text, want := range map[string]string{
 		"kernels: {dispach: {}}":                                            `space: kernels.dispach: this backend has no kernel "dispach"; it has combine, dispatch`,

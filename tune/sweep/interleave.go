@@ -17,14 +17,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// An InterleavedRun is one of several runs that take turns. Its results go to its own job.
+// An InterleavedRun is one of several runs that take turns, with its own job.
 type InterleavedRun struct {
 	Backend kernels.Backend
 	Options *Options // the caller sets Seed and Band
-	Job     Job      // Job.Rounds is the number of turns; each config runs one round in a turn
+	Job     Job      // Job.Rounds is the number of turns
 }
 
-// A Side is the part of one run in an interleaved comparison: a config and the run's default.
+// A Side is the part of one run: a config and the run's default.
 type Side struct {
 	Run             *InterleavedRun
 	Problem         ep.Problem
@@ -38,13 +38,11 @@ type Interleaving struct {
 	Sides   []Side
 }
 
-// Interleave measures the sides of each interleaving in alternating turns, so that a drift of the
-// machine affects all of them alike. All sides check their answers at the same time, before the first
-// turn and after the last turn. In a turn a side runs one round of its config and one round of its
-// default. The order of sides is random, and reversed in every other turn. All processes exist at the
-// same time; during the turns one of them runs at a time. A side that fails is recorded as failed,
-// and the other sides continue. Interleave returns only errors of ctx or of a log. It calls done
-// after each interleaving.
+// Interleave measures the sides of each interleaving in alternating turns, so that a drift of the machine affects all
+// alike. In a turn a side runs one round of its config and one of its default. The order of sides is random, and
+// reversed in every other turn. All sides check their answers before the first and after the last turn. A side that
+// fails is recorded, and the others continue. Errors are only those of ctx or of a log. `done` is called after each
+// interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {
@@ -87,7 +85,7 @@ func (il Interleaving) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// eachAtOnce calls f for all sides at the same time. Sides have backends and runs of their own.
+// eachAtOnce calls f for all sides at the same time. They share no backend and no run.
 func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
 	var all sync.WaitGroup
 	for _, a := range sides {
@@ -96,21 +94,20 @@ func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
 	all.Wait()
 }
 
-// hash returns a seed that differs from interleaving to interleaving.
+// hash returns a seed of the interleaving.
 func (il Interleaving) hash() uint64 {
 	f := fnv.New64a()
 	fmt.Fprintf(f, "%q %q", il.Sides[0].Problem.Key(), il.Routing)
 	return f.Sum64()
 }
 
-// activeSide is a side that is being measured.
 type activeSide struct {
 	Side
 	routedProblem
 	harness    *harness
 	comparison *comparison
-	seconds    map[int][]float64 // seconds by point, one value for each turn
-	lost       error             // the error after which the side is no longer measured
+	seconds    map[int][]float64 // by point, for each turn
+	lost       error             // why the side is no longer measured
 }
 
 func newActiveSide(il Interleaving, s Side) *activeSide {
@@ -128,19 +125,18 @@ func newActiveSide(il Interleaving, s Side) *activeSide {
 	return a
 }
 
-// distinctPoints returns the points of the default and of the config; one point if they are the same.
 func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
 
-// prepare opens the session and checks the answers. Nothing is timed yet, so all sides are prepared
-// at the same time. If an answer is wrong, the first turn checks it again and records the failure.
+// prepare opens the session and checks the answers. If one is wrong, the first turn checks it again and records the
+// failure.
 func (a *activeSide) prepare(ctx context.Context) {
 	if a.lost == nil {
 		a.lost = a.comparison.runner.Prepare(ctx, record.StageRecheck, a.distinctPoints())
 	}
 }
 
-// runRound runs each config once. Before that it makes one call that it does not record, because
-// the GPU must first switch from another process.
+// runRound runs each config once, after one call that is not recorded, because the GPU must switch from another
+// process.
 func (a *activeSide) runRound(ctx context.Context) {
 	if a.lost != nil || ctx.Err() != nil {
 		return
@@ -156,7 +152,6 @@ func (a *activeSide) runRound(ctx context.Context) {
 	a.lost = err
 }
 
-// finish compares answers again and adds the result to the run.
 func (a *activeSide) finish(ctx context.Context) {
 	if a.comparison == nil {
 		a.add(a.newFailure())
@@ -181,7 +176,6 @@ func (a *activeSide) finish(ctx context.Context) {
 	a.add(a.decide())
 }
 
-// newFailure returns the result of a side that failed.
 func (a *activeSide) newFailure() record.Search {
 	out := record.Search{Problem: a.Problem, Class: a.class}
 	if a.workload != nil {
@@ -191,7 +185,6 @@ func (a *activeSide) newFailure() record.Search {
 	return out
 }
 
-// decide returns the result of a side from the seconds of all turns.
 func (a *activeSide) decide() record.Search {
 	out, r := a.newResult(), a.comparison.runner
 	m := a.comparison.undecided(record.Band{Policy: a.harness.policy.Band})

@@ -16,8 +16,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// drifting returns a run whose times rise with every round that any side runs. Its config takes
-// `us` microseconds, and its default takes twice as long.
+// drifting returns a run whose times rise with every round of any side. Its config takes `us` microseconds, its default
+// twice as long.
 func drifting(t *testing.T, clock *atomic.Int64, us float64) (*InterleavedRun, *memory) {
 	b := &scripted{Sigma: 0.001, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
 		if c.Key() == dfltKey {
@@ -45,7 +45,6 @@ func interleavingOf(t *testing.T, sides ...*InterleavedRun) Interleaving {
 	return h
 }
 
-// roundTimes returns a config's times by round.
 func roundTimes(log *memory, key string) map[int]float64 {
 	out := map[int]float64{}
 	for _, l := range log.lines {
@@ -58,9 +57,7 @@ func roundTimes(log *memory, key string) map[int]float64 {
 	return out
 }
 
-// TestInterleaveUnderDrift: the machine becomes several times slower during the measurement. Rounds
-// with the same number are measured close together, so the ratio of their times does not include
-// the drift.
+// TestInterleaveUnderDrift: the ratio of rounds with the same number does not include the drift.
 func TestInterleaveUnderDrift(t *testing.T) {
 	var clock atomic.Int64
 	a, logA := drifting(t, &clock, 10)
@@ -90,7 +87,7 @@ func TestInterleaveUnderDrift(t *testing.T) {
 	}
 }
 
-// TestInterleaveLosesOne: a side that fails is recorded, and the other side runs all its rounds.
+// TestInterleaveLosesOne: the other side runs all its rounds.
 func TestInterleaveLosesOne(t *testing.T) {
 	faults := map[string]func(*scripted){
 		"hang: rank 1 waits": func(b *scripted) {
@@ -122,7 +119,6 @@ func TestInterleaveLosesOne(t *testing.T) {
 	}
 }
 
-// TestInterleaveDefaultAlone: a side that keeps its default runs it once in each turn.
 func TestInterleaveDefaultAlone(t *testing.T) {
 	var clock atomic.Int64
 	a, log := drifting(t, &clock, 10)
@@ -137,7 +133,7 @@ func TestInterleaveDefaultAlone(t *testing.T) {
 	}
 }
 
-// TestInterleaveChecksAtOnce: the first check of each side ends only after the other side's check has begun.
+// TestInterleaveChecksAtOnce: each side's first check ends after the other's has begun.
 func TestInterleaveChecksAtOnce(t *testing.T) {
 	var clock atomic.Int64
 	a, _ := drifting(t, &clock, 10)

@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestInterruptedSweepGoesOn: however often a sweep is interrupted, it ends with the same
-// rows as without interrupts, and measures nothing twice. At each interrupt it writes a
-// table of the finished searches.
+// TestInterruptedSweepGoesOn: a sweep ends with the same rows however often it is interrupted, and measures nothing
+// twice.
 func TestInterruptedSweepGoesOn(t *testing.T) {
 	o := options(t, "dispatch,combine,pair", []int{1, 16}, "uniform", "zipf:1.5")
 	want := mustSweep(t, &scripted{}, o, t.TempDir())
@@ -29,8 +28,8 @@ func TestInterruptedSweepGoesOn(t *testing.T) {
 	noDuplicates(t, dir)
 }
 
-// interrupted runs a sweep in dir again and again, each time with more Run calls before
-// the interrupt, until the sweep ends. `stopped` is called at each interrupt.
+// interrupted runs a sweep in dir with more and more Run calls before the interrupt, until it ends. `stopped` is called
+// at each interrupt.
 func interrupted(t *testing.T, backend func() *scripted, o *Options, dir string, stopped func(*Summary)) *Summary {
 	t.Helper()
 	for stop := 50; ; stop += 170 {
@@ -62,9 +61,7 @@ func sameRows(t *testing.T, got, want *Summary) {
 	}
 }
 
-// finished counts the rows that an interrupted sweep could already write. Each row must have the
-// config that the whole sweep chose for the row's smallest token count. Its evidence may come from
-// fewer measurements.
+// finished counts the rows of an interrupted sweep, whose configs must be those of the whole sweep.
 func finished(t *testing.T, got, want *Summary) int {
 	t.Helper()
 	if got == nil || got.Table == nil {
@@ -81,8 +78,7 @@ func finished(t *testing.T, got, want *Summary) int {
 	return len(got.Table.Rows)
 }
 
-// TestInterruptedCrossing: if winners were not measured under each other's routings, each
-// class keeps its own winner. There is no row for all routings and no matrix.
+// TestInterruptedCrossing: without the crossing, each class keeps its winner, and there is no row for all routings.
 func TestInterruptedCrossing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := compromiseOptions(t)
@@ -100,8 +96,7 @@ func TestInterruptedCrossing(t *testing.T) {
 	}
 }
 
-// TestInterruptedFinalsSpeakForAll: a config that the finals of every routing measured gets
-// the row for all routings, although the winners were never measured in the same rounds.
+// TestInterruptedFinalsSpeakForAll: a config in the finals of every routing gets the row for all routings.
 func TestInterruptedFinalsSpeakForAll(t *testing.T) {
 	b := compromised()
 	others := b.Truth

@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsNameTheCountOfTheirTimes: a row of several token counts has the times of the token count
-// with the least gain, and names this token count.
+// TestRowsNameTheCountOfTheirTimes: it is the token count with the least gain.
 func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}

@@ -9,9 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestNoTable: one search that decided is enough for a table, even if its A/A spread exceeds the band. There
-// is no table if the A/A spread exceeds the band in more than a quarter of the searches, or if no search
-// decided.
+// TestNoTable: there is no table if no search decided, or if more than a quarter were too noisy. One noisy search that
+// decided is enough.
 func TestNoTable(t *testing.T) {
 	quiet, noisy := record.Band{Policy: 0.01, AA: 0.005}, record.Band{Policy: 0.01, AA: 0.02}
 	failed := record.Decision{Cause: record.Failed, Band: quiet}
@@ -24,9 +23,9 @@ func TestNoTable(t *testing.T) {
 		{"quiet", []record.Decision{{Band: quiet}}, "", 0.005},
 		{"one of four decided, on a noisy machine", []record.Decision{{Band: noisy}, failed, failed, failed}, "", 0.02},
 		{"one of four too noisy", []record.Decision{{Band: noisy, Cause: record.Noisy}, failed, failed, failed},
-			"a config that was needed failed (3), too noisy to decide (1); see", 0},
+			"a needed config failed (3), too noisy to decide (1); see", 0},
 		{"two of four noisy", []record.Decision{{Band: noisy}, {Band: noisy}, {Band: quiet}, {Band: quiet}}, "in 2 of 4 searches", 0.02},
-		{"one has no default", []record.Decision{{Cause: record.NoDefault, Band: quiet}, failed}, "the default does not run (1), a config that was needed failed (1)", 0},
+		{"one has no default", []record.Decision{{Cause: record.NoDefault, Band: quiet}, failed}, "the default does not run (1), a needed config failed (1)", 0},
 		{"no default runs", []record.Decision{{Cause: record.NoDefault, Band: quiet}}, "no default runs here", 0},
 	} {
 		s := &sweeper{harness: &harness{policy: measure.Policy{Protocol: search.Protocol{Band: 0.01}}}}

@@ -1,15 +1,9 @@
-// Package sweep joins searching and measuring. MakePlan lists the
-// searches of a sweep, one for each problem and routing. Run carries them out,
-// and writes a run directory and a tuned table.
+// Package sweep joins searching and measuring. MakePlan lists the searches of a sweep, one for each problem and
+// routing. Run carries them out, and writes a run directory and a tuned table.
 //
-// A search measures its candidates, compares the finalists with the oracle again, and decides by
-// search.State.Conclude. Then crossAll measures the winners of all routings of a problem under each
-// of these routings. This gives the regret matrix and the row for all routings. If neighbouring
-// token counts have different configs, refineAll measures both configs at a token count between
-// them. A rowMaker makes rows from these results; it measures nothing.
-//
-// Bench, AB and RowVerifier compare given configs without a search. They measure
-// through the same harness.
+// After the searches, crossAll measures the winners of all routings under each routing. refineAll measures between
+// neighbouring token counts with different configs. A rowMaker makes rows from the results. Bench, AB and RowVerifier
+// compare given configs without a search.
 package sweep
 
 import (
@@ -38,20 +32,20 @@ type Options struct {
 	Distributions []workloads.Distribution
 	Seed          uint64
 	Strategy      string
-	Evaluations   int           // most distinct configs of one search, 0 for all
-	Time          time.Duration // time of the whole sweep, 0 for no bound
+	Evaluations   int           // configs of one search, 0 for all
+	Time          time.Duration // of the whole sweep, 0 for no bound
 
-	Params    map[string][]ep.Value // values by parameter, which replace the kernels' own
-	Kernels   []string              // names of the kernels to search, nil for all
-	MaxSMs    int                   // most SMs of a config, 0 for no bound
-	Band      float64               // widens the policy's band; a smaller value changes nothing
-	Precision ep.Precision          // Reduced also searches parameters that send partial sums in BF16
-	Space     *spacefile.File       // further rules and values, or nil
-	Incumbent *table.Table          // the table in use, or nil
-	Sessions  int                   // number of further sessions in which the winners are measured again; 0 and 1 mean none, DefaultSessions the policy's number
+	Params    map[string][]ep.Value // by parameter, in place of the kernels' own
+	Kernels   []string              // to search, nil for all
+	MaxSMs    int                   // of a config, 0 for no bound
+	Band      float64               // widens the policy's band, never narrows it
+	Precision ep.Precision          // Reduced also allows partial sums in BF16
+	Space     *spacefile.File       // may be nil
+	Incumbent *table.Table          // may be nil
+	Sessions  int                   // further ones for the winners; 0 and 1 mean none, DefaultSessions the policy's number
 
-	Began    time.Time // start of the command; if zero, the time at which Run is called
-	Tool     string    // version of epbench
+	Began    time.Time // start of the command, or zero
+	Tool     string    // of epbench
 	Progress func(Event)
 }
 
@@ -72,19 +66,19 @@ const DefaultSessions = -1
 
 // An Event reports the progress of a sweep.
 type Event struct {
-	Done, All int // numbers of finished and of all searches
+	Done, All int // searches
 	Title     string
 	Stage     record.Stage
 }
 
-// A Plan lists the searches of a sweep. --dry-run prints it and Run carries it out.
+// A Plan lists the searches of a sweep.
 type Plan struct {
 	Searches    []PlannedSearch
-	Fingerprint string // fingerprint of all spaces and of the kernels' ABI
-	Samples     int    // number of samples of the whole sweep, without A/A tests and crossings
+	Fingerprint string // of all spaces and the kernels' ABI
+	Samples     int    // of the whole sweep, without A/A tests and crossings
 	AtLeast     time.Duration
 	Policy      measure.Policy
-	Probed      *Probe // set by Probe; if it is nil and time is bounded, Run calls Probe
+	Probed      *Probe // set by Probe, which Run calls if time is bounded
 
 	Options *Options // the caller may still set Progress
 
@@ -95,9 +89,9 @@ type Plan struct {
 // A PlannedSearch is one search of a plan.
 type PlannedSearch struct {
 	routedProblem
-	Spaces   []record.SpaceInfo // by kernel; nil for pairs, whose space is made of winners
+	Spaces   []record.SpaceInfo // by kernel; nil for pairs
 	Legal    int
-	Measured int // distinct configs that the budget allows
+	Measured int // configs that the budget allows
 	Samples  int
 }
 
@@ -110,7 +104,7 @@ func (s PlannedSearch) Routing() string { return s.routing.Spec() }
 // Class returns the routing class of the search's rows.
 func (s PlannedSearch) Class() ep.Class { return s.class }
 
-// MakePlan makes the plan of a sweep. It does not touch the backend's hardware.
+// MakePlan makes the plan of a sweep without touching the hardware.
 func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	out := &Plan{Policy: opts.Policy(b.Machine()), Options: opts, planner: newPlanner(b, opts)}
 	var err error
@@ -144,11 +138,9 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// siblingConfigs estimates how many configs of a combine are measured if the same combine was
-// already searched with another dispatch dtype. The earlier search is called the sibling.
+// siblingConfigs estimates the configs of a combine whose sibling, the search with another dispatch dtype, came before.
 const siblingConfigs = 8
 
-// repeatsSibling reports whether the plan already has a sibling of a combine.
 func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	return s.problem.Op == ep.Combine && slices.ContainsFunc(p.Searches, func(o PlannedSearch) bool {
 		q := o.problem
@@ -157,8 +149,7 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	})
 }
 
-// estimate sets the numbers of configs and samples of a search. It computes them for the strategy
-// `race`; other strategies measure about as many.
+// estimate sets the numbers of configs and samples of a search as for `race`; other strategies measure about as many.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
@@ -170,8 +161,7 @@ func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) 
 	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Finalists)*p.MaxRounds
 }
 
-// checkOptions refuses parameters and kernels that this backend does not have, and
-// a space file that does not fit its kernels.
+// checkOptions refuses parameters and kernels that the backend lacks, and a space file that does not fit.
 func (pl *planner) checkOptions() error {
 	for _, name := range slices.Sorted(maps.Keys(pl.opts.Params)) {
 		if pl.param("", name) == nil {
@@ -190,7 +180,6 @@ func (pl *planner) checkOptions() error {
 	return cmp.Or(pl.opts.Space.Check(pl.declaredParams()), pl.checkSpaceFileConfigs())
 }
 
-// declaredParams returns the declared parameters by kernel and name, for spacefile.File.Check.
 func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	out := map[string]map[string]spacefile.Declared{}
 	for _, k := range pl.allKernels {
@@ -203,7 +192,7 @@ func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// checkSpaceFileConfigs refuses a required config that cannot run in any search of its op.
+// checkSpaceFileConfigs refuses a required config that runs in no search of its op.
 func (pl *planner) checkSpaceFileConfigs() error {
 	for _, k := range pl.kernels {
 		for _, c := range pl.opts.Space.Candidates(k.Name) {
@@ -247,7 +236,6 @@ func (pl *planner) paramNames() []string {
 	return out
 }
 
-// legalPoints returns the number of legal points in a problem's space, 0 if the problem has no space.
 func (pl *planner) legalPoints(p ep.Problem) int {
 	space, _, err := pl.enumerate(p)
 	if err != nil {
@@ -256,13 +244,13 @@ func (pl *planner) legalPoints(p ep.Problem) int {
 	return space.Len()
 }
 
-// enumeratedSpace holds a problem's space before required configs are added to it.
+// enumeratedSpace holds a problem's space without required configs.
 type enumeratedSpace struct {
 	space *search.Space
 	infos []record.SpaceInfo
 }
 
-// enumerate returns the space of a problem. It enumerates once for all routings.
+// enumerate returns the space of a problem, once for all routings.
 func (pl *planner) enumerate(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
 	if e, ok := pl.spaces[p]; ok {
 		return e.space.Clone(), e.infos, nil

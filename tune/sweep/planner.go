@@ -15,7 +15,7 @@ import (
 type planner struct {
 	machine    ep.Machine
 	allKernels []kernels.Kernel
-	kernels    []kernels.Kernel // the kernels that do the requested work, see kernels.WithHooks
+	kernels    []kernels.Kernel // those that do the requested work, see kernels.WithHooks
 	opts       *Options
 	spaces     map[ep.Problem]enumeratedSpace
 }
@@ -26,8 +26,7 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searchedKernels returns the kernels of a problem's op that --kernel names. If --kernel names none
-// of them, it returns all kernels of the op.
+// searchedKernels returns the kernels of a problem's op that --kernel names, or else all of the op.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -56,7 +55,6 @@ func (pl *planner) grids(p ep.Problem) ([]search.Grid, error) {
 	return out, nil
 }
 
-// equalWork refuses kernels whose times include different work.
 func equalWork(p ep.Problem, ks []kernels.Kernel) error {
 	for _, k := range ks[1:] {
 		if a, b := ks[0].Work.Key(p), k.Work.Key(p); a != "" && b != "" && a != b {
@@ -79,9 +77,8 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes returns the parameters of a kernel with the values that a search of a problem tries. It
-// includes the split mode only if a matrix product runs at the same time as the calls, or if the
-// user gives the mode.
+// axes returns the parameters of a kernel with the values to try. The split mode is among them beside a matrix product,
+// or if the user gives it.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -103,9 +100,8 @@ func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	return out
 }
 
-// admits reports whether a search may measure a config from outside its space. The config must run
-// here within --max-sms, do the same work as the default at the requested precision, and keep the
-// constraints of the space file.
+// admits reports whether a search may measure a config from outside its space. It must run within --max-sms, do the
+// default's work at the requested precision, and keep the constraints.
 func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
 	if err != nil || k.Check(pl.machine, p, c) != nil || pl.smallEnough(k)(c) != "" || pl.constrained(k, p, c) {
@@ -115,9 +111,8 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
 }
 
-// constrained reports whether a constraint of the space file removes a config. The config may have
-// values that no search tries. Two kinds of configs are never removed: pairs, whose halves were
-// checked before, and configs that the file requires.
+// constrained reports whether the space file removes a config, but never a pair, whose halves were checked, or a config
+// that the file requires.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -130,8 +125,7 @@ func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool
 	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
-// reducesPrecision returns a rule that removes configs of full precision, because an earlier search
-// at full precision covered them. The winner of that search is a required config of this search.
+// reducesPrecision returns a rule that removes configs of full precision, because an earlier search covered them.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
@@ -141,8 +135,7 @@ func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	}
 }
 
-// legal returns the rule of the kernel's own check. Rejections are counted by the field that
-// the error names.
+// legal returns the rule of the kernel's own check. It counts rejections by the field that the error names.
 func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
@@ -152,8 +145,7 @@ func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	}
 }
 
-// errorField returns the field that an error message begins with: its leading words that end
-// in a colon.
+// errorField returns the leading words of an error message that end in a colon.
 func errorField(msg string) string {
 	var out []string
 	for part := range strings.SplitSeq(msg, ": ") {
@@ -168,7 +160,6 @@ func errorField(msg string) string {
 	return strings.Join(out, ".")
 }
 
-// smallEnough returns the rule that removes configs with more SMs than --max-sms.
 func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	return func(c ep.Config) string {
 		if pl.opts.MaxSMs > 0 && k.CostOf(c).SMs > pl.opts.MaxSMs {
@@ -178,8 +169,7 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// boundedMachine returns the machine with at most --max-sms SMs, for the starts that kernels
-// compute.
+// boundedMachine returns the machine with at most --max-sms SMs.
 func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
@@ -188,10 +178,8 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch config with each combine config, if a pair kernel accepts the joined
-// config. dispatch and combine are sorted best first. The search begins with the configs in first:
-// for each kernel the best dispatch joined with the best combine, and a copy of this config with
-// overlapped launches.
+// pairs joins each dispatch with each combine, sorted best first, if a pair kernel accepts both. `first` holds for each
+// kernel the best pair, with and without overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -217,14 +205,12 @@ func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, firs
 	return all, first
 }
 
-// defaultConfig returns the default of an op within --max-sms.
 func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
-// analytic returns the config that a formula chooses without measurements: enough SMs to give every message a
-// warp, and the defaults of the other parameters. ok is false if no parameter takes SMs, or if --kernel
-// leaves the default's kernel out.
+// analytic returns the config of a formula: enough SMs to give every message a warp, else defaults. ok is false if no
+// parameter takes SMs, or if --kernel leaves the default's kernel out.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {
 		return c, false
@@ -260,9 +246,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the whole sweep may need, the first configs of
-// all searches before the others. When each shape was announced only at its first search, short
-// sweeps waited a quarter of their time for the compiler.
+// announce tells a compiling backend which configs the sweep may need, the first of all searches before the others.
+// Announced search by search, short sweeps waited a quarter of their time.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
@@ -282,8 +267,7 @@ func (s *sweeper) announce() error {
 	return nil
 }
 
-// shapes returns one problem for each shape of the sweep. Pairs are left out: they run the
-// kernels of their halves.
+// shapes returns one problem for each shape, without pairs, which run the kernels of their halves.
 func (s *sweeper) shapes() []ep.Problem {
 	var out []ep.Problem
 	for _, c := range s.searches {
@@ -295,11 +279,10 @@ func (s *sweeper) shapes() []ep.Problem {
 	return out
 }
 
-// announcedPoints is the largest number of points of a space that the function `compiled` looks at.
-// In a larger space it skips points.
+// announcedPoints bounds the points that `compiled` looks at. In a larger space it skips points.
 const announcedPoints = 20_000
 
-// compiled returns one config of a space for each combination of values bound at compile time.
+// compiled returns one config for each combination of compile-time values.
 func compiled(known []kernels.Kernel, space *search.Space) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}

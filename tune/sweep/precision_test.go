@@ -12,9 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestBothWinners: dedup is twice as fast but reduces precision. One sweep makes a row at
-// full precision and a row at reduced precision, for combine and for pairs. Searches at
-// full precision never measure dedup.
+// TestBothWinners: dedup is twice as fast but reduces precision. One sweep makes a row at each precision.
 func TestBothWinners(t *testing.T) {
 	dir := t.TempDir()
 	b := &scripted{Sigma: 0.01, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
@@ -50,8 +48,7 @@ func TestBothWinners(t *testing.T) {
 	}
 }
 
-// TestShortSearches: a search that has time only for the required candidates still tries an
-// algorithm that reduces precision.
+// TestShortSearches: a search of only required candidates still tries an algorithm that reduces precision.
 func TestShortSearches(t *testing.T) {
 	b := &scripted{Sigma: 0.005, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		s := landscape(p, routing, c)
@@ -70,8 +67,7 @@ func TestShortSearches(t *testing.T) {
 	}
 }
 
-// TestShortPairs: a search of pairs that has time only for the required candidates tries the best
-// dispatch and the best combine together.
+// TestShortPairs: a search of only required candidates tries the best dispatch with the best combine.
 func TestShortPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -85,7 +81,7 @@ func TestShortPairs(t *testing.T) {
 	}
 }
 
-// overlapping is a backend whose pairs use 256 threads if their launches overlap.
+// overlapping is a backend whose pairs use 256 threads with overlapped launches.
 type overlapping struct{ scripted }
 
 func (b *overlapping) Kernels() []kernels.Kernel {
@@ -96,8 +92,6 @@ func (b *overlapping) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestOverlappedPairs: every search of pairs also measures the best dispatch and the best combine
-// with overlapped launches.
 func TestOverlappedPairs(t *testing.T) {
 	o := options(t, "pair", []int{16}, "uniform")
 	o.Evaluations, o.Strategy = 1, "bayes"
@@ -118,8 +112,7 @@ func TestOverlappedPairs(t *testing.T) {
 	}
 }
 
-// TestBoundedDefaults: under --max-sms a search tries the config that a kernel chooses on a
-// machine with that many SMs.
+// TestBoundedDefaults: a search tries the config that a kernel chooses with that many SMs.
 func TestBoundedDefaults(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Evaluations, o.MaxSMs = 1, 20
@@ -130,8 +123,7 @@ func TestBoundedDefaults(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsForAll: no config of a sweep with --max-sms takes more SMs than this bound, not
-// even the default. A row that keeps the default lists its values.
+// TestBoundHoldsForAll: not even the default takes more SMs than --max-sms. A row that keeps it lists its values.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
 		"the default stays":   func(ep.Problem, string, ep.Config) float64 { return 50e-6 },
@@ -162,9 +154,7 @@ func TestBoundHoldsForAll(t *testing.T) {
 	}
 }
 
-// TestIncumbentsAreMeasured: a search measures the row of the table in use for the class of
-// its routing, and the row for all routings. A search beside a product also measures rows
-// that were tuned without a product.
+// TestIncumbentsAreMeasured: a search beside a product also measures rows without one.
 func TestIncumbentsAreMeasured(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) { incumbentsAreMeasured(t, beside) })
@@ -207,7 +197,7 @@ func incumbentsAreMeasured(t *testing.T, beside bool) {
 	}
 }
 
-// fed is a backend with a dispatch for which the caller may cast the tokens.
+// fed is a backend with a dispatch for tokens that the caller casts.
 type fed struct{ scripted }
 
 func (f *fed) Kernels() []kernels.Kernel {
@@ -217,8 +207,7 @@ func (f *fed) Kernels() []kernels.Kernel {
 	return ks
 }
 
-// TestOtherWorkIsNoCandidate: a row for tokens that the caller has cast does not compete in a
-// search whose kernels cast the tokens. Its config would win only because the caller does the cast.
+// TestOtherWorkIsNoCandidate: such a row would win only because the caller does the cast.
 func TestOtherWorkIsNoCandidate(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Strategy = "grid"
@@ -260,8 +249,7 @@ func (g *greedy) Kernels() []kernels.Kernel {
 	return append(ks, whole)
 }
 
-// TestDTypesTellEachOther: the winner in one dtype is a candidate in the search of the next
-// dtype.
+// TestDTypesTellEachOther: the winner in one dtype is a candidate in the next.
 func TestDTypesTellEachOther(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform")
 	o.Problems[0].Hidden = 128 // fp8 needs a multiple of 128
@@ -283,7 +271,6 @@ func TestDTypesTellEachOther(t *testing.T) {
 	}
 }
 
-// TestKernelsOwnStarts: every search measures the starts that a kernel declares.
 func TestKernelsOwnStarts(t *testing.T) {
 	hidden := ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "16", "threads": "512", "algo": "direct"}}
 	b := &scripted{Sigma: 0.005,

@@ -14,28 +14,26 @@ import (
 
 // A Probe holds the measured costs of each search of a plan.
 type Probe struct {
-	costs []probedCost // one for each search
+	costs []probedCost // by search
 }
 
-// probedCost holds the seconds that measuring one problem takes.
+// probedCost holds the seconds of measuring one problem.
 type probedCost struct {
 	open   float64 // opening a session
-	cold   float64 // compiling a config and comparing it with the oracle
-	warm   float64 // comparing the config with the oracle in a later session
-	sample float64 // one sample of a config
+	cold   float64 // compiling a config and comparing it
+	warm   float64 // comparing it in a later session
+	sample float64 // of one config
 }
 
-// session returns the seconds that a session with this many configs takes. Each config is compared
-// with the oracle once. `rounds` is the mean number of rounds of a config.
+// session returns the seconds of a session with this many configs, each compared once. `rounds` is the mean number of
+// rounds of a config.
 func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
 
-// Probe measures the costs of the searches of a plan and sets Probed. In each of two sessions it
-// prepares the default, compares it with the oracle and runs a few rounds. Among problems that
-// differ only in tokens it measures the smallest and the largest, and interpolates the costs of the
-// other problems. Nothing is written to the log. If a default crashes or hangs, the probe ends with
-// an error, because a sweep would start the worker again for every problem.
+// Probe measures the costs of the searches of a plan, by two sessions with the default, and sets Probed. Among problems
+// that differ only in tokens it measures the smallest and the largest, and interpolates the others. It logs nothing. A
+// default that crashes or hangs is an error, because a sweep would restart the worker for every problem.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -61,8 +59,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	return nil
 }
 
-// tokenEnds returns two of the searches that differ from s only in tokens: the search with the
-// fewest tokens and the search with the most tokens.
+// tokenEnds returns the searches with the fewest and the most tokens that else equal s.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {
@@ -84,7 +81,7 @@ func withoutTokens(p ep.Problem) ep.Problem {
 	return p
 }
 
-// between returns the cost at a token count, by linear interpolation between both ends.
+// between returns the cost at a token count by linear interpolation.
 func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost {
 	lo, hi := ends[0].problem.Tokens, ends[1].problem.Tokens
 	if lo == hi {
@@ -96,21 +93,18 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is the number of times that the default runs in a round of a probe. A round of a
-// search also runs several configs, which share the time of one request to the worker.
+// probeConfigs is the number of times that the default runs in a round: configs of a round share the time of a request.
 const probeConfigs = 2
 
-// A probe times the default in leastProbeRounds rounds. If these rounds take at most probeSeconds,
-// it uses the times of mostProbeRounds further rounds instead, because the first rounds take
-// longer. In each further round the default runs sessionSamples times.
+// A probe times the default in leastProbeRounds rounds. If they take at most probeSeconds, it uses mostProbeRounds
+// further rounds instead, because the first take longer. In each of these the default runs sessionSamples times.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
 	probeSeconds     = 0.05
 )
 
-// probe measures the cost of one problem of a plan. If the default cannot run, or its answer is wrong,
-// the cost is the time until the failure.
+// probe measures the cost of one problem. If the default fails, the cost is the time until then.
 func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost probedCost, err error) {
 	report := func(record.Stage) { p.reportProbe(&s) }
 	report("")
@@ -138,7 +132,7 @@ func (p *Plan) reportProbe(s *routedProblem) {
 	}
 }
 
-// probeSessions measures the costs in two sessions. Only the first session compiles the default.
+// probeSessions measures the costs in two sessions, of which only the first compiles.
 func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probedCost) (err error) {
 	cost.open, cost.cold, err = l.probeBlock(ctx, c, 1, 1)
 	if err != nil {
@@ -167,9 +161,8 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 	return nil
 }
 
-// probeBlock measures the default `configs` times in each round. `open` is the time of opening a
-// session, in seconds, or 0 if a session is open already. `rest` is the seconds that everything else
-// in the block took.
+// probeBlock measures the default `configs` times in each round. `open` is the seconds of opening a session, or 0;
+// `rest` is everything else.
 func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
 	before, start := l.wall.Opening, time.Now()
 	_, err = c.runner.Measure(ctx, record.StageAA, slices.Repeat(c.points[:1], configs), rounds)
@@ -177,34 +170,31 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 	return open, time.Since(start).Seconds() - open, err
 }
 
-// sessionRounds returns the mean number of rounds in which a config runs in a further session. Some
-// configs run in only half of the rounds.
+// sessionRounds returns the mean number of rounds of a config in a further session.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }
 
-// A further session prepares the winner, the default, its twin, the runner-up and some other finalists.
+// A further session prepares winner, default, twin, runner-up and neighbours.
 const (
-	sessionConfigs = 4 + search.Neighbours // number of configs that the session prepares
-	sessionSamples = 6                     // mean number of configs in a round, from recorded searches
+	sessionConfigs = 4 + search.Neighbours
+	sessionSamples = 6 // mean number in a round, from recorded searches
 )
 
-// further returns the seconds of all further sessions of a search with this cost.
 func (p *Plan) further(c probedCost) float64 {
 	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
 }
 
-// shortest returns the least number of seconds that a search takes, without further sessions. This
-// includes the A/A test, the screening of one candidate, the shortest finals, and the confirmation.
+// shortest returns the least seconds of a search, without further sessions.
 func (p *Plan) shortest(c probedCost) float64 {
 	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample
 }
 
-// leastConfigs is the least number of configs in the finals: the default and one other config.
+// leastConfigs is the least number of configs in the finals.
 const leastConfigs = 2
 
-// Least returns the shortest time that a plan takes. A sweep cannot keep a smaller budget.
+// Least returns the shortest time of a plan. A sweep cannot keep a smaller budget.
 func (p *Plan) Least() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {
@@ -213,15 +203,13 @@ func (p *Plan) Least() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// whole returns the seconds that search i takes, without further sessions, if it measures as many
-// configs as its budget allows.
+// whole returns the seconds of search i without further sessions, if it uses its budget of configs.
 func (p *Plan) whole(i int) float64 {
 	c, s := p.Probed.costs[i], p.Searches[i]
 	return p.shortest(c) + float64(s.Measured)*c.cold + float64(s.Samples)*c.sample
 }
 
-// Estimate returns the time that a plan takes if every search measures as many configs as its budget
-// allows.
+// Estimate returns the time of a plan if every search uses its budget of configs.
 func (p *Plan) Estimate() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {

@@ -13,9 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// refineAll finds neighbouring ranges of token counts with different configs. As far as time
-// allows, it measures both configs and the default at a token count between the ranges. meet later
-// uses this refinement to set the border.
+// refineAll measures neighbouring token ranges with different configs at a token count between them, while time allows.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -34,8 +32,6 @@ func (s *sweeper) refineAll(ctx context.Context) error {
 	return nil
 }
 
-// refine measures the configs of two neighbouring ranges at a token count between the ranges, under
-// every routing of both.
 func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo || ctx.Err() != nil {
@@ -55,9 +51,8 @@ func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	return nil
 }
 
-// measureBetween measures the default at a token count between two choices, and the config of each
-// choice that does not keep the default. It makes one search for each problem and routing; later
-// calls add their configs to this search.
+// measureBetween measures the default and the two neighbours' configs at a token count between them. Later calls add
+// configs to the same search.
 func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens int, choices ...rowChoice) (*activeSearch, error) {
 	p := atTokens(near.problem, tokens)
 	key := refinementKey(p, near)
@@ -81,8 +76,7 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// refineOverSessions measures a refinement in the policy's number of further sessions, if one of its
-// configs lacks them.
+// refineOverSessions measures a refinement in further sessions, if one of its configs lacks them.
 func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	missing := func(cfg ep.Config) bool {
 		_, measured := c.measured[cfg.Key()]
@@ -139,9 +133,8 @@ func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch
 	return c, nil
 }
 
-// meet sets the border between two neighbouring ranges. If there is a refinement (see refineAll),
-// the range whose config was better there gets the refinement's token count. If neither config was
-// faster than the default there, meet returns a new range between them, which keeps the default.
+// meet sets the border between two neighbouring ranges. A token count measured between them goes to the better config.
+// If both lose to the default there, meet returns a new range between them, which keeps the default.
 func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	left, right := low.last(), high.picks[0]
 	if there := m.refined(low, high); there != nil {
@@ -165,8 +158,7 @@ func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	return nil
 }
 
-// refined returns the refinements between two ranges. It returns nil unless the configs of both
-// ranges were measured under every routing.
+// refined returns the refinements between two ranges, nil unless all routings measured both configs.
 func (m *rowMaker) refined(low, high *tokenRange) group {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo {
@@ -185,8 +177,7 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 	return out
 }
 
-// abut extends two ranges to the geometric midpoint between them. A range ends earlier if its
-// config cannot run at further token counts, which then get no row.
+// abut extends two ranges to their geometric midpoint. A config that cannot run so far ends its range earlier.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]
@@ -194,13 +185,12 @@ func (m *rowMaker) abut(low, high *tokenRange) {
 	high.lo -= sort.Search(high.lo-mid-1, func(i int) bool { return !m.runs(b, high.lo-i-1) })
 }
 
-// runs reports whether a choice's config can run with this many tokens.
 func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns a problem with another token count. If its buffers hold exactly the old token
-// count, they get room for exactly the new token count.
+// atTokens returns a problem with another token count. Buffers for exactly the old count get room for exactly the new
+// one.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {
@@ -209,11 +199,10 @@ func atTokens(p ep.Problem, tokens int) ep.Problem {
 	return p.AtTokens(tokens, room)
 }
 
-// defaultConfig returns the default at the token count of a group.
 func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
 
-// configAt returns the config of a choice at another token count. If the choice keeps the default,
-// configAt returns the default at that token count.
+// configAt returns the config of a choice at another token count. A choice that keeps the default has the default
+// there.
 func (p rowChoice) configAt(there group) ep.Config {
 	if p.dflt {
 		return there.defaultConfig()
@@ -221,8 +210,6 @@ func (p rowChoice) configAt(there group) ep.Config {
 	return p.config
 }
 
-// withRoutingsOf returns the searches of g, and the searches of the other group under routings that
-// g lacks.
 func (g group) withRoutingsOf(other group) group {
 	out := slices.Clone(g)
 	for _, o := range other {

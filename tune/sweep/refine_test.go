@@ -9,12 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsClaimWhatHoldsBetween: a row whose config was also measured at a token count between two
-// searches claims no more than the gain measured there.
+// TestRowsClaimWhatHoldsBetween: a row claims no more than the gain between two searches.
 func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"
-	share := map[string]map[int]float64{ // share of the default's time, by SMs and token count
+	share := map[string]map[int]float64{ // of the default's time, by SMs and token count
 		"16": {16: 0.5, 128: 0.8, 1024: 0.95},
 		"32": {16: 0.9, 128: 0.9, 1024: 0.5},
 	}
@@ -44,15 +43,12 @@ func TestRowsClaimWhatHoldsBetween(t *testing.T) {
 	}
 }
 
-// TestDefaultBetweenTwoWinners: two neighbouring token counts have different configs. If the default
-// is faster than both configs at a token count between the two, the row for that token count keeps
-// the default. Otherwise the row of the lower neighbour would cover it with a config slower than the
-// default.
+// TestDefaultBetweenTwoWinners: if the default is fastest at a token count between them, that count keeps it.
 func TestDefaultBetweenTwoWinners(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 1024}, "uniform")
 	o.Strategy = "grid"
 	b := &scripted{Sigma: 0.002, Truth: func(p ep.Problem, _ string, c ep.Config) float64 {
-		share := map[string]map[int]float64{ // share of the default's time, by SMs and token count
+		share := map[string]map[int]float64{ // of the default's time, by SMs and token count
 			"16": {16: 0.5, 128: 1.1, 1024: 1.2},
 			"32": {16: 1.2, 128: 1.1, 1024: 0.5},
 		}[c.Str("sms")]

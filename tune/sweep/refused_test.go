@@ -10,14 +10,13 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// TestRefusedSessions: if the backend refuses to open one workload of many, that search
-// fails, with the reason. If it refuses the only workload, or two in a row, the sweep ends.
-// The sweep asks twice for each session.
+// TestRefusedSessions: one refused workload of many fails its search. If it is the only one, or two in a row, the sweep
+// ends. Each session is asked for twice.
 func TestRefusedSessions(t *testing.T) {
 	refusal := errors.New("ranks: GPU 0 cannot address GPU 1")
 	for name, c := range map[string]struct {
 		tokens  []int
-		refused int // number of requests for a session, from the first, that are refused
+		refused int // requests for a session, from the first
 		goesOn  bool
 	}{
 		"the only workload":      {[]int{8}, 2, false},

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues returns an error if a run cannot be continued here. Measurements cannot be compared if
-// they come from another machine, other kernels, another space or another policy.
+// Continues returns an error if a run cannot be continued here, with this machine, kernels, space and policy.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
@@ -32,8 +31,7 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return sameTraces(run, p)
 }
 
-// sameTraces returns an error if a trace of the plan is not the trace with which the run began. The
-// trace's file may have been overwritten.
+// sameTraces returns an error if a trace's file was overwritten since the run began.
 func sameTraces(run *record.Run, p *Plan) error {
 	for _, d := range p.Options.Distributions {
 		spec := d.Spec()
@@ -51,8 +49,8 @@ func sameTraces(run *record.Run, p *Plan) error {
 	return nil
 }
 
-// Retry records which failed configs are measured again. A spec is a config in full, its id, or its
-// difference from the default of a problem on which it failed.
+// Retry records which failed configs are measured again. A spec is a config in full, its id, or its difference from the
+// default of a problem on which it failed.
 func Retry(run *record.Run, results []record.Result, specs []string) error {
 	failed := spellings(results)
 	keys := slices.Sorted(maps.Keys(failed))
@@ -80,8 +78,7 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 	return nil
 }
 
-// spellings maps the key of each failed config of a log to its differences from the defaults of the
-// problems on which it failed.
+// spellings maps the key of each failed config to its differences from the defaults where it failed.
 func spellings(results []record.Result) map[string][]string {
 	defaults := map[ep.Problem]ep.Config{}
 	for _, r := range results {

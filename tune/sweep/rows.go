@@ -11,18 +11,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A rowMaker makes the rows of a table from finished searches. It measures nothing.
+// A rowMaker makes the rows of a table from finished searches.
 type rowMaker struct {
-	groups      [][]group                // one list for each table key, in order of token count
-	refinements map[string]*activeSearch // searches at token counts between the requested ones, see refinementKey
+	groups      [][]group                // by table key, in order of token count
+	refinements map[string]*activeSearch // see refinementKey
 	interrupted bool
 	maxSMs      int
-	protocol    int // protocol of the run, see record.Protocol
+	protocol    int // of the run, see record.Protocol
 
-	build     func(ep.Config) ep.ABI // returns the build of a config's kernels
+	build     func(ep.Config) ep.ABI // of a config's kernels
 	cost      func(ep.Op, ep.Config) ep.Cost
 	incumbent func(*activeSearch, ep.Class) (ep.Config, bool)
-	serves    func(ep.Problem, ep.Config) bool // reports whether the config can run here
+	serves    func(ep.Problem, ep.Config) bool // whether a config can run here
 }
 
 func (s *sweeper) rowMaker() *rowMaker {
@@ -33,28 +33,26 @@ func (s *sweeper) rowMaker() *rowMaker {
 	}
 }
 
-// rowChoice is the chosen config of one token count and routing class.
+// rowChoice is the config for one token count and routing class.
 type rowChoice struct {
 	tokens   int
 	searches group
 	config   ep.Config
 	dflt     bool
-	build    ep.ABI // build of the config's kernels
+	build    ep.ABI
 	evidence table.Evidence
 }
 
-// A tokenRange holds adjacent token counts that share a config.
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // no token count was left out between the previous range and this range
+	joined bool // no token count was left out before this range
 }
 
-// last returns the choice for the largest token count.
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// sameRow reports whether one row can hold both choices: both keep the default, or both have the
-// same config. The default may be another config at each token count.
+// sameRow reports whether one row can hold both choices: the same config, or the default in both, whatever it is at
+// each token count.
 func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
@@ -74,9 +72,8 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one table key and class. The gaps between ranges are not
-// filled yet. A range for all routings needs a usable search for every routing, and at least
-// fewestForAll routings.
+// ranges returns the token ranges of one table key and class, with gaps. A range for all routings needs a usable search
+// for each, and at least fewestForAll routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false
@@ -108,11 +105,9 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	return out
 }
 
-// fewestForAll is the least number of routings from which a row for all routings is made.
 const fewestForAll = 2
 
-// join sets the borders between adjacent ranges. It also returns the new ranges that meet makes
-// between them.
+// join sets the borders between adjacent ranges, and returns the ranges with those that meet adds.
 func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	for _, r := range ranges {
 		if r.joined {
@@ -125,9 +120,8 @@ func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	return out
 }
 
-// forClass returns the usable searches of a group from which the row of a class is made. After an
-// interrupt, winners may not have been measured under each other's routings. The row of a class is
-// then made from only its first search. The row for all routings is still made from all searches.
+// forClass returns the usable searches that make the row of a class. If an interrupt prevented the crossing, a class
+// takes only its first search.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
@@ -139,19 +133,17 @@ func (g group) forClass(class ep.Class) group {
 	return g[:1]
 }
 
-// lacksRoutings reports whether an interrupted sweep has fewer routings at this token count than at
-// another. There is then no row for all routings at this token count.
+// lacksRoutings reports whether an interrupted sweep has fewer routings here than at another token count.
 func (m *rowMaker) lacksRoutings(g group, byTokens []group) bool {
 	return m.interrupted && slices.ContainsFunc(byTokens, func(o group) bool { return len(o) > len(g) })
 }
 
-// measuredByAll returns the configs that every search of a group measured together with its default.
-// The default comes first.
+// measuredByAll returns the configs that every search of a group measured with its default, the default first.
 func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
 	out := []ep.Config{dflt}
 	for _, key := range stat.MeasuredEverywhere(g.effects()) {
-		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // the keys of configs always parse
+		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // keys of configs always parse
 			out = append(out, c)
 		}
 	}
@@ -160,12 +152,11 @@ func (g group) measuredByAll() []ep.Config {
 
 // chooseConfig returns the config of a class.
 //   - One search: the config of its decision.
-//   - Several searches of one class: the config that loses least in the worst case, among the
-//     configs that are not slower than the default in any of these searches.
-//   - All routings: the minimax config, whose worst loss is smallest.
-//   - All routings in an interrupted sweep, which has no minimax config: the config that loses
-//     least among those that all searches measured. If this is the default, ok is false, because
-//     other configs may be faster.
+//   - Several searches of one class: the config with the least worst loss, among those that are slower than the default
+//     in no search.
+//   - All routings: the minimax config.
+//   - All routings after an interrupt: the config with the least worst loss among those that all searches measured. If
+//     this is the default, ok is false, because others may be faster.
 func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
@@ -185,8 +176,8 @@ func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep
 	return c, true
 }
 
-// tieOrder returns the keys of the configs that win ties: the config of the table in use, the
-// default, the config at the next smaller token count.
+// tieOrder returns the keys of the configs that win ties, first the table's, then the default, then that of the next
+// smaller token count.
 func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
@@ -196,8 +187,8 @@ func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string 
 	return out
 }
 
-// leastWorstLoss returns the config whose largest loss in a group is smallest, and this loss. If
-// several configs are within the band, it takes preferred configs first, then the cheapest.
+// leastWorstLoss returns the config whose largest loss is smallest, and this loss. Within the band it takes preferred
+// configs first, then the cheapest.
 func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		if i := slices.Index(preferred, c.Key()); i >= 0 {
@@ -214,10 +205,10 @@ func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []stri
 		keys[i] = c.Key()
 	}
 	at, loss := stat.Minimax(g.effects(), keys, g.band())
-	return ordered[at], loss // at is valid, because every search measured the default
+	return ordered[at], loss
 }
 
-// makeChoice makes the choice of a config for the token count of a group, with its evidence.
+// makeChoice makes the choice of a config for a group, with its evidence.
 func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	var all []table.Evidence
 	for _, c := range g {
@@ -231,12 +222,11 @@ func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	out := rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, build: m.build(cfg), evidence: mergeEvidence(all)}
 	out.evidence.Protocol = m.protocol
 	explain(&out.evidence, g, cfg, dflt)
-	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms, so rows spell out the default within this bound
+	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms, so rows then spell out the default
 	return out
 }
 
-// explain sets the reason of evidence that shows no gain: the default was kept because a search was
-// undecided, or the config is a compromise that is not certainly faster in every search.
+// explain sets the reason of evidence without a gain.
 func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	unsure := slices.ContainsFunc(g, func(c *activeSearch) bool { return !c.isRefinement && c.result.Decision.Verdict == record.Undecided })
 	faster := stat.Judge(record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}, g.band()) == record.Faster
@@ -249,8 +239,8 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	}
 }
 
-// mergeEvidence merges the evidence of one config from several token counts or routings. Times and
-// gain come from the evidence with the least gain, regret and error from the worst.
+// mergeEvidence merges the evidence of one config. Times and gain come from the least gain, regret and error from the
+// worst.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
@@ -277,8 +267,8 @@ func mergeEvidence(all []table.Evidence) table.Evidence {
 	return out
 }
 
-// complete reports whether the whole legal space was measured. It is never true for pairs, because
-// their space is made of winners.
+// complete reports whether the whole legal space was measured. For pairs it is false, because their space is made of
+// winners.
 func (c *activeSearch) complete() bool {
 	if c.sibling != nil {
 		return c.sibling.complete()
@@ -317,7 +307,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
-	if len(searched) > 0 { // refinements did not search, so they do not show how the config was found
+	if len(searched) > 0 { // refinements did not search
 		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}

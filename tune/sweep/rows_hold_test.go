@@ -23,7 +23,6 @@ func briefs(out *Summary, class ep.Class) (lines []string) {
 	return lines
 }
 
-// cramped is a backend on which sms=16 runs only up to 40 tokens.
 type cramped struct{ *scripted }
 
 func (n cramped) Kernels() []kernels.Kernel {
@@ -40,7 +39,6 @@ func (n cramped) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestRowsEndWhereConfigsDo: a row covers no token count at which its config cannot run.
 func TestRowsEndWhereConfigsDo(t *testing.T) {
 	b := exact(shares{16: {"uniform": {16: 0.5}}, 1024: {"uniform": {32: 0.5}}, 128: {"uniform": {32: 0.5}}})
 	b.OnRun = func(c call, _ []float64) error { // as a backend does for an illegal config
@@ -56,9 +54,8 @@ func TestRowsEndWhereConfigsDo(t *testing.T) {
 	}
 }
 
-// TestNoisyRoutingBlocksTheRow: if the search of one routing was too noisy to decide, no row
-// for all routings is made from the other searches. The config that is fastest under
-// uniform routing takes three times the default's time under the other routing.
+// TestNoisyRoutingBlocksTheRow: under the other routing the fastest config may be slow, so there is no row for all
+// routings.
 func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := exact(shares{16: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}, 64: {"uniform": {32: 0.5}, "zipf:1.5": {32: 3}}})
@@ -82,8 +79,7 @@ func TestNoisyRoutingBlocksTheRow(t *testing.T) {
 	}
 }
 
-// TestOneRowForEachTokenCount: the user gives a matrix product. At one token count the
-// model's own matrix product has the same sizes. Each token count still gets only one row.
+// TestOneRowForEachTokenCount: the user's product has the sizes of the model's own at one token count.
 func TestOneRowForEachTokenCount(t *testing.T) {
 	o := options(t, "dispatch", []int{16, 64, 256}, "uniform")
 	o.Strategy = "grid"
@@ -100,8 +96,7 @@ func TestOneRowForEachTokenCount(t *testing.T) {
 	}
 }
 
-// TestBetweenIsNoSearch: the default's row between two winners holds the number of configs that
-// were measured there. It does not claim that the whole space was measured.
+// TestBetweenIsNoSearch: such a row does not claim that the whole space was measured.
 func TestBetweenIsNoSearch(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
 	for _, r := range out.Table.Rows {
@@ -115,8 +110,7 @@ func TestBetweenIsNoSearch(t *testing.T) {
 	}
 }
 
-// TestRefinedRowsPassLint: rows that end at a token count between two searches pass lint although
-// all configs take the same time there and only noise makes one of them faster.
+// TestRefinedRowsPassLint: noise makes equal configs differ, and lint still passes.
 func TestRefinedRowsPassLint(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 4))
@@ -135,8 +129,7 @@ func TestRefinedRowsPassLint(t *testing.T) {
 	}
 }
 
-// TestClassRowsPassLint: the row for two routings of one class is not slower than the
-// default under either of them.
+// TestClassRowsPassLint: the row is not slower than the default under either routing.
 func TestClassRowsPassLint(t *testing.T) {
 	out := exactly(t, shares{16: {"zipf:1.4": {32: 0.5}, "zipf:1.5": {32: 1.05}}}, []int{16}, "zipf:1.4", "zipf:1.5")
 	lintless(t, out.Table)

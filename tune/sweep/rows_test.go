@@ -14,11 +14,11 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shares holds times by token count, routing and SMs, as shares of the default's time. The default
-// has 8 SMs. A config that is not listed takes as long as the default.
+// shares holds times by token count, routing and SMs, as shares of the default's time (8 SMs). Configs that are not
+// listed take as long as the default.
 type shares map[int]map[string]map[int]float64
 
-// exact returns a backend without noise, whose calls take these shares of 100 us.
+// exact returns a backend without noise, with shares of 100 us.
 func exact(s shares) *scripted {
 	return &scripted{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		if share, ok := s[p.Tokens][routing][c.Int("sms")]; ok {
@@ -28,7 +28,7 @@ func exact(s shares) *scripted {
 	}}
 }
 
-// exactly runs a sweep of dispatch over all values of SMs, and over no other parameter.
+// exactly runs a sweep of dispatch over SMs alone.
 func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Summary {
 	t.Helper()
 	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), t.TempDir())
@@ -40,8 +40,6 @@ func exactOptions(t *testing.T, tokens []int, routings ...string) *Options {
 	return o
 }
 
-// brief returns a row in one line: class, interval, SMs, gain, regret, and the token counts
-// and routings at which it was measured.
 func brief(r table.Row) string {
 	sms := r.Config.Int("sms")
 	if r.Default {
@@ -140,8 +138,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// sameRegrets checks that the row for all routings has the config and the worst loss of the last
-// row in the recorded regret matrix.
+// sameRegrets checks that the row for all routings equals the last row of the regret matrix.
 func sameRegrets(t *testing.T, out *Summary) {
 	t.Helper()
 	for _, r := range out.Run.Regrets {
@@ -156,8 +153,6 @@ func sameRegrets(t *testing.T, out *Summary) {
 	}
 }
 
-// TestRegretsAreRecorded: the run holds the losses of each routing's winner under each routing,
-// followed by the losses of the minimax config.
 func TestRegretsAreRecorded(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {32: 0.5, 64: 0.75}, "zipf:1.5": {32: 0.8, 64: 0.64}}}, []int{16, 32}, "uniform", "zipf:1.5")
 	if len(out.Run.Regrets) != 2 {
@@ -177,8 +172,6 @@ func TestRegretsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestRowsSkipNoisySearches: a search that was too noisy to decide is in no row and no matrix. No
-// row covers its token count.
 func TestRowsSkipNoisySearches(t *testing.T) {
 	b := exact(shares{8: {"uniform": {32: 0.5}}, 64: {"uniform": {32: 0.5}}, 16: {"uniform": {32: 0.5}}})
 	b.OnRun = func(c call, row []float64) error {
@@ -203,7 +196,6 @@ func TestRowsSkipNoisySearches(t *testing.T) {
 	}
 }
 
-// TestForClass checks from which searches the row of a class is made.
 func TestForClass(t *testing.T) {
 	search := func(class ep.Class, uncrossed bool) *activeSearch {
 		c := &activeSearch{routedProblem: routedProblem{class: class}}
@@ -231,8 +223,7 @@ func TestForClass(t *testing.T) {
 	}
 }
 
-// TestMinimaxPrefers: among configs within the band the default comes first, then the
-// winner at fewer tokens, then fewer SMs, then fewer threads.
+// TestMinimaxPrefers: within the band the order is default, winner at fewer tokens, fewer SMs, fewer threads.
 func TestMinimaxPrefers(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -265,11 +256,10 @@ func TestMinimaxPrefers(t *testing.T) {
 	}
 }
 
-// TestFlat: a problem is flat if at least ten configs ran and nine in ten are within the
-// band of the default.
+// TestFlat: at least ten configs ran, and nine in ten are within the band.
 func TestFlat(t *testing.T) {
 	for _, c := range []struct {
-		configs, apart int // number of configs besides the default, and how many of them are beyond the band
+		configs, apart int // besides the default; beyond the band
 		factor         float64
 		flat           bool
 	}{
@@ -301,7 +291,6 @@ func TestFlat(t *testing.T) {
 	}
 }
 
-// TestFlatCountsWhatRan: a config that failed is not counted.
 func TestFlatCountsWhatRan(t *testing.T) {
 	b := &scripted{SMs: []int{8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, Truth: func(ep.Problem, string, ep.Config) float64 { return 100e-6 },
 		OnRun: func(c call, _ []float64) error {
@@ -316,8 +305,7 @@ func TestFlatCountsWhatRan(t *testing.T) {
 	}
 }
 
-// TestCompromiseIsWorthIt: a config that no search chose is measured only if it seems to
-// lose less than every winner by more than the band.
+// TestCompromiseIsWorthIt: only a config that seems better than every winner is measured.
 func TestCompromiseIsWorthIt(t *testing.T) {
 	for share, want := range map[float64]bool{0.6: true, 0.98: true, 0.9915: false, 1.1: false} {
 		b := compromised()
@@ -331,7 +319,7 @@ func TestCompromiseIsWorthIt(t *testing.T) {
 		dir := t.TempDir()
 		mustSweep(t, b, compromiseOptions(t), dir)
 		crossed := slices.ContainsFunc(trials(t, dir), func(r record.Result) bool { return r.Stage == record.StageCross && r.Config.Int("sms") == 62 })
-		if crossed != want { // each winner takes 50 us under its routing and 100 us under the other routing
+		if crossed != want { // each winner takes twice as long under the other routing
 			t.Errorf("at %v of the default's time: measured %v", share, crossed)
 		}
 	}

@@ -12,19 +12,18 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// call is one Run or Verify call, with the numbers of calls before it.
+// call is one Run or Verify call, with the calls before it.
 type call struct {
 	Config  ep.Config
 	Problem ep.Problem
-	Runs    int // Run calls of this config on this workload before this one
-	Verify  int // Verify calls of this config on this workload before this one
-	All     int // Run calls of any config before this one
+	Runs    int // of this config on this workload
+	Verify  int // of this config on this workload
+	All     int // of any config
 }
 
-// scripted is a backend whose kernels take the times that a test gives, and fail if the test says
-// so.
+// scripted is a backend whose kernels take the times, and fail, as a test says.
 type scripted struct {
-	SMs   []int   // values of the parameter sms; default 8, 16, 32, 64
+	SMs   []int   // default 8, 16, 32, 64
 	Sigma float64 // relative noise
 	// Truth returns the seconds of a config; nil means landscape.
 	Truth func(ep.Problem, string, ep.Config) float64
@@ -46,8 +45,8 @@ type scripted struct {
 	checks map[string]int
 }
 
-// landscape returns the seconds of a config. The best config has sms=32 and threads=512. The
-// default, sms=8 and threads=256, takes 1.5 times as long. With more tokens all configs take longer.
+// landscape returns the seconds of a config: the best has sms=32 and threads=512, and the default takes 1.5 times as
+// long.
 func landscape(p ep.Problem, _ string, c ep.Config) float64 {
 	if p.Op == ep.Pair {
 		d, k, err := ep.Split(c)
@@ -64,15 +63,13 @@ func landscape(p ep.Problem, _ string, c ep.Config) float64 {
 	return 1e-5 * t * (1 + float64(p.Tokens)/16)
 }
 
-// Machine implements kernels.Backend.
 func (b *scripted) Machine() ep.Machine {
 	return ep.Machine{Backend: "scripted", Name: "scripted", Arch: "none", SMs: 64, Memory: 1 << 30, GPUs: 4, Link: "none"}
 }
 
-// ABI implements kernels.Versioned.
 func (b *scripted) ABI() ep.ABI { return "scripted-1" }
 
-// Kernels implements kernels.Backend: a dispatch and a combine.
+// Kernels returns a dispatch and a combine.
 func (b *scripted) Kernels() []kernels.Kernel {
 	var out []kernels.Kernel
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
@@ -114,7 +111,6 @@ func (b *scripted) params() []kernels.Param {
 	}
 }
 
-// Open implements kernels.Backend.
 func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	b.Opened++
 	if b.OnOpen != nil {
@@ -129,7 +125,6 @@ func (b *scripted) Open(ctx context.Context, w *workloads.Workload) (kernels.Ses
 	return &session{b, w}, ctx.Err()
 }
 
-// Close implements kernels.Backend.
 func (b *scripted) Close() error { return nil }
 
 type session struct {
@@ -181,8 +176,7 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return out, nil
 }
 
-// besideOf returns rounds with a product of 100 us, in which the given times are the costs.
-// Every call alone takes 20 us.
+// besideOf returns rounds with a product of 100 us and these costs. Every call alone takes 20 us.
 func besideOf(costs [][]float64) *ep.BesideRounds {
 	t := &ep.BesideRounds{Amount: "scripted"}
 	for _, ranks := range costs {
@@ -219,7 +213,6 @@ func (s *session) round(c ep.Config) ([]float64, error) {
 	return row, nil
 }
 
-// planOf calls MakePlan. It fails the test if MakePlan does.
 func planOf(t *testing.T, b kernels.Backend, o *Options) *Plan {
 	t.Helper()
 	p, err := MakePlan(b, o)

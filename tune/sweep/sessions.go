@@ -13,9 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions runs further sessions with the configs that may get into rows, and decides
-// again from these sessions. Each session lays out memory anew, which changes times by several per
-// cent on GPUs. The searches take turns, so that the sessions of one search are far apart in time.
+// measureFurtherSessions runs further sessions with the configs of rows, and decides again. Each session lays out
+// memory anew, which changes times by several per cent on GPUs. Searches take turns, so that their sessions are far
+// apart in time.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {
@@ -42,8 +42,8 @@ func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	return nil
 }
 
-// measureSession measures the default, its twin and the configs in one more session. Neighbours
-// from the finals run in half of the rounds. Once ctx is cancelled nothing is measured.
+// measureSession measures default, twin and configs in one more session, neighbours in half of the rounds. Once ctx is
+// cancelled it measures nothing.
 func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	if ctx.Err() != nil {
 		return nil
@@ -75,8 +75,7 @@ func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs [
 	return nil
 }
 
-// rowConfigs returns the configs of a search that may get into a row: the winners of its group, the
-// group's minimax config and compromise, the challenger and the runner-up.
+// rowConfigs returns the configs of a search that may get into a row.
 func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	d := c.result.Decision
 	out := appendConfig(appendConfig([]ep.Config{d.Default}, d.Config), d.Challenger)
@@ -96,7 +95,7 @@ func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	return out
 }
 
-// decideOverSessions decides a search again. It uses only the further sessions of the search.
+// decideOverSessions decides a search again, by its further sessions alone.
 func (s *sweeper) decideOverSessions(c *activeSearch) {
 	if len(c.furtherSessions) == 0 {
 		return

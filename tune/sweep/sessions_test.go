@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// moody returns a scripted backend whose sessions differ. In the n-th session that is opened, from
-// 1, the times of a config are multiplied by slower(n, config).
+// moody returns a backend that multiplies times by slower(n, config) in its n-th session, from 1.
 func moody(slower func(session int, c ep.Config) float64) *scripted {
 	b := &scripted{Sigma: 0.002}
 	b.OnRun = func(c call, seconds []float64) error {
@@ -27,8 +26,7 @@ func moody(slower func(session int, c ep.Config) float64) *scripted {
 	return b
 }
 
-// shifts returns a function for moody. In session n it returns by[n-1] for the winner of the
-// landscape, and 1 for every other config.
+// shifts returns a function for moody: by[n-1] for the winner of the landscape, 1 for other configs.
 func shifts(by ...float64) func(int, ep.Config) float64 {
 	return func(session int, c ep.Config) float64 {
 		if c.Int("sms") != 32 {
@@ -44,8 +42,7 @@ func inSessions(t *testing.T, n int, routings ...string) *Options {
 	return o
 }
 
-// TestSessions: times and gains are medians over the further sessions, and the interval covers the
-// gains of these sessions. The search's own session is not used.
+// TestSessions: times and gains come from the further sessions, not from the search's own.
 func TestSessions(t *testing.T) {
 	b := moody(shifts(1, 1.06, 1.02, 1.1, 1.04, 1.08))
 	out := mustSweep(t, b, inSessions(t, 5, "uniform"), t.TempDir())
@@ -63,8 +60,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsWithdraw: a config that is faster only in the search's own session does not
-// replace the default. A config that fails in a further session is not chosen at all.
+// TestSessionsWithdraw: a config that fails or loses in a further session is not chosen.
 func TestSessionsWithdraw(t *testing.T) {
 	lucky := moody(shifts(1, 1.6, 1.5, 1.7))
 	out := mustSweep(t, lucky, inSessions(t, 3, "uniform"), t.TempDir())
@@ -86,7 +82,6 @@ func TestSessionsWithdraw(t *testing.T) {
 	}
 }
 
-// TestSessionsOfGroup: the row for all routings also comes from the further sessions.
 func TestSessionsOfGroup(t *testing.T) {
 	b := moody(func(session int, c ep.Config) float64 {
 		if session > 2 && c.Int("sms") == 32 {
@@ -105,8 +100,7 @@ func TestSessionsOfGroup(t *testing.T) {
 	}
 }
 
-// TestSessionsResumed: a sweep that was interrupted during the further sessions measures only the
-// missing sessions. A sweep that has all sessions opens none.
+// TestSessionsResumed: only missing sessions are measured.
 func TestSessionsResumed(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,8 +132,7 @@ func TestSessionsResumed(t *testing.T) {
 
 const fast = "dispatch:algo=direct,sms=32,threads=512"
 
-// TestBenchSessions: bench over several sessions reports their median. A config that fails in
-// one session is not run again.
+// TestBenchSessions: the result is the median of the sessions. A config that failed in one is not run again.
 func TestBenchSessions(t *testing.T) {
 	b := moody(shifts(1.06, 1.02, 1.1, 1.04, 1.08, 1))
 	o, run := options(t, "dispatch", []int{8}, "uniform"), &record.Run{}
@@ -167,7 +160,6 @@ func TestBenchSessions(t *testing.T) {
 	}
 }
 
-// TestVerifySessions: a row that was tuned over many sessions is checked over a few.
 func TestVerifySessions(t *testing.T) {
 	b := moody(func(int, ep.Config) float64 { return 1 })
 	p := options(t, "dispatch", []int{8}, "uniform").Problems[0]
@@ -177,8 +169,6 @@ func TestVerifySessions(t *testing.T) {
 	}
 }
 
-// TestSessionsBeside: the reported times of the product also come from the further
-// sessions.
 func TestSessionsBeside(t *testing.T) {
 	b := moody(shifts(1, 2, 2, 2))
 	o := inSessions(t, 3, "uniform")
@@ -187,8 +177,7 @@ func TestSessionsBeside(t *testing.T) {
 	if s.Beside == nil {
 		t.Fatal("the times of the product are missing")
 	}
-	// With besideOf, call and product together take 100 us more than the call. The sessions do not change the
-	// default's times.
+	// Call and product take 100 us more than the call. The sessions do not change the default.
 	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTimes.Median) > 1e-8 {
 		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTimes)
 	}
@@ -199,7 +188,6 @@ func TestSessionsBeside(t *testing.T) {
 	}
 }
 
-// lossy is a backend whose worker was lost.
 type lossy struct {
 	scripted
 	lost []string
@@ -207,7 +195,6 @@ type lossy struct {
 
 func (l *lossy) Losses() []string { return l.lost }
 
-// TestLosses: a run says that its worker was lost, and how often.
 func TestLosses(t *testing.T) {
 	for lost, want := range map[int]string{0: "", 1: "started again 1 time, and no config was the cause: gone 1;", 2: "started again 2 times, and no config was the cause: gone 1;"} {
 		got := strings.Join(workerLosses(&lossy{lost: []string{"gone 1", "gone 2"}[:lost]}), "\n")
@@ -220,9 +207,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestSessionsByDefault: on machines with GPUs a sweep decides over three further sessions, and
-// records how much the default differs from itself over these sessions. The user can ask for one
-// session; a warning then says that the interval does not cover differences between sessions.
+// TestSessionsByDefault: a sweep on GPUs decides over three further sessions. With one session there is a warning.
 func TestSessionsByDefault(t *testing.T) {
 	out := mustSweep(t, moody(func(session int, _ ep.Config) float64 { return 1 + 0.01*float64(session%3) }), inSessions(t, DefaultSessions, "uniform", "zipf:1.0"), t.TempDir())
 	for i, s := range out.Run.Searches {
@@ -245,9 +230,7 @@ func TestSessionsByDefault(t *testing.T) {
 	}
 }
 
-// TestUncertainRowsSaySo: a config is faster under one routing, but not certainly faster under
-// another. Its row for all routings claims no gain and gives the reason why it is in the table. A
-// row that keeps the default because the search was undecided also claims no gain and gives a
+// TestUncertainRowsSaySo: a config that is not certainly faster, or an undecided default, claims no gain and gives a
 // reason.
 func TestUncertainRowsSaySo(t *testing.T) {
 	g := func(verdicts ...record.Verdict) group {

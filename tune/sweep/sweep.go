@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A sweeper carries out a plan. It holds the data that the searches of a sweep share.
+// A sweeper carries out a plan.
 type sweeper struct {
 	plan        *Plan
 	opts        *Options
@@ -24,24 +24,22 @@ type sweeper struct {
 	watch       stopwatch
 	searches    []*activeSearch
 	done        int
-	refinements map[string]*activeSearch // searches at token counts between the requested token counts, by problem and routing
-	unopened    bool                     // the last search could not open a session
+	refinements map[string]*activeSearch // by problem and routing, between the requested token counts
+	unopened    bool                     // the last search got no session
 	crashes     crashCount
 }
 
-// A Summary is the result of a sweep. For an interrupted sweep it holds the searches that were
-// finished.
+// A Summary is the result of a sweep, as far as its searches are finished.
 type Summary struct {
-	Left    int // number of searches that were not done
+	Left    int // searches not done
 	Run     *record.Run
 	Table   *table.Table // nil: see NoTable
-	NoTable string       // why there is no table
+	NoTable string       // why there is none
 }
 
-// Run carries out a plan in dir. `run` is the record with which dir was created or reopened.
-// `results` holds the log of an earlier command. If ctx is cancelled, all measurements are on disk,
-// and Run returns ctx's error with a summary of the finished searches. The summary is nil if no
-// search was finished.
+// Run carries out a plan in dir. `run` is the record with which dir was opened, and `results` the log of an earlier
+// command. If ctx is cancelled, all measurements are on disk, and Run returns ctx's error with a summary of the
+// finished searches, nil if there are none.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
 	if p.Options.Time > 0 && p.Probed == nil {
 		if err := p.Probe(ctx, b); err != nil {
@@ -107,8 +105,7 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	return s, nil
 }
 
-// searchAll runs the searches in order: dispatch and combine before the pairs made of their
-// winners, and small token counts first. Each search begins with earlier winners.
+// searchAll runs the searches in order, because each begins with earlier winners.
 func (s *sweeper) searchAll(ctx context.Context) error {
 	if err := s.announce(); err != nil {
 		return err
@@ -132,7 +129,6 @@ func (s *sweeper) searchAll(ctx context.Context) error {
 	return nil
 }
 
-// start draws the workload of a search and makes its space and its Runner.
 func (s *sweeper) start(c *activeSearch) error {
 	if err := c.draw(s.opts.Seed); err != nil {
 		return err
@@ -147,9 +143,8 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a search must be measured again, because a retried config changed
-// its candidates and the log holds other candidates. Then it also sets the generation of the new
-// blocks.
+// measuredAnew reports whether a search must be measured again, because a retry changed its candidates. Then it sets
+// the generation of the new blocks.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false
@@ -158,7 +153,6 @@ func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	return true
 }
 
-// finish records a search that ended with err.
 func (s *sweeper) finish(c *activeSearch, err error) error {
 	if closed := c.runner.Close(); err == nil {
 		err = closed
@@ -183,8 +177,7 @@ func (s *sweeper) report(c *activeSearch, stage record.Stage) {
 
 func (s *sweeper) left() int { return len(s.searches) - s.done }
 
-// half returns the search of one half of a pair: of its dispatch or of its combine. It returns nil
-// if the sweep has no such search.
+// half returns the search of a pair's dispatch or combine, or nil.
 func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	p := c.problem
 	p.Op = op
@@ -199,8 +192,6 @@ func (s *sweeper) half(c *activeSearch, op ep.Op) *activeSearch {
 	return nil
 }
 
-// warn collects the warnings of the run: searches short of time,
-// reasons of decisions, throttling, noise.
 func (s *sweeper) warn() {
 	add := func(c *activeSearch, text string) {
 		if text != "" {
@@ -232,8 +223,7 @@ func (s *sweeper) warn() {
 	}
 }
 
-// workerLosses warns of workers that were lost although no config failed. Another program on this
-// machine may end or stall processes.
+// workerLosses warns of workers that were lost although no config failed: another program may end or stall processes.
 func workerLosses(b kernels.Backend) []string {
 	r, ok := b.(kernels.Restarting)
 	if !ok || len(r.Losses()) == 0 {
@@ -243,7 +233,7 @@ func workerLosses(b kernels.Backend) []string {
 		ep.Count(len(r.Losses()), "time"), r.Losses()[0])}
 }
 
-// hurriedSearches counts the searches whose budget sufficed only for the required configs.
+// hurriedSearches counts the searches with time for only the required configs.
 func (s *sweeper) hurriedSearches() int {
 	n := 0
 	for _, c := range s.searches {

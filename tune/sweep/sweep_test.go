@@ -17,8 +17,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// options returns the options of a sweep over small problems with these ops, token counts and
-// routings.
+// options returns the options of a sweep over small problems.
 func options(t *testing.T, ops string, tokens []int, routings ...string) *Options {
 	t.Helper()
 	o := &Options{Seed: 1, Strategy: "race", Tool: "test"}
@@ -38,7 +37,7 @@ func options(t *testing.T, ops string, tokens []int, routings ...string) *Option
 	return o
 }
 
-// sweepInto runs a sweep in dir, or continues the sweep that dir holds.
+// sweepInto runs or continues a sweep in dir.
 func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (*Summary, error) {
 	p, err := MakePlan(b, o)
 	if err != nil {
@@ -56,7 +55,6 @@ func sweepInto(ctx context.Context, b kernels.Backend, o *Options, dir string) (
 	return Run(ctx, b, p, d, run, results)
 }
 
-// trials returns the log of a run directory.
 func trials(t *testing.T, dir string) []record.Result {
 	t.Helper()
 	_, results, _, err := record.ReadDir(dir)
@@ -66,7 +64,7 @@ func trials(t *testing.T, dir string) []record.Result {
 	return results
 }
 
-// spaceFile parses the text of a space file, without its version.
+// spaceFile parses a space file without its version.
 func spaceFile(t *testing.T, text string) *spacefile.File {
 	t.Helper()
 	f, err := spacefile.Read(strings.NewReader("version: 1\n" + text + "\n"))
@@ -85,7 +83,6 @@ func mustSweep(t *testing.T, b kernels.Backend, o *Options, dir string) *Summary
 	return out
 }
 
-// rows lists key, interval and config of a table's rows.
 func rows(t *table.Table) []string {
 	var out []string
 	for _, r := range t.Rows {
@@ -277,7 +274,6 @@ func TestWorkerGoneDuringConfirm(t *testing.T) {
 	}
 }
 
-// noDuplicates checks that every round of a config is in the log once.
 func noDuplicates(t *testing.T, dir string) {
 	t.Helper()
 	_, results, warnings, err := record.ReadDir(dir)
@@ -294,8 +290,8 @@ func noDuplicates(t *testing.T, dir string) {
 	}
 }
 
-// TestNoisyMachineWritesNoTable: a noisy machine gets no table. The reason names the spread and the
-// flags that help. A sweep with the proposed band makes a table.
+// TestNoisyMachineWritesNoTable: the reason names the flags that help, and a sweep with the proposed band makes a
+// table.
 func TestNoisyMachineWritesNoTable(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16}, "uniform")
 	out := mustSweep(t, &scripted{Sigma: 0.5}, o, t.TempDir())
@@ -339,7 +335,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 		t.Errorf("retrying a healthy config: %v", err)
 	}
 	c := parse(t, best)
-	difference := c.Difference(results[0].Config) // the first line is the default's
+	difference := c.Difference(results[0].Config) // the default's
 	if err := Retry(run, results, []string{best, c.ID(), difference, strings.ReplaceAll(difference, " ", ",")}); err != nil || len(run.Retried) != 1 {
 		t.Fatal(run.Retried, err)
 	}
@@ -364,8 +360,7 @@ func TestRetryGivesAnotherChance(t *testing.T) {
 	d.Close()
 }
 
-// TestNoComparisonTwice: a config is compared with the oracle before it is timed
-// and, as a finalist, again afterwards. The default's twin is not compared separately.
+// TestNoComparisonTwice: before timing, and for a finalist again afterwards. The twin counts with the default.
 func TestNoComparisonTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{OnVerify: func(c call) (int, error) {
@@ -380,8 +375,7 @@ func TestNoComparisonTwice(t *testing.T) {
 	}
 }
 
-// TestHostBoundHasAReason: the default takes 1.6e-5 s and an empty kernel takes 1.5e-5 s, so the
-// decision is host-bound and gives a reason.
+// TestHostBoundHasAReason: the default takes 1.6e-5 s, an empty kernel 1.5e-5 s.
 func TestHostBoundHasAReason(t *testing.T) {
 	out := ranOn(t, &scripted{Sigma: 0.001}, options(t, "dispatch", []int{1}, "uniform"), 1.5e-5)
 	c := out.Run.Searches[0].Decision

@@ -13,11 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// noisyShare is the share of noisy searches above which a machine is too noisy for a table.
+// noisyShare is the share of noisy searches above which there is no table.
 const noisyShare = 0.25
 
-// whyNoTable returns why no table can be made from the searches, or "" if a table can be made. It
-// also returns the largest A/A spread of the usable searches.
+// whyNoTable returns why no table can be made, or "", and the largest A/A spread of the usable searches.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	var noisy []*activeSearch
 	usable := 0
@@ -42,12 +41,11 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 	return "", spread
 }
 
-// widestBand is the widest band that noisyReason proposes. With a wider band most gains would lie
-// within the band.
+// widestBand bounds the band that noisyReason proposes: most gains would lie within a wider one.
 const widestBand = 0.25
 
-// noisyReason returns a sentence about noisy searches, with the flags that lead to a table. More time
-// helps only a search whose time ended before its A/A test had all rounds.
+// noisyReason returns a sentence about noisy searches, with the flags that help. More time helps only if an A/A test
+// lacked it.
 func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	policy := s.harness.policy
 	largest, short := 0.0, 0
@@ -61,7 +59,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	if short > 0 {
 		ways = append(ways, fmt.Sprintf("give more time with --budget (in %[2]d of these searches the time ended before the A/A test had %[1]d rounds)", policy.MaxAA, short))
 	}
-	// A quarter is added, because the next sweep will not find the same spread.
+	// The next sweep may find a wider spread.
 	if band := math.Ceil(100*1.25*largest) / 100; band <= widestBand {
 		ways = append(ways, fmt.Sprintf("sweep again with --band %.0f%%, so that a smaller difference counts as none", 100*band))
 	}
@@ -69,7 +67,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 		len(noisy), len(s.searches), 100*policy.Band, 100*largest, strings.Join(append(ways, "quiet the machine"), ", or "))
 }
 
-// unusableReason says, for a sweep without a usable search, how many searches each cause spoiled.
+// unusableReason counts the causes that spoiled all searches.
 func (s *sweeper) unusableReason() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {
@@ -85,7 +83,7 @@ func (s *sweeper) unusableReason() string {
 		says  string
 	}{
 		{record.NoDefault, "the default does not run"},
-		{record.Failed, "a config that was needed failed"},
+		{record.Failed, "a needed config failed"},
 		{record.Noisy, "too noisy to decide"},
 	} {
 		if n := count[c.cause]; n > 0 {
@@ -95,7 +93,6 @@ func (s *sweeper) unusableReason() string {
 	return fmt.Sprintf("no search can be used: %s; see summary.md", strings.Join(out, ", "))
 }
 
-// table returns the tuned table, or the reason why there is none.
 func (s *sweeper) table() (*table.Table, string, error) {
 	why, spread := s.whyNoTable()
 	if why != "" {
@@ -116,7 +113,7 @@ func (s *sweeper) table() (*table.Table, string, error) {
 	}, "", nil
 }
 
-// ABI returns the build of a backend's kernels, or "" if the backend names none.
+// ABI returns the build of a backend's kernels, or "".
 func ABI(b kernels.Backend) ep.ABI {
 	if v, ok := b.(kernels.Versioned); ok {
 		return v.ABI()

@@ -10,9 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTimeBudgetBounds: a sweep with little time runs only the least number of rounds that
-// can decide something, and still makes a table. In a bubble of synctest only sleeping
-// takes time, so a busy host changes nothing.
+// TestTimeBudgetBounds: a short sweep still makes a table. In a bubble of synctest only sleeping takes time.
 func TestTimeBudgetBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch,combine,pair", []int{1, 64}, "uniform", "zipf:1.5")
@@ -31,7 +29,7 @@ func TestTimeBudgetBounds(t *testing.T) {
 	})
 }
 
-// TestSlowOpening: the time that a session takes to open is not part of the time of the A/A test.
+// TestSlowOpening: opening a session is not part of the A/A test.
 func TestSlowOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")
@@ -44,8 +42,7 @@ func TestSlowOpening(t *testing.T) {
 	})
 }
 
-// TestBudgetIsHeld: a whole sweep takes at most 10 % more than its time budget, even if sessions,
-// comparisons or rounds are slow. The time includes further sessions, crossings and refinements.
+// TestBudgetIsHeld: a sweep takes at most 10 % more than its budget, all steps included.
 func TestBudgetIsHeld(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -82,7 +79,7 @@ func TestBudgetIsHeld(t *testing.T) {
 	}
 }
 
-// manySMs lists so many values that no budget of these tests suffices for all configs.
+// manySMs lists more values than any budget here suffices for.
 var manySMs = func() (out []int) {
 	for i := range 64 {
 		out = append(out, i+1)
@@ -90,7 +87,7 @@ var manySMs = func() (out []int) {
 	return out
 }()
 
-// TestLeastBudget: a sweep with a very small budget takes about the time that Least predicts.
+// TestLeastBudget: such a sweep takes about the time that Least predicts.
 func TestLeastBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options(t, "dispatch", []int{16}, "uniform")
@@ -111,9 +108,7 @@ func TestLeastBudget(t *testing.T) {
 	})
 }
 
-// TestProbeOfCrash: if the default crashes or hangs, the probe ends in its first session with an
-// error that quotes the worker. A default with wrong answers does not end the probe: its search
-// will report it.
+// TestProbeOfCrash: wrong answers do not end the probe, because the search reports them.
 func TestProbeOfCrash(t *testing.T) {
 	o := options(t, "dispatch", []int{1, 16, 64}, "uniform")
 	o.Time = time.Second

@@ -25,8 +25,7 @@ func parse(t *testing.T, key string) ep.Config {
 
 const dfltKey = "dispatch:algo=direct,sms=8,threads=256"
 
-// verifyCases lists ways in which a config compares with the default, and the results that table
-// verify and bench must give.
+// verifyCases lists results that table verify and bench must give.
 var verifyCases = []struct {
 	name    string
 	backend scripted
@@ -34,7 +33,7 @@ var verifyCases = []struct {
 	verdict record.Verdict
 	cause   record.Cause
 	reason  string
-	noisy   bool // the case is too noisy to decide; bench does not notice, because it makes no A/A test
+	noisy   bool // bench does not notice, because it makes no A/A test
 }{
 	{"faster", scripted{Sigma: 0.01}, best, record.Faster, "", "", false},
 	{"slower", scripted{Sigma: 0.01, Truth: func(_ ep.Problem, _ string, c ep.Config) float64 {
@@ -56,8 +55,7 @@ var verifyCases = []struct {
 	{"only the default is measured, and is wrong after timing", scripted{OnVerify: wrong(dfltKey, 1)}, dfltKey, record.Undecided, record.NoDefault, "the default failed: mismatch", false},
 }
 
-// wrong returns an OnVerify that finds wrong rows in the nth comparison of a config, counted from
-// 0, and in all later comparisons.
+// wrong returns an OnVerify that fails from the nth comparison of a config on, counted from 0.
 func wrong(key string, nth int) func(call) (int, error) {
 	return func(c call) (int, error) {
 		if c.Config.Key() == key && c.Verify >= nth {
@@ -94,8 +92,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyEarlierBuild: the config is of an earlier build, which had no parameter algo. Verify
-// adds algo=direct, the value that stands for what that build did.
+// TestVerifyEarlierBuild: Verify adds algo=direct, which stands for what that build did.
 func TestVerifyEarlierBuild(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01}
@@ -105,8 +102,7 @@ func TestVerifyEarlierBuild(t *testing.T) {
 	}
 }
 
-// TestVerifyWhatCannotRun: an illegal config, an unknown kernel and an unknown routing
-// give a decision. A lost machine gives an error.
+// TestVerifyWhatCannotRun: only a lost machine gives an error.
 func TestVerifyWhatCannotRun(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	for _, c := range []struct{ config, routing, reason string }{
@@ -135,8 +131,7 @@ func TestVerifyWhatCannotRun(t *testing.T) {
 	}
 }
 
-// TestVerifyWithinSMs: gains of a table with a bound on SMs are measured against the default
-// within that bound.
+// TestVerifyWithinSMs: gains are against the default within the bound.
 func TestVerifyWithinSMs(t *testing.T) {
 	p := options(t, "dispatch", []int{16}, "uniform").Problems[0]
 	b := &scripted{Sigma: 0.01, SMs: []int{2, 4, 8}}
@@ -146,7 +141,6 @@ func TestVerifyWithinSMs(t *testing.T) {
 	}
 }
 
-// benched measures one config by bench.
 func benched(b kernels.Backend, o *Options, cfg ep.Config, reason string) (*record.Run, error) {
 	run := &record.Run{}
 	return run, Bench(context.Background(), b, o, Job{Rounds: 40, Run: run}, func(ep.Problem, ep.Class) (ep.Config, string, error) { return cfg, reason, nil })
@@ -177,8 +171,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfManyAndOfNone: bench measures every problem under every routing. A zero config stands
-// for the default, and an illegal config is an error.
+// TestBenchOfManyAndOfNone: a zero config stands for the default.
 func TestBenchOfManyAndOfNone(t *testing.T) {
 	o := options(t, "dispatch,combine", []int{8, 16}, "uniform", "zipf:1.5")
 	b := &scripted{}
@@ -205,7 +198,6 @@ func TestBenchOfManyAndOfNone(t *testing.T) {
 	}
 }
 
-// memory is a log that keeps trials in memory.
 type memory struct{ lines []record.Result }
 
 func (m *memory) Append(block []record.Result, _ float64) error {
@@ -213,8 +205,7 @@ func (m *memory) Append(block []record.Result, _ float64) error {
 	return nil
 }
 
-// TestAB: A has the role of the default, and its twin runs in the same rounds. Both configs
-// are compared with the oracle again.
+// TestAB: A has the role of the default, with a twin in the same rounds.
 func TestAB(t *testing.T) {
 	log, run := &memory{}, &record.Run{}
 	o := options(t, "dispatch", []int{16}, "uniform")

@@ -6,14 +6,13 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch measures the wall time of a sweep: of this command, and of earlier commands that it resumes.
+// stopwatch measures the wall time of a sweep, with the commands that it resumes.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
 }
 
-// startWatch starts a stopwatch that adds to the times in run. `began` is the start of the command; a
-// zero time stands for now.
+// startWatch starts a stopwatch on top of run. A zero `began` stands for now.
 func startWatch(run *record.Run, began time.Time) stopwatch {
 	if began.IsZero() {
 		began = time.Now()
@@ -21,13 +20,12 @@ func startWatch(run *record.Run, began time.Time) stopwatch {
 	return stopwatch{began, run.Wall}
 }
 
-// wall returns the wall time so far. `parts` holds the times of this command.
+// wall returns the wall time so far. `parts` is this command's.
 func (w stopwatch) wall(parts record.Wall) record.Wall {
 	parts.Total = time.Since(w.began).Seconds()
 	return w.earlier.Plus(parts)
 }
 
-// writeRun writes run.json anew.
 func (s *sweeper) writeRun() error {
 	s.run.Wall = s.watch.wall(s.harness.wall)
 	start := time.Now()
@@ -36,8 +34,7 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time since `began`, in which further files were written into dir, to the run's wall time.
-// Then it writes run.json again.
+// Wrote adds the time of writing further files since `began` to the run's wall time, and writes run.json again.
 func (o *Summary) Wrote(dir *record.Dir, began time.Time) error {
 	took := time.Since(began).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

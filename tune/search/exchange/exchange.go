@@ -32,6 +32,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// A Space holds all measured configs of one kernel.
 type Space struct {
 	Name   string // folder, slash, name of the file without its ending
 	Points []Point
@@ -40,6 +41,7 @@ type Space struct {
 	Inconsistent int
 }
 
+// A Point is one measured config.
 type Point struct {
 	Config  ep.Config
 	Time    float64   // seconds that the other tuner minimized; NaN if the config failed

@@ -34,6 +34,7 @@ func Scenarios() []Scenario {
 
 const identical = 64
 
+// Identical makes a model of configs that take the same time.
 func Identical(noise Noise) *Model {
 	space, _, err := search.NewSpace(search.Grid{Kernel: "identical", Axes: []search.Axis{axis("a", 1, 2, 3, 4, 5, 6, 7, 8), axis("b", 1, 2, 3, 4, 5, 6, 7, 8)}})
 	if err != nil {

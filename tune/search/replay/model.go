@@ -30,6 +30,7 @@ type Model struct {
 	Noise     Noise
 }
 
+// Noise is the random factor between a true time and a reading.
 type Noise struct {
 	Sigma     float64     // deviation of lognormal noise, if Residuals is nil
 	Memory    float64     // correlation from one round of a config to the next
@@ -51,6 +52,7 @@ type Noise struct {
 	SpikeBy float64
 }
 
+// A Machine is the Evaluator of a model.
 type Machine struct {
 	model  *Model
 	rng    *rand.Rand

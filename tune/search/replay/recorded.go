@@ -21,6 +21,7 @@ const (
 	Incumbents Starts = "incumbents" // all
 )
 
+// AllStarts lists the values of Starts.
 func AllStarts() []Starts { return []Starts{AsRecorded, NoStarts, Incumbents} }
 
 // FromRecordings makes a model of every search that measured enough configs.

@@ -108,8 +108,10 @@ func foundAt(steps []step, now, none float64) float64 {
 	return none
 }
 
+// ErrNoPace says that a model lacks the time of trying a config.
 var ErrNoPace = errors.New("the recording does not say how long its configs took, so it cannot be scored: record it again")
 
+// ValidShare returns the share of configs that do not fail.
 func (m *Model) ValidShare() float64 {
 	failed := 0
 	for _, t := range m.Truth {

@@ -27,6 +27,7 @@ type Stability struct {
 	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain, root mean square
 }
 
+// Add adds another run's pairs.
 func (s *Stability) Add(o Stability) {
 	a, b := float64(s.Configs), float64(o.Configs)
 	mix := func(x, y float64) float64 { return math.Sqrt((a*x*x + b*y*y) / max(a+b, 1)) }

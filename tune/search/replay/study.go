@@ -27,6 +27,7 @@ type Study struct {
 	Seed     uint64
 }
 
+// A Report holds the results of a study.
 type Report struct {
 	Strategy    string  `json:"strategy"`
 	Budget      int     `json:"budget"`
@@ -50,6 +51,7 @@ type Report struct {
 	steps [][]step // of the first search of each replay
 }
 
+// A SearchResult is the result of one search.
 type SearchResult struct {
 	Model       string    `json:"model"`
 	Winner      ep.Config `json:"winner"`

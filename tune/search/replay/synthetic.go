@@ -24,6 +24,7 @@ type landscape struct {
 
 var landscapes = []landscape{{"kernels", SyntheticKernels}, {"smooth", Synthetic}}
 
+// LandscapeNames lists the synthetic landscapes.
 func LandscapeNames() []string {
 	var out []string
 	for _, l := range landscapes {
@@ -32,6 +33,7 @@ func LandscapeNames() []string {
 	return out
 }
 
+// ParseLandscape finds a synthetic landscape by name.
 func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
 	found, err := ep.Find("landscape", name, landscapes, func(l landscape) string { return l.name })
 	return found.draw, err

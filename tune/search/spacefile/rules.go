@@ -41,6 +41,7 @@ type ProblemFacts struct {
 	MaxTokens    int    `expr:"max_tokens"`
 }
 
+// FactsOf returns the facts of a machine and a problem.
 func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	return Facts{
 		MachineFacts{m.Backend, m.Arch, m.SMs, m.GPUs, int(m.Memory)},

@@ -191,6 +191,7 @@ func (f *File) Candidates(kernel string) []ep.Config {
 	return slices.DeleteFunc(slices.Clone(f.required), func(c ep.Config) bool { return c.Kernel != kernel })
 }
 
+// Declared holds what a kernel declares about a parameter.
 type Declared struct{ Unit, Binding, Class string }
 
 // Check refuses a file that names an unknown kernel or parameter, or contradicts a declaration. `kernels` maps kernel

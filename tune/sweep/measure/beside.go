@@ -7,17 +7,17 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is the factor by which samples last longer if a matrix product runs. The cost of a
-// config is a small difference of two noisy times, and longer samples have less noise.
+// besideSamples is the factor on the length of samples beside a matrix product. A cost is a small difference of two
+// noisy times.
 const besideSamples = 8
 
-// stageTogether holds the rounds that a point had in one stage while a matrix product ran.
+// stageTogether holds a point's rounds in one stage beside a matrix product.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// addBeside adds the times of a round with a matrix product to its line, with all digits.
+// addBeside adds the times of a round with a product to its line, with all digits.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	switch has := line.Problem.Beside != ""; {
 	case has && got == nil:
@@ -38,8 +38,7 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	return nil
 }
 
-// shareBase gives all lines of a block the same times of the product alone, because the lines
-// belong to the same rounds. Then it computes the seconds of each line.
+// shareBase gives all lines of a block the same times of the product alone, and then computes their seconds.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {
@@ -60,7 +59,7 @@ func shareBase(lines []record.Result) {
 	}
 }
 
-// rememberBeside keeps a point's rounds of the latest stage that timed it.
+// rememberBeside keeps the rounds of the latest stage that timed a point.
 func (r *Runner) rememberBeside(point int, line *record.Result) {
 	if line.Beside == nil {
 		return
@@ -73,8 +72,8 @@ func (r *Runner) rememberBeside(point int, line *record.Result) {
 	s.times.Append(line.Beside)
 }
 
-// Beside returns the times of a point with a matrix product in the latest stage that timed the
-// point. It returns nil if no product ran. For the default's twin it returns the default's times.
+// Beside returns a point's times with a matrix product in the latest stage that timed it, or nil. The twin has the
+// default's times.
 func (r *Runner) Beside(point int) *ep.BesideRounds {
 	if point == search.Twin {
 		point = r.Default

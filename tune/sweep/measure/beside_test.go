@@ -12,11 +12,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// beside is a fake backend in whose rounds a matrix product runs too.
+// beside is a fake backend with a matrix product in its rounds.
 type beside struct {
 	fake
-	lacks bool // the worker cannot run products
-	moody bool // the time of the product alone differs from run to run
+	lacks bool // the worker runs no products
+	moody bool // the product alone takes another time in each run
 	folds []int
 }
 
@@ -51,7 +51,6 @@ func (b *beside) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return r, err
 }
 
-// besideRunner returns the Runner of runner, with a matrix product in the problem.
 func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	t.Helper()
 	r, log := runner(t, &b.fake, "uniform", 1)
@@ -60,9 +59,7 @@ func besideRunner(t *testing.T, b *beside) (*Runner, *kept) {
 	return r, log
 }
 
-// TestBesideIsRecorded: every line holds the times from which its costs are computed. The Runner
-// keeps the rounds of the latest stage. The fold is chosen by the time of a call without the
-// product.
+// TestBesideIsRecorded: a line holds the times of its costs. The fold follows from a call without the product.
 func TestBesideIsRecorded(t *testing.T) {
 	b := &beside{}
 	r, log := besideRunner(t, b)
@@ -85,8 +82,7 @@ func TestBesideIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFailureBesideIsRead: if a candidate fails in the middle of its rounds with a product,
-// the log has none of these rounds. Otherwise the log could not be read again.
+// TestFailureBesideIsRead: a log with half of a failed candidate's rounds could not be read again.
 func TestFailureBesideIsRead(t *testing.T) {
 	b := &beside{}
 	runs := 0
@@ -114,8 +110,6 @@ func TestFailureBesideIsRead(t *testing.T) {
 	}
 }
 
-// TestBesideMustMatchTheProblem: rounds without times of a product are refused if the problem has a
-// product. Rounds with such times are refused if the problem has no product.
 func TestBesideMustMatchTheProblem(t *testing.T) {
 	r, log := besideRunner(t, &beside{lacks: true})
 	_, _ = r.Measure(context.Background(), record.StageScreen, live, 2)
@@ -130,8 +124,8 @@ func TestBesideMustMatchTheProblem(t *testing.T) {
 	}
 }
 
-// TestCostsShareTheProductAlone: all costs of a block subtract the same time of the product
-// alone. Each config's own reading of that time stays in its line.
+// TestCostsShareTheProductAlone: all costs of a block subtract the same time. Each config's own reading stays in its
+// line.
 func TestCostsShareTheProductAlone(t *testing.T) {
 	r, log := besideRunner(t, &beside{moody: true})
 	if _, err := r.Measure(context.Background(), record.StageScreen, live, 3); err != nil {

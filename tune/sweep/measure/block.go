@@ -16,12 +16,11 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// attempts is the number of times that a block is measured before the machine counts as lost.
-// It is two because a worker can be restarted once.
+// attempts bounds the tries of a block. It is two because a worker can be restarted once.
 const attempts = 2
 
-// measureBlock measures a block, which is some rounds of the same candidates, and appends it to the
-// log. If the session is lost, it measures the whole block again.
+// measureBlock measures some rounds of the same candidates and logs them. If the session is lost, it measures the whole
+// block again.
 func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := r.Lap.start()
 	for range attempts {
@@ -34,7 +33,7 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 		return nil, 0, ctx.Err()
 	}
 	if errors.Is(err, ErrOpen) && r.clock == "" {
-		return nil, 0, err // nothing has run yet: the backend refuses this workload
+		return nil, 0, err // the backend refuses this workload
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
@@ -48,8 +47,7 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 	return lines, wall, err
 }
 
-// block measures a block: it opens a session if there is none, admits the candidates, and times
-// them in `rounds` rounds.
+// block opens a session if there is none, admits the candidates, and times them.
 func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live []int, rounds int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err
@@ -90,7 +88,6 @@ func (r *Runner) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// line starts the record of a candidate in a block.
 func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	w := r.Workload
 	return record.Result{
@@ -99,8 +96,7 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// requireCheckAgain marks the points of failed lines as not ready: admit prepares and checks
-// them before they run again.
+// requireCheckAgain lets failed lines be prepared and checked before they run again.
 func (r *Runner) requireCheckAgain(live []int, lines []record.Result) {
 	for i := range lines {
 		if lines[i].Status != ep.OK {
@@ -117,8 +113,7 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return got, err
 }
 
-// stagesOf returns the stages of a layer's config. A worker measures the stages in the first run of
-// a config, even if that run is not recorded.
+// stagesOf returns the stages of a layer's config. A worker measures them in the first run, even if it is not recorded.
 func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	if len(now) > 0 {
 		if r.stages == nil {
@@ -129,8 +124,7 @@ func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	return r.stages[c.Key()]
 }
 
-// sampleSeconds returns the seconds that the samples of a worker's answer took: the sum over rounds
-// of the slowest rank's time.
+// sampleSeconds returns the seconds of a worker's samples: the sum over rounds of the slowest rank.
 func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	rounds := got.Seconds
 	if got.Beside != nil {
@@ -142,19 +136,17 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it, if the default is ready. The GPU then switches
-// from the process that used it before, and no recorded time contains the switch. Warm ignores an
-// error, because the rounds will fail too.
+// Warm runs the default once without recording it, so that no recorded time contains the switch from another process.
+// Errors will show in the rounds.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
 	}
 }
 
-// maxReason is the largest number of bytes of a reason in the log. Longer reasons are shortened.
+// maxReason bounds the bytes of a reason in the log.
 const maxReason = 8 << 10
 
-// attributeFailure writes a candidate's failure to its line. It returns any other error.
 func attributeFailure(err error, line *record.Result) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {
@@ -164,8 +156,7 @@ func attributeFailure(err error, line *record.Result) error {
 	return nil
 }
 
-// chooseFold decides once for a search how many calls make a sample: enough for the default's
-// sample to last as long as the policy asks.
+// chooseFold decides once for a search how many calls make a sample of the policy's length.
 func (r *Runner) chooseFold(ctx context.Context) error {
 	if r.fold > 0 || !r.ready[r.Default] && !r.ready[search.Twin] {
 		return nil
@@ -180,15 +171,15 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	whole := slices.DeleteFunc(trial.Rounds(), func(t float64) bool { return t <= kernels.LeastReading })
 	if len(whole) == 0 {
-		return nil // all rounds were disturbed: the next block tries again
+		return nil // all rounds were disturbed; the next block tries again
 	}
 	least := slices.Min(whole)
 	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }
 
-// rounds times every line without failure once in each round. It draws an order and reverses it in
-// the next round, so that of any two lines each runs first equally often.
+// rounds times every line without failure once in each round. Every second round has the reverse order, so that of any
+// two lines each runs first equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -211,8 +202,7 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.failDisturbed(live, lines)
 }
 
-// failDisturbed fails the lines whose rounds are disturbed, see kernels.Disturbed. The worker
-// cannot detect this, because it sees one round at a time.
+// failDisturbed fails lines with disturbed rounds, see kernels.Disturbed. The worker sees only one round at a time.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
@@ -227,8 +217,7 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	return nil
 }
 
-// runAll runs every line once, in this order, and calls `keep` with each line and its rounds. It
-// writes a candidate's failure to its line.
+// runAll runs every line once, in this order. It writes a candidate's failure to its line.
 func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
 		got, err := r.runRound(ctx, left)
@@ -249,8 +238,8 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound runs a round of each line, up to the first line of another session. It returns the
-// rounds of the lines that ran; an error belongs to the line after them.
+// runRound runs a round of each line, up to the first line of another session. An error belongs to the line after the
+// returned rounds.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)
@@ -268,7 +257,6 @@ func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernel
 	return got, err
 }
 
-// addRound adds a round to its line, or writes the round's failure to the line.
 func (r *Runner) addRound(line *record.Result, got kernels.Rounds) error {
 	r.Wall.Run = r.Wall.Run.Plus(got.Took)
 	err := appendRound(line, got)
@@ -304,14 +292,14 @@ func rounded(ranks []float64) []float64 {
 	return out
 }
 
-// round rounds to seven digits. No clock has more digits, and logs become half as long.
+// round rounds to seven digits: clocks have no more, and logs become half as long.
 func round(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 6, 64), 64)
 	return y
 }
 
-// Prepare opens a session, compares points with the oracle and warms them up. The log holds the comparison
-// as a block. A point that fails is checked again by the next block, and fails there.
+// Prepare opens a session, compares points with the oracle and warms them up. The log holds the comparison. The next
+// block checks failed points again.
 func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) error {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) {
 		if err := r.open(ctx); err != nil {
@@ -329,8 +317,8 @@ func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) 
 	return err
 }
 
-// Recheck compares points with the oracle again, after they were timed, and reports which of them
-// are still right. The log holds the comparison as a block.
+// Recheck compares points with the oracle after they were timed, and reports which are right. The log holds the
+// comparison.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	if err != nil {

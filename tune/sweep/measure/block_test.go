@@ -17,7 +17,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// kept is a log in memory.
 type kept struct {
 	lines []record.Result
 	err   error
@@ -32,7 +31,7 @@ func (k *kept) Append(block []record.Result, wall float64) error {
 	return k.err
 }
 
-// runner returns a Runner for five configs of a fake backend. The default is point 2.
+// runner returns a Runner for five configs of a fake backend, with the default at 2.
 func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 	t.Helper()
 	p := ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 64, Experts: 16, TopK: 2, Tokens: 16, MaxTokens: 16, Dispatch: ep.BF16, Combine: ep.BF16}
@@ -55,7 +54,7 @@ func runner(t *testing.T, b *fake, spec string, seed uint64) (*Runner, *kept) {
 
 var live = []int{2, 0, 1, 3, 4}
 
-// orders returns the orders in which the configs of a block ran, by round.
+// orders returns the order of the configs in each round of a block.
 func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds int) [][]int {
 	t.Helper()
 	var ran []int
@@ -71,7 +70,6 @@ func orders(t *testing.T, spec string, seed uint64, stage record.Stage, rounds i
 	return slices.Collect(slices.Chunk(ran, len(live)))
 }
 
-// TestCoarser: --band widens the policy's band and never narrows it.
 func TestCoarser(t *testing.T) {
 	p := PolicyFor(ep.Machine{GPUs: 2})
 	if p.Coarser(0) != p || p.Coarser(p.Band/2) != p {
@@ -82,9 +80,7 @@ func TestCoarser(t *testing.T) {
 	}
 }
 
-// TestEveryRoundIsBalanced: a round has every config once. The next round has the reverse
-// order, so that of any two configs each comes first equally often. The order of the two
-// rounds after that is drawn anew.
+// TestEveryRoundIsBalanced: the next round has the reverse order; the round after it is drawn anew.
 func TestEveryRoundIsBalanced(t *testing.T) {
 	const rounds = 40
 	got := orders(t, "uniform", 1, record.StageScreen, rounds)
@@ -119,8 +115,7 @@ func TestEveryRoundIsBalanced(t *testing.T) {
 	}
 }
 
-// TestOrdersAreReproducible: a resumed run draws the same orders. Another stage, routing or seed
-// gives other orders.
+// TestOrdersAreReproducible: another stage, routing or seed gives other orders.
 func TestOrdersAreReproducible(t *testing.T) {
 	base := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6))
 	if again := fmt.Sprint(orders(t, "uniform", 1, record.StageScreen, 6)); again != base {
@@ -137,7 +132,6 @@ func TestOrdersAreReproducible(t *testing.T) {
 	}
 }
 
-// TestLines checks the lines that a block writes to the log.
 func TestLines(t *testing.T) {
 	r, log := runner(t, &fake{}, "uniform", 1)
 	ctx := context.Background()
@@ -171,7 +165,6 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestFold: calls are folded until a sample of the default lasts long enough.
 func TestFold(t *testing.T) {
 	for _, c := range []struct {
 		seconds float64
@@ -185,7 +178,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFailures: a config that fails keeps no times, and is not run again.
+// TestFailures: a failed config keeps no times and is not run again.
 func TestFailures(t *testing.T) {
 	runs := 0
 	b := &fake{onRun: func(c ep.Config) error {
@@ -216,8 +209,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestUnbelievableTimes: missing rounds, and times that are zero, negative or infinite, are
-// refused.
+// TestUnbelievableTimes: missing rounds are refused too.
 func TestUnbelievableTimes(t *testing.T) {
 	for name, rounds := range map[string][][]float64{
 		"none": {}, "two": {{1}, {1}}, "of no rank": {{}}, "zero": {{1, 0}}, "negative": {{-1}}, "endless": {{math.Inf(1)}}, "no number": {{math.NaN()}},
@@ -233,7 +225,6 @@ func TestUnbelievableTimes(t *testing.T) {
 	}
 }
 
-// TestLostSession: a block is measured again in a new session, once.
 func TestLostSession(t *testing.T) {
 	gone := errors.New("the worker died")
 	for _, c := range []struct {
@@ -268,8 +259,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestRecordedBlocks: a block that is in the log is not measured again. It must have the
-// candidates that would be measured now.
+// TestRecordedBlocks: a block of the log must have the candidates that would be measured now.
 func TestRecordedBlocks(t *testing.T) {
 	b := &fake{sigma: 0.1, wrong: func(c ep.Config) int {
 		if c.Int("sms") == 64 {
@@ -334,7 +324,6 @@ func TestHostBound(t *testing.T) {
 	}
 }
 
-// TestAALimit: the A/A test takes at most its share of the time.
 func TestAALimit(t *testing.T) {
 	r, _ := runner(t, &fake{sigma: 0.5, onRun: func(ep.Config) error { time.Sleep(20 * time.Microsecond); return nil }}, "uniform", 1)
 	r.Policy.MaxAA = 1000

@@ -9,17 +9,15 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// admit prepares candidates, compares their answers with the oracle and then warms them up, once in
-// each session. The warm-up uses the fold of the samples if it is already chosen, because a backend
-// makes a graph for every fold. A failure of a candidate goes to its line of the log.
+// admit prepares candidates, compares them with the oracle and warms them up, once in each session. The warm-up uses
+// the fold of the samples, because a backend makes a graph for every fold. Failures go to the log.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })
 	if err != nil {
 		return err
 	}
-	// The twin has the default's config. If it uses the default's session, it is admitted with the
-	// default.
+	// In the default's session the twin is admitted with the default.
 	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && (r.twin != nil || !r.ready[r.Default]) })
 	if err != nil {
 		return err
@@ -32,8 +30,7 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	return err
 }
 
-// checkCold checks the wanted points that are not ready, and returns the lines whose answers are
-// right.
+// checkCold checks the wanted points that are not ready, and returns the lines that are right.
 func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
 	var cold []*record.Result
 	var points []int
@@ -54,8 +51,7 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 	return right, nil
 }
 
-// check prepares candidates and compares them with the oracle. It writes a wrong answer to the line
-// as a failure. The host compares the answers of one candidate while the next candidate runs.
+// check prepares candidates and compares them with the oracle. The host compares one while the next runs.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
@@ -80,8 +76,7 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	return nil
 }
 
-// verify prepares the candidate of a line and starts its comparison. The channel delivers the
-// result.
+// verify prepares the candidate of a line and starts its comparison, which the channel delivers.
 func (r *Runner) verify(ctx context.Context, line *record.Result) (<-chan kernels.Comparison, error) {
 	if err := r.prepare(ctx, line); err != nil {
 		return nil, err
@@ -96,7 +91,6 @@ func (r *Runner) verify(ctx context.Context, line *record.Result) (<-chan kernel
 	return done, nil
 }
 
-// verifyBlock checks points, even those that were checked before.
 func (r *Runner) verifyBlock(ctx context.Context, stage record.Stage, block int, points []int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err

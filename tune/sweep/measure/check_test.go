@@ -11,13 +11,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// divided is a fake backend whose comparisons have a part that this host computes. That part of the
-// first candidate's comparison ends only after the second candidate was verified.
+// divided is a fake backend whose host compares the first candidate until the second was verified.
 type divided struct {
 	*fake
 	verified int
 	second   chan struct{}
-	late     bool // the second candidate was not verified within a minute
+	late     bool // it was not verified within a minute
 }
 
 func (d *divided) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
@@ -44,8 +43,7 @@ func (d *divided) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	}, nil
 }
 
-// TestDividedComparison: the host's part of a comparison runs while the next candidate is
-// verified. Its result belongs to the first of the two candidates.
+// TestDividedComparison: the result belongs to the first of two candidates.
 func TestDividedComparison(t *testing.T) {
 	wrong := 0
 	d := &divided{fake: &fake{}, second: make(chan struct{})}

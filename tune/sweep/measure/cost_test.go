@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// TestOneFold: once the fold is chosen, a candidate never runs with another fold. A GPU backend
-// needs one more graph for each fold.
+// TestOneFold: a candidate runs with one fold only, because each fold needs a graph.
 func TestOneFold(t *testing.T) {
 	b := &fake{seconds: 1e-5}
 	r, _ := runner(t, b, "uniform", 1)
@@ -20,13 +19,11 @@ func TestOneFold(t *testing.T) {
 	}
 	for _, point := range []int{0, 1, 3, 4} {
 		if folds := b.folds[r.Config(point).Key()]; !slices.Equal(folds, []int{5, 5, 5, 5}) {
-			t.Errorf("point %d ran at folds %v, want 5: 5 calls of 10 us make a sample of 50 us", point, folds)
+			t.Errorf("point %d ran with folds %v, want 5 (5 calls of 10 us)", point, folds)
 		}
 	}
 }
 
-// TestWallOfTheBackend: the times that the backend reports are summed over runs and
-// comparisons.
 func TestWallOfTheBackend(t *testing.T) {
 	b := &fake{}
 	r, _ := runner(t, b, "uniform", 1)

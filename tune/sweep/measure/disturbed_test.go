@@ -9,9 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestDisturbedLine: a config is unstable if every round reads kernels.LeastReading. A round reads
-// this value if nothing is left after the clock has subtracted the time of alignments. Here each
-// turn has one round.
+// TestDisturbedLine: a config is unstable if every round reads kernels.LeastReading: nothing is left without the
+// alignments.
 func TestDisturbedLine(t *testing.T) {
 	for seconds, want := range map[float64]ep.Status{kernels.LeastReading: ep.Unstable, 20e-6: ep.OK} {
 		r, log := runner(t, &fake{seconds: seconds}, "uniform", 1)

@@ -10,16 +10,16 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// fake is a backend, and its own session, on which every config takes the same time.
+// fake is a backend and its own session. Every config takes the same time.
 type fake struct {
 	kernels.Backend // for the methods that the Runner never calls
 	seconds         float64
-	sigma           float64               // relative noise
-	onOpen          func() error          // may refuse a session
-	onRun           func(ep.Config) error // may fail a round
-	wrong           func(ep.Config) int   // number of wrong rows, of 16
-	opened          int                   // sessions
-	folds           map[string][]int      // folds of the runs so far, by config
+	sigma           float64 // relative noise
+	onOpen          func() error
+	onRun           func(ep.Config) error
+	wrong           func(ep.Config) int // rows, of 16
+	opened          int                 // sessions
+	folds           map[string][]int    // by config
 	rng             *rand.Rand
 }
 

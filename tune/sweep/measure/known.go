@@ -13,7 +13,6 @@ type RecordedBlocks struct {
 	blocks map[blockID][]record.Result
 }
 
-// blockID names a block of one search.
 type blockID struct {
 	problem ep.Problem
 	routing string
@@ -41,8 +40,8 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	return k, nil
 }
 
-// recordedBlock returns a block of the log with its wall time. It returns nil if the log does not
-// have the block, and ErrDiverged if the block holds other candidates.
+// recordedBlock returns a block of the log with its wall time, nil if there is none, and ErrDiverged if it holds other
+// candidates.
 func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Recorded == nil {
 		return nil, 0, nil
@@ -63,5 +62,5 @@ func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]rec
 	return lines, lines[0].Wall, nil
 }
 
-// ErrDiverged says that the program that wrote a log made other decisions than this program.
+// ErrDiverged says that the log's program made other decisions than this one.
 var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")

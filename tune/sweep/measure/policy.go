@@ -10,18 +10,17 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Policy says how a run measures. Runs and tables hold the policy's spelling, because
-// measurements of two policies cannot be compared.
+// A Policy says how a run measures. Runs and tables hold its spelling, because measurements of two policies cannot be
+// compared.
 type Policy struct {
 	search.Protocol
-	MinSample float64 // least seconds of one sample; a sample folds (repeats) calls until it is this long
-	MaxFold   int     // most calls in one sample
-	AAShare   float64 // largest share of a search's time that the A/A test may take
-	Sessions  int     // number of further sessions in which the winners are measured again
+	MinSample float64 // seconds; a sample folds (repeats) calls until it is this long
+	MaxFold   int     // calls in one sample
+	AAShare   float64 // largest share of a search's time
+	Sessions  int     // further ones, for the winners
 }
 
-// PolicyFor returns the policy of a machine. Samples on a host are much shorter than a time slice
-// of the scheduler, so that most samples run undisturbed.
+// PolicyFor returns the policy of a machine. On a host most samples are shorter than a time slice, and so undisturbed.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}
@@ -29,7 +28,7 @@ func PolicyFor(m ep.Machine) Policy {
 	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 3}
 }
 
-// Coarser returns the policy with its band widened to `band`. A smaller band changes nothing.
+// Coarser returns the policy with its band widened to `band`, if that is wider.
 func (p Policy) Coarser(band float64) Policy {
 	p.Band = max(p.Band, band)
 	return p

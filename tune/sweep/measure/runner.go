@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// A Log keeps blocks of results, as record.Dir does.
+// A Log keeps blocks of results.
 type Log interface {
 	Append(block []record.Result, wall float64) error
 }
@@ -25,53 +25,51 @@ type Setup struct {
 	Backend  kernels.Backend
 	Workload *workloads.Workload
 	Space    *search.Space
-	Default  int                 // point of the default
-	Roles    map[int]record.Role // role of each point that is not an ordinary candidate; may be nil
+	Default  int
+	Roles    map[int]record.Role // of points that are no ordinary candidates; may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
-	Log      Log                // if nil, nothing is logged
-	Recorded *RecordedBlocks    // the blocks in the log of an earlier run; may be nil
-	Wall     *record.Wall       // adds up the time of each activity
-	Lap      *Lap               // if set, the time of a block includes the time since the previous block
-	Progress func(record.Stage) // called after each block of rounds; may be nil
+	Log      Log                // may be nil
+	Recorded *RecordedBlocks    // of an earlier run; may be nil
+	Wall     *record.Wall       // by activity
+	Lap      *Lap               // if set, a block's time includes the time since the previous block
+	Progress func(record.Stage) // after each block of rounds; may be nil
 }
 
-// A Runner measures the points of one space on one workload. It is the search.Evaluator of
-// hardware. If the log of an earlier run has a block, the Runner reads the block instead of
-// measuring it.
+// A Runner measures the points of one space on one workload, as search.Evaluator. It reads blocks that the log of an
+// earlier run has.
 type Runner struct {
 	Setup
 
-	// Generation is 0 until a retry reopens the search. It separates the numbers of blocks before
-	// and after the retry.
+	// Generation is 0 until a retry reopens the search. It keeps block numbers apart.
 	Generation int
 
 	session     kernels.Session
-	twin        kernels.Session      // session of the twin; nil if the twin uses the default's session
-	shared      string               // the reason why the twin uses the default's memory, "" if the twin has its own memory
+	twin        kernels.Session      // of the twin; nil if it uses the default's
+	shared      string               // why the twin uses the default's memory, or ""
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
 	errs        map[int]float64           // see MaxErr
-	beside      map[int]*stageTogether    // by point: times of calls while a matrix product (ep.Product) ran
+	beside      map[int]*stageTogether    // by point: beside a matrix product
 	stages      map[string][]ep.StageTime // by config: stages of a layer
 	round       int
-	opened      int // number of sessions so far, sessions in the log included
+	opened      int // sessions so far, with those in the log
 	fold        int
 	clock       string
 	mhz         [][]float64
 	paceCounted map[int]bool // points of the blocks so far
 	paced       record.PaceFit
-	spent       float64 // seconds of all blocks, recorded blocks included
+	spent       float64 // of all blocks, with recorded ones
 	latest      time.Time
 }
 
-// New makes a Runner. Nothing is opened before the first measurement.
+// New makes a Runner. It opens nothing before the first measurement.
 func New(s Setup) *Runner {
 	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, paceCounted: map[int]bool{}, beside: map[int]*stageTogether{}}
 }
 
-// ErrLost says that the machine can no longer measure. Everything measured before is in the log.
+// ErrLost says that the machine can no longer measure. Earlier measurements are in the log.
 var ErrLost = errors.New("the machine is lost")
 
 // ErrOpen says that a backend would not open a session: the workload does not
@@ -92,8 +90,7 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 	return samples, nil
 }
 
-// next returns the next block of a stage. If the log of an earlier run has the block, next reads it;
-// otherwise it measures the block.
+// next returns the next block of a stage, from the log or measured.
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recordedBlock(stage, block, points)
@@ -121,10 +118,10 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	r.paced.Add(configs, samples, wall)
 }
 
-// Pace returns the mean time that measuring has taken so far, for one config and for one sample.
+// Pace returns the mean time so far, of one config and of one sample.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
-// generationBlocks is larger than the number of blocks that a stage ever has.
+// generationBlocks exceeds the blocks of any stage.
 const generationBlocks = 1000
 
 func (r *Runner) nextBlock(stage record.Stage) int {
@@ -133,15 +130,14 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 	return n
 }
 
-// Spent implements search.Evaluator: the wall time of all blocks, recorded blocks included.
+// Spent implements search.Evaluator: the wall time of all blocks, with recorded ones.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
-// Latest returns the time at which the last block ended, in UTC and whole seconds. The last block
-// may come from the log of an earlier run.
+// Latest returns when the last block ended, in UTC and whole seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// flatten returns the samples of a block, whose lines are in the order of `live`. It also
-// stores the lines' clock, fold, errors and failures in the Runner.
+// flatten returns the samples of a block, whose lines are in the order of `live`, and keeps the rest of the lines in
+// the Runner.
 func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {
@@ -182,7 +178,7 @@ func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 // Clock names the clock of the seconds, "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 
-// Config returns the config of a point. The twin has the default's config.
+// Config returns the config of a point. The twin has the default's.
 func (r *Runner) Config(point int) ep.Config {
 	if point == search.Twin {
 		point = r.Default
@@ -202,8 +198,7 @@ func (r *Runner) role(point int) record.Role {
 	return record.Candidate
 }
 
-// rng returns the random source of a block's orders. It depends only on what is measured, so
-// that a resumed run draws the same orders.
+// rng returns the random source of a block's orders, the same in a resumed run.
 func (r *Runner) rng(stage record.Stage, block int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, string(stage), fmt.Sprint(block))))
 }
@@ -216,12 +211,12 @@ func hash(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Seed returns the seed of a search, derived from its workload and purpose.
+// Seed returns a seed derived from workload and purpose.
 func (r *Runner) Seed(purpose string) uint64 {
 	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
 }
 
-// Close ends the session, if there is one. Measuring again opens another session.
+// Close ends the session, if any. Measuring again opens another.
 func (r *Runner) Close() error {
 	if r.session == nil {
 		return nil
@@ -231,19 +226,18 @@ func (r *Runner) Close() error {
 	return err
 }
 
-// hostFactor bounds the time of a kernel that is bound by launching, as a multiple of the time of
-// an empty kernel.
+// hostFactor bounds the time of a host-bound kernel, as a multiple of an empty kernel's.
 const hostFactor = 1.2
 
-// HostBound reports whether a kernel takes hardly longer than an empty kernel. empty holds the
-// seconds that each clock reads for an empty kernel.
+// HostBound reports whether a kernel takes hardly longer than an empty one. empty holds the seconds that each clock
+// reads for an empty kernel.
 func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	reading, ok := empty[clock]
 	return ok && seconds <= hostFactor*reading
 }
 
-// A Lap holds the end of the last block of several runners. The wall time of the next block begins
-// there, so that it includes the time to decide what to measure.
+// A Lap holds the end of the last block of several runners. The next block begins there, to include the time of
+// decisions.
 type Lap struct{ began time.Time }
 
 // Start lets the time of the next block begin now.
@@ -260,7 +254,7 @@ func (l *Lap) start() time.Time {
 	return l.began
 }
 
-// stopwatch starts a clock. The returned function adds the time since then to *seconds.
+// stopwatch starts a clock. The returned function adds its time to *seconds.
 func stopwatch(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }

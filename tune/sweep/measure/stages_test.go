@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestStagesOfAConfig: a worker reports the stages of a layer once, and later rounds of the config
-// get these stages too. Other configs have no stages.
+// TestStagesOfAConfig: a worker reports stages once, and later rounds of the config get them too.
 func TestStagesOfAConfig(t *testing.T) {
 	r := &Runner{}
 	a, b := ep.Config{Kernel: "a"}, ep.Config{Kernel: "b"}

@@ -12,11 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin opens a second session for the twin (the default under a second label), if the block
-// measures the twin and the backend can hold two sessions. The twin then has other memory than the
-// default, so that the A/A test includes the effect of memory addresses. If the block does not
-// measure the twin, placeTwin closes the second session, because the candidates may need the
-// memory.
+// placeTwin gives the twin a session of its own, if the block measures it and the backend can hold two sessions. The
+// A/A test then includes the effect of memory addresses. In other blocks it closes this session, because candidates may
+// need the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // a lost session shows in the next request
@@ -32,13 +30,12 @@ func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	}
 }
 
-// shareTwin lets the twin run in the default's memory, because the twin cannot have its own.
+// shareTwin lets the twin run in the default's memory.
 func (r *Runner) shareTwin(why error) {
 	_ = r.closeTwin()
 	r.shared = fmt.Sprintf("the twin shares the default's memory: %v", why)
 }
 
-// closeTwin frees the memory of the twin, if the twin has memory of its own.
 func (r *Runner) closeTwin() (err error) {
 	if r.twin != nil {
 		err = r.twin.Close()
@@ -48,7 +45,6 @@ func (r *Runner) closeTwin() (err error) {
 	return err
 }
 
-// sessionOf returns the session in which the config of a line runs.
 func (r *Runner) sessionOf(line *record.Result) kernels.Session {
 	if line.Role == record.Twin && r.twin != nil {
 		return r.twin
@@ -56,8 +52,7 @@ func (r *Runner) sessionOf(line *record.Result) kernels.Session {
 	return r.session
 }
 
-// prepare prepares the config of a line. If there is too little memory, prepare closes the twin's
-// session and tries again.
+// prepare prepares the config of a line. If memory is short, it closes the twin's session and tries again.
 func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
 	defer stopwatch(&r.Wall.Preparing)()
 	err := r.sessionOf(line).Prepare(ctx, line.Config)
@@ -69,7 +64,6 @@ func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
 	return r.session.Prepare(ctx, line.Config)
 }
 
-// warnOfTwin adds the reason to the twin's line if the twin shares the default's memory.
 func (r *Runner) warnOfTwin(lines []record.Result) {
 	for i := range lines {
 		if lines[i].Role == record.Twin && r.shared != "" {

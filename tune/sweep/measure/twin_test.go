@@ -14,12 +14,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// placed is a fake backend that can hold two sessions. In the second of two open sessions every
-// config takes 3 % longer.
+// placed is a fake backend with up to two sessions. In the second every config takes 3 % longer.
 type placed struct {
 	*fake
-	refuse error             // if set, opening a second session returns this error
-	large  func(string) bool // reports whether a config, by its key, does not fit while two sessions are open
+	refuse error             // the error of opening a second session, or nil
+	large  func(string) bool // whether a config does not fit beside a second session
 	open   []*placedSession
 }
 
@@ -74,8 +73,7 @@ func placedRunner(t *testing.T, p *placed) (*Runner, *kept) {
 	return r, log
 }
 
-// TestTwinHasItsOwnMemory: the A/A ratio includes the difference between the two sessions. A block
-// without the twin closes the twin's session.
+// TestTwinHasItsOwnMemory: the A/A ratio includes the difference between two sessions.
 func TestTwinHasItsOwnMemory(t *testing.T) {
 	p := &placed{}
 	r, log := placedRunner(t, p)
@@ -99,8 +97,7 @@ func TestTwinHasItsOwnMemory(t *testing.T) {
 	}
 }
 
-// TestTwinSharesMemory: if there is too little memory for two sessions, the twin runs in the
-// default's session. The lines of the twin have a warning, and no candidate fails.
+// TestTwinSharesMemory: without memory for two sessions, the twin's lines have a warning and no candidate fails.
 func TestTwinSharesMemory(t *testing.T) {
 	for name, p := range map[string]*placed{
 		"the second session is refused": {refuse: errors.New("no memory")},

@@ -8,10 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor is the multiple of the block's median time from which a rank counts as a straggler.
+// lateFactor times the block's median makes a rank a straggler.
 const lateFactor = 5
 
-// stragglerWarnings returns a warning about each rank that held up rounds.
 func stragglerWarnings(r *record.Result) []string {
 	times := r.Rounds()
 	if len(times) < 3 {
@@ -34,8 +33,7 @@ func stragglerWarnings(r *record.Result) []string {
 	return out
 }
 
-// ThrottleWarning returns a warning about the first rank whose clock fell, over all blocks. It
-// returns "" if no clock fell.
+// ThrottleWarning returns a warning about the first rank whose clock fell, or "".
 func (r *Runner) ThrottleWarning() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64
@@ -53,7 +51,6 @@ func (r *Runner) ThrottleWarning() string {
 	}
 }
 
-// appendNew appends the warnings that the list lacks.
 func appendNew(list []string, warnings ...string) []string {
 	for _, w := range warnings {
 		if !slices.Contains(list, w) {

@@ -1,5 +1,5 @@
-// Package receipt measures rows of a tuned table again, on the machine that will use them. A
-// receipt records whether the gain that each row claims holds on that machine.
+// Package receipt measures rows of a tuned table again, on the machine that will use them. A receipt records whether
+// the gains of the rows hold there.
 package receipt
 
 import (
@@ -24,14 +24,14 @@ const Schema = 2
 // A Receipt records one verification of a table.
 type Receipt struct {
 	Schema  int        `json:"schema"`
-	ID      string     `json:"id"`    // sha256 of the receipt with this field empty
-	Table   string     `json:"table"` // id of the table
+	ID      string     `json:"id"` // sha256 of the receipt with this field empty
+	Table   string     `json:"table"`
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
 	Machine ep.Machine `json:"machine"`
-	ABI     ep.ABI     `json:"abi"`    // ABI of the kernels that were measured
-	Policy  string     `json:"policy"` // spelling of the measurement policy
-	// Protocol is the revision of how backends measure, see record.Protocol.
+	ABI     ep.ABI     `json:"abi"`    // of the measured kernels
+	Policy  string     `json:"policy"` // of the measurement policy
+	// Protocol is the revision of measuring, see record.Protocol.
 	Protocol int     `json:"protocol,omitempty"`
 	Checks   []Check `json:"checks"`
 }
@@ -45,25 +45,24 @@ type Check struct {
 	Clock   string          `json:"clock"`
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
-	Gain    record.Interval `json:"gain"`    // the measured gain: the default's time divided by the config's
-	Claimed record.Interval `json:"claimed"` // the gain in the row's evidence, see table.Header.GainInterval
-	Verdict record.Verdict  `json:"verdict"` // how the row compares with the default in this measurement
+	Gain    record.Interval `json:"gain"`    // measured: the default's time divided by the config's
+	Claimed record.Interval `json:"claimed"` // by the row's evidence, see table.Header.GainInterval
+	Verdict record.Verdict  `json:"verdict"` // in this measurement
 	Claim   Claim           `json:"claim"`
-	Reason  string          `json:"reason"` // why the claim does not hold; "" if it does
-	// Launched is the config in the spelling of the build that measured it. It is empty if the
-	// table spells the config in the same way.
+	Reason  string          `json:"reason"` // why the claim does not hold, or ""
+	// Launched is the config as the measuring build spells it, empty if the table spells it so too.
 	Launched ep.Config `json:"launched,omitzero"`
 }
 
-// A Claim says whether the gain that a row claims holds.
+// A Claim says whether the gain of a row holds.
 type Claim string
 
 const (
 	Holds     Claim = "holds"     // as fast as claimed
-	Shrunk    Claim = "shrunk"    // not slower than the default, but the gain is below the claim
+	Shrunk    Claim = "shrunk"    // not slower than the default, but below the claim
 	Undecided Claim = "undecided" // the measurement does not decide
-	Slower    Claim = "slower"    // the default is faster
-	Failed    Claim = "failed"    // the row's config does not run here, or its answer is wrong
+	Slower    Claim = "slower"
+	Failed    Claim = "failed" // the config does not run here, or is wrong
 )
 
 // Worst returns the worst claim of the receipt, Holds if it has no checks.
@@ -95,8 +94,7 @@ func (r *Receipt) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Pick returns k rows to check, spread evenly over the rows that do not keep the default. If k is
-// 0, it returns all of these rows.
+// Pick returns k rows to check, spread evenly over the rows that do not keep the default; all of these if k is 0.
 func Pick(t *table.Table, k int) []*table.Row {
 	var all []*table.Row
 	for i := range t.Rows {
@@ -114,10 +112,9 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row by the protocol with which it was tuned. A row for all routings is checked
-// under every routing of its evidence, any other row under the first routing. If the row's config
-// does not run, or its answer is wrong, the check has the claim Failed. An error means that the
-// machine is lost.
+// Row checks one row by the protocol with which it was tuned: a row for all routings under every routing of its
+// evidence, any other under the first. A config that does not run or is wrong gives the claim Failed. An error means
+// that the machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -135,9 +132,7 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 	return out, nil
 }
 
-// problemOf returns the problem of a row at a token count, with the matrix product that ran at the
-// same time as the calls. The evidence names the product at one token count; the size of some
-// products depends on the token count.
+// problemOf returns the problem of a row at a token count, with the matrix product, whose size may depend on the count.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {
@@ -148,7 +143,7 @@ func problemOf(r *table.Row, tokens int) ep.Problem {
 	return p.AtTokens(tokens, tokens)
 }
 
-// tokensOf returns the largest token count of the row's interval that was measured.
+// tokensOf returns the largest measured token count of a row.
 func tokensOf(r *table.Row) int {
 	for _, n := range slices.Backward(r.Evidence.Tokens) {
 		if r.Lo <= n && n <= r.Hi {
@@ -172,7 +167,7 @@ func newCheck(claimed record.Interval, r *table.Row, tokens int, got record.Sear
 	return check
 }
 
-// claim judges a claimed gain by the decision of a new measurement.
+// claim judges a claimed gain by a new measurement.
 func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) {
 	switch {
 	case d.Cause == record.Failed:

@@ -57,8 +57,7 @@ func TestPickSpreadsOverRowsThatLeaveTheDefault(t *testing.T) {
 	}
 }
 
-// TestPickOfBounded: if a table has a bound on SMs, a row may spell out the default. Pick leaves
-// such a row out.
+// TestPickOfBounded: a row that spells out the default is left out.
 func TestPickOfBounded(t *testing.T) {
 	same := table.Evidence{Gain: 1, GainLow: 1, GainHigh: 1}
 	tab := &table.Table{Header: table.Header{MaxSMs: 24}, Rows: []table.Row{{Lo: 1, Evidence: same}, {Lo: 2}}}
@@ -84,8 +83,7 @@ func TestWorstAndWriting(t *testing.T) {
 	}
 }
 
-// policy has few rounds, because the tests check whether rows are measured and judged, not
-// how fast they are.
+// policy has few rounds, because no test asks how fast rows are.
 func policy() measure.Policy {
 	p := measure.PolicyFor(ep.Machine{Backend: "cpu"})
 	p.Band, p.AARounds, p.MaxAA, p.MinSample, p.MaxRounds = 1, 2, 2, 0, 4
@@ -136,7 +134,6 @@ func TestRowsAreMeasuredOnTheBackend(t *testing.T) {
 	}
 }
 
-// liar is a backend that answers wrongly with one config.
 type liar struct {
 	kernels.Backend
 	wrong string
@@ -160,7 +157,6 @@ func (l liarSession) Verify(ctx context.Context, c ep.Config) (kernels.Compariso
 	return v, err
 }
 
-// TestWrongAnswerFails: a row whose answer is wrong fails, whatever its time.
 func TestWrongAnswerFails(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -174,7 +170,6 @@ func TestWrongAnswerFails(t *testing.T) {
 	}
 }
 
-// opens records the problems of the sessions that a backend opens.
 type opens struct {
 	kernels.Backend
 	problems *[]ep.Problem
@@ -185,8 +180,7 @@ func (o opens) Open(ctx context.Context, w *workloads.Workload) (kernels.Session
 	return o.Backend.Open(ctx, w)
 }
 
-// TestRowBesideAProduct: a row that was tuned beside a matrix product is checked beside the
-// product, in the size that belongs to the checked token count.
+// TestRowBesideAProduct: the product has the size of the checked token count.
 func TestRowBesideAProduct(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// merged is the CPU backend in a build in which the kernel tiled_dispatch has become dispatch with
-// tile_tokens=32.
+// merged is the CPU backend of a build in which tiled_dispatch has become dispatch with tile_tokens=32.
 type merged struct {
 	kernels.Backend
 	abi ep.ABI
@@ -35,8 +34,7 @@ func (m merged) Kernels() []kernels.Kernel {
 
 const mergedABI ep.ABI = "dispatch=bb,tiled_dispatch=1."
 
-// renamedTable returns a sealed table with one row, whose kernel has another name in today's build.
-// It also returns the CPU backend of today's build.
+// renamedTable returns a sealed table with one row of the former kernel, and today's backend.
 func renamedTable(t *testing.T) (*table.Table, merged) {
 	t.Helper()
 	open, err := cpu.Open()
@@ -57,9 +55,7 @@ func renamedTable(t *testing.T) (*table.Table, merged) {
 	return tab, b
 }
 
-// TestRenamedRowIsMeasuredUnderItsPresentName: the row runs as a config of the kernel that replaced
-// the row's kernel. The check keeps the table's spelling of the config, and adds the spelling of the
-// build that ran it.
+// TestRenamedRowIsMeasuredUnderItsPresentName: the check keeps the table's spelling, and adds that of today's build.
 func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	tab, b := renamedTable(t)
 	row := &tab.Rows[0]
@@ -76,8 +72,7 @@ func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	}
 }
 
-// TestRenamedRowIsWidened: a receipt of today's build widens the row, and certifies it for the build
-// of the kernel that ran. A later build of that kernel does not inherit the certificate.
+// TestRenamedRowIsWidened: a receipt certifies the row for the kernel that ran, but not for a later build of it.
 func TestRenamedRowIsWidened(t *testing.T) {
 	tab, b := renamedTable(t)
 	checks, err := Row(context.Background(), sweep.NewRowVerifier(b, policy(), tab.Header, 1), &tab.Rows[0])
@@ -104,8 +99,7 @@ func TestRenamedRowIsWidened(t *testing.T) {
 	}
 }
 
-// TestWidenTakesReceiptsByTime: a row is certified for the latest of two builds, in any order of the
-// receipts.
+// TestWidenTakesReceiptsByTime: the latest of two builds counts, in any order.
 func TestWidenTakesReceiptsByTime(t *testing.T) {
 	tab, a := claims(t, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
 	tab.Header.ABI = "direct=1f"

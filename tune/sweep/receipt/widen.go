@@ -16,11 +16,10 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// maxBytes bounds the size of a receipt; 10,000 checks take about 12 MB.
+// maxBytes bounds a receipt; 10,000 checks take about 12 MB.
 const maxBytes = 64 << 20
 
-// Read reads a receipt. It refuses unknown fields, another schema, and an id that does not match
-// the content.
+// Read reads a receipt. It refuses unknown fields, another schema, and an id that does not match.
 func Read(in io.Reader) (*Receipt, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
 	if err != nil {
@@ -51,12 +50,12 @@ func Read(in io.Reader) (*Receipt, error) {
 type Effect string
 
 const (
-	Covered Effect = "covered" // the row's interval already covers the measured interval
-	Widened Effect = "widened" // the row's interval was widened to cover the measured interval
-	Removed Effect = "removed" // the row was slower than the default, or failed, or its gain is not certain any more
+	Covered Effect = "covered" // the row's interval covers the measured one
+	Widened Effect = "widened" // the row's interval now covers the measured one
+	Removed Effect = "removed" // slower than the default, failed, or no longer certain
 )
 
-// A Change is a check of a receipt, with the evidence of its row before and after.
+// A Change is a check, with the evidence of its row before and after.
 type Change struct {
 	Check  Check
 	Effect Effect
@@ -64,12 +63,10 @@ type Change struct {
 	After  table.Evidence
 }
 
-// Widen returns the table with each row's interval widened to cover the gains of all checks of the
-// row. It leaves out rows that were slower than the default in a check, rows that failed, and rows
-// whose gain is not certain any more (table.Header.Certain). A check that holds certifies the row for
-// the receipt's build. Widen refuses a receipt of another machine. Two things change nothing: a check
-// with kernels of another revision, and a receipt that the table already has. Widen applies the
-// receipts in order of time.
+// Widen returns the table with each row's interval widened to cover the gains of its checks. It leaves out rows that
+// were slower than the default, failed, or are no longer certain (table.Header.Certain). A check that holds certifies
+// the row for the receipt's build. Widen refuses a receipt of another machine. Checks of another kernel revision, and
+// receipts that the table has, change nothing. Receipts apply in order of time.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -84,7 +81,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 		for _, check := range r.Checks {
 			i := slices.IndexFunc(out.Rows, func(row table.Row) bool { return r.checked(t.Header, row, check) })
 			if i < 0 {
-				continue // the row is in another table, or an earlier check removed it
+				continue // in another table, or removed by an earlier check
 			}
 			change := check.widen(out.Rows[i].Evidence)
 			if widened := out.Rows[i]; change.Effect == Widened {
@@ -106,9 +103,8 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the protocol and the kernels' build of the receipt, if the row's check
-// holds and is newer than the row's measurement. This build may name a kernel that has replaced the
-// config's kernel, so certify adds it to the header's ABI.
+// certify stamps a row with the receipt's protocol and build, if its check holds and is newer than its measurement. It
+// adds the build of a kernel with a new name to the header's ABI.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return
@@ -121,7 +117,6 @@ func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	h.ABI = row.ABI.Overlay(h.ABI)
 }
 
-// launched returns the config in the spelling of the build that measured it.
 func (c Check) launched() ep.Config {
 	if c.Launched.IsDefault() {
 		return c.Config
@@ -129,8 +124,7 @@ func (c Check) launched() ep.Config {
 	return c.Launched
 }
 
-// checked reports whether a check of the receipt measured this row, with kernels of the row's
-// revision.
+// checked reports whether a check measured this row, with kernels of its revision.
 func (r *Receipt) checked(h table.Header, row table.Row, c Check) bool {
 	return row.Key == c.Key && row.Lo <= c.Tokens && c.Tokens <= row.Hi && !row.Default &&
 		row.Config.Key() == c.Config.Key() && r.ABI.Accepts(h.Build(row))

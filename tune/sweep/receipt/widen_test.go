@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// claims returns a table and a receipt. The table has one row for each token count from 1 on, each
-// with a gain of 2 [1.9, 2.1]. The receipt has one check for each row, with the gains in measured.
+// claims returns a table with a row of gain 2 [1.9, 2.1] for each token count from 1, and a receipt that checks the
+// rows with these gains.
 func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) {
 	t.Helper()
 	machine := ep.Machine{Backend: "cuda", SMs: 132, GPUs: 2}
@@ -38,7 +38,7 @@ func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) 
 	return tab, written(t, r)
 }
 
-// written returns a receipt after it was written to a file and read again.
+// written returns a receipt as a reader of its file gets it.
 func written(t *testing.T, r *Receipt) *Receipt {
 	t.Helper()
 	var b bytes.Buffer
@@ -82,7 +82,6 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestWidenAnyOrder: two receipts give the same table in any order.
 func TestWidenAnyOrder(t *testing.T) {
 	tab, a := claims(t, record.Interval{Mid: 1.7, Low: 1.6, High: 1.8}, record.Interval{Mid: 0.9, Low: 0.88, High: 0.95})
 	_, b := claims(t, record.Interval{Mid: 2.2, Low: 2.15, High: 2.3}, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
@@ -96,8 +95,8 @@ func TestWidenAnyOrder(t *testing.T) {
 	}
 }
 
-// TestWidenOthers: a check of another config, token count, key or build does not change a row. A
-// receipt of another machine is refused.
+// TestWidenOthers: only checks of the same config, tokens, key and build count. A receipt of another machine is
+// refused.
 func TestWidenOthers(t *testing.T) {
 	less := record.Interval{Mid: 1.7, Low: 1.6, High: 1.8}
 	for name, spoil := range map[string]func(*Receipt){
@@ -153,9 +152,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWidenCertifies: the row gets the build and the protocol of the receipt under three conditions:
-// the row's check holds, it was made after the row was measured, and the two builds have the same
-// revision.
+// TestWidenCertifies: the check must hold, be newer than the row, and have the same revision.
 func TestWidenCertifies(t *testing.T) {
 	for _, c := range []struct {
 		name     string

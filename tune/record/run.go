@@ -117,7 +117,7 @@ type AA struct {
 	Rounds  int     `json:"rounds"`
 	Default float64 `json:"default"` // the default's median time in seconds
 
-	// Sessions compares over further sessions; nil if there were none.
+	// Sessions is the comparison over further sessions; nil if there were none.
 	Sessions *SessionsAA `json:"sessions,omitempty"`
 }
 

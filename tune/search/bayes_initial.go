@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// nextInitial returns the next initial samples, or nil if there are enough. First every kernel gets one or two, then
-// the competitive kernels draw in turn. Under a time limit it returns at most `chunk` points.
+// nextInitial returns the next initial samples, or nil if there are enough. First every kernel gets one or two. Then it
+// draws from the competitive kernels in turn. Under a time limit it returns at most `chunk` points.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -91,8 +91,8 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns how many initial samples every kernel gets. It returns two, because a single slow sample
-// would end the search of its kernel; one if two take more than perKernelShare of the budget.
+// initialPerKernel returns how many initial samples every kernel gets: two, because a single slow sample would end the
+// search of its kernel. It returns one if two would take more than perKernelShare of the budget.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1

@@ -36,7 +36,7 @@ type roundSet struct {
 
 // Finals measures the best and the required points on fresh samples, and returns those that did not fail, fastest
 // first. Clearly slower points drop out; the default stays. The finals take at most finalSampleShare times the samples
-// of the search, without the first rounds of required points.
+// of the search. The first rounds of required points do not count.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)

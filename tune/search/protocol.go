@@ -12,13 +12,13 @@ import (
 // A Protocol holds the rounds and bounds of the comparisons that every search makes: A/A test, finals, confirmation.
 type Protocol struct {
 	Band      float64 // smaller relative differences count as equal; the A/A test ends when its spread is at most Band
-	AARounds  int     // before each check of the spread
+	AARounds  int     // rounds before each check of the spread
 	MaxAA     int     // most rounds of the A/A test
 	Finalists int     // most finalists, without required candidates
 	MinRounds int     // rounds of the finals before a finalist may be dropped
 	MaxRounds int     // most rounds of the finals
 
-	ConfirmRounds int // least number; also the rounds of each further session
+	ConfirmRounds int // least rounds of the confirmation; also the rounds of each further session
 }
 
 // OnGPU returns the protocol of machines with GPUs.
@@ -48,8 +48,8 @@ func (p Protocol) confirmRule(aa record.AA) StopRule {
 const Twin = -1
 
 // MeasureAA measures the default against itself until the spread is inside the band, or the rounds or the time are used
-// up. A limit of 0 means none. The first rounds, which include compilation and checks, do not count against it. If the
-// default fails, the error is ErrDefault.
+// up. A limit of 0 means no limit. The first rounds include compilation and checks, and do not count against the limit.
+// If the default fails, the error is ErrDefault.
 func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
 	var out record.AA
 	var base, twin []float64

@@ -52,8 +52,8 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 }
 
 // Claim returns the gain of a finalist over the default, and warnings about it. `earlier` is the gain in the rounds
-// that chose the finalist. If it differs from the new gain, or rounds with neighbours from rounds without, the interval
-// is widened to cover both.
+// that chose the finalist. Claim checks the new gain against `earlier`, and rounds with neighbours against rounds
+// without. If two gains differ, it widens the interval to cover both.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {

@@ -35,8 +35,8 @@ type Grid struct {
 // maxProduct bounds the points before rules: a larger number is taken for a typing error.
 const maxProduct = 20_000_000
 
-// A Space holds every legal config of one search. A config is a point with a fixed index: first the grids', then those
-// of Add.
+// A Space holds every legal config of one search. A config is called a point and has a fixed index. The points of the
+// grids come first, then those of Add.
 type Space struct {
 	parts  []part
 	extra  []ep.Config

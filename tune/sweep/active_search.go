@@ -27,7 +27,7 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults holds the results of a search, from which alone rows are made.
+// searchResults holds the results of a search. Rows are made only from these.
 type searchResults struct {
 	aa         record.AA
 	sibling    *activeSearch // the earlier search of the same combine with another dispatch dtype, or nil
@@ -36,8 +36,8 @@ type searchResults struct {
 	result     record.Search
 	winner     search.Finalist
 
-	// by config key: measured in finals and crossings, overSessions in further sessions. overSessions is nil before the
-	// first of these.
+	// Both are by config key. measured comes from finals and crossings. overSessions comes from further sessions, and
+	// is nil before the first of them.
 	measured, overSessions map[string]versusDefault
 
 	furtherSessions [][]search.Finalist // of each further session
@@ -61,8 +61,8 @@ type versusDefault struct {
 	sessions     int // see record.Decision
 }
 
-// known returns the results that make rows, by config key: those of further sessions if there are any, so that gain and
-// regret come from the same rounds.
+// known returns the results that make rows, by config key. After further sessions it returns only theirs, so that gain
+// and regret come from the same rounds.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -168,7 +168,8 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 }
 
 // searchedSibling returns an earlier search of the same combine with another dispatch dtype, or nil. A combine sends
-// BF16 whatever that dtype was. Spaces of different size are no siblings: a kernel refuses one of the dtypes.
+// BF16 whatever that dtype was. If the spaces differ in size, because a kernel refuses one of the dtypes, it returns
+// nil.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -242,8 +243,8 @@ func (s *sweeper) retried(c *activeSearch) []int {
 	return out
 }
 
-// recheck compares the finalists with the oracle again, in the process that timed them. It drops wrong ones, and
-// returns search.ErrDefault if the default is wrong.
+// recheck compares the finalists with the oracle again, in the process that timed them. It drops finalists with wrong
+// answers, and returns search.ErrDefault if the default is one.
 func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {
@@ -261,7 +262,7 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare is the share of configs that must tie with the default if launch parameters hardly matter.
+// flatShare is the least share of configs that tie with the default if launch parameters hardly matter.
 const flatShare = 0.9
 
 // flatReason says that launch parameters hardly matter, or returns "".

@@ -21,7 +21,7 @@ import (
 // A Job is a measurement without a search.
 type Job struct {
 	Rounds   int // of each session
-	Sessions int // each with its own memory; with 0 there is one, and the interval leaves out differences between sessions
+	Sessions int // each with its own memory; 0 means one session, without an interval over sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
 	Over     Picker      // chooses what the config is compared with; nil stands for the default
@@ -222,7 +222,8 @@ func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
 }
 
-// NewRowVerifier makes a RowVerifier for a table with this header, whose bound on SMs and hooks the default keeps.
+// NewRowVerifier makes a RowVerifier for a table with this header. The default keeps the header's bound on SMs and its
+// hooks.
 func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header, seed uint64) *RowVerifier {
 	l := newHarness(b, newPlanner(b, &Options{MaxSMs: head.MaxSMs, Params: kernels.ParseHooks(head.Hooks), Seed: seed}), nil)
 	l.policy = policy
@@ -258,7 +259,7 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 
 const maxVerifySessions = 5
 
-// newComparison compares the config, perhaps of an earlier build, with the default.
+// newComparison makes the comparison of a config with the default. The config may come from an earlier build.
 func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {

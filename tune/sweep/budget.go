@@ -10,7 +10,7 @@ import (
 // laterShare is the share of the remaining time for the steps after the searches, without further sessions.
 const laterShare = 0.1
 
-// allot returns the budget of the next search. It records it, so that a resumed sweep makes the same decisions.
+// allot returns the budget of the next search and records it, so that a resumed sweep makes the same decisions.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {
@@ -26,7 +26,8 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns the part of the time left for the next search. Large searches share what small ones do not need.
+// share returns the part of the time left for the next search. All searches get equal parts; large ones share what
+// small ones do not need.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {

@@ -18,7 +18,7 @@ type candidates struct {
 	roles     map[int]record.Role
 	starts    []record.Start // with their origins
 	incumbent int            // point of the config in the table in use, or -1
-	neighbour int            // point that won the search at the next smaller token count, or else another neighbour's, or -1
+	neighbour int            // point that won a neighbouring search, or -1
 }
 
 // routedProblems returns the problems and routings of all searches in their order: op, dtype, tokens ascending, full
@@ -147,8 +147,8 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists numbers of SMs with which a search beside a product also measures each kernel's default. Declared starts
-// are fast without a product, but beside one few SMs may be best.
+// fewSMs lists numbers of SMs with which a search beside a product also measures each kernel's default. Few SMs may be
+// best there.
 var fewSMs = []int{16, 32}
 
 // startsOf returns a kernel's default and its declared starts. At reduced precision it adds copies with each other
@@ -197,8 +197,8 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 // pairHalves is the number of dispatch configs, and of combine configs, of each design in makeSpace.
 const pairHalves = 5
 
-// fastest returns the fastest n configs of each design, finalists first, and then the default. Of each design, because
-// a combine may need a dispatch of its own design.
+// fastest returns the fastest n configs of each design, finalists first, and then the default. A combine may need a
+// dispatch of its own design.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -243,8 +243,8 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 // startRoles maps origins to roles in log and page. Other starts are candidates.
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is that
-// of the next smaller token count, if there is one.
+// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is the
+// winner at the next smaller token count, if there is one.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -267,7 +267,8 @@ func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	return here
 }
 
-// hintForLater returns what later searches begin with: the chosen config, or the challenger if the search was noisy.
+// hintForLater returns the config that later searches begin with: the chosen one, or the challenger if the search was
+// too noisy.
 func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger
@@ -275,8 +276,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a class, in this build's spelling. It is zero for a
-// row that keeps the default. ok is false if the table has no row. Rows of the other objective count too.
+// incumbent returns the config of the table in use for a search and a class, in this build's spelling. cfg is zero for
+// a row that keeps the default. ok is false if the table has no row. Rows of the other objective count too.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

@@ -11,11 +11,11 @@ import (
 // which may take many seconds.
 const mostCrashes = 3
 
-// A DefaultsCrash is the error of a sweep in which no default ran, so that the worker is at fault.
+// A DefaultsCrash is the error of a sweep in which no default ran: the worker is at fault.
 type DefaultsCrash struct {
 	Title, Words string   // of the last search, and its failure
 	Searches     int      // so far
-	Configs      []string // ids of these defaults; a resumed sweep skips them, unless --retry names them
+	Configs      []string // ids of the defaults that crashed or hung; a resumed sweep skips them, unless --retry names them
 }
 
 func (e *DefaultsCrash) Error() string {
@@ -24,12 +24,12 @@ func (e *DefaultsCrash) Error() string {
 }
 
 type crashCount struct {
-	// similar counts crashes and hangs of defaults by problem with 0 tokens, since such a default last ran.
+	// similar counts crashed and hung defaults by problem with 0 tokens. A default that runs sets its count to 0.
 	similar map[ep.Problem]int
 	all     int
 	ran     bool     // a default ran
-	words   string   // of the last of these failures
-	configs []string // their ids
+	words   string   // of the last crash
+	configs []string // ids of the defaults that crashed or hung
 }
 
 // add counts a search that has ended. It returns an error after mostCrashes crashes if no default ran.
@@ -53,8 +53,8 @@ func (n *crashCount) add(c *activeSearch) error {
 	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
-// whySkip returns why to skip a search, or "": the defaults of mostCrashes searches that differ only in tokens or
-// routing crashed.
+// whySkip returns why to skip a search, or "". A search is skipped if mostCrashes defaults crashed whose searches
+// differ only in tokens or routing.
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

@@ -103,7 +103,8 @@ func TestCompromiseOfOneClass(t *testing.T) {
 	}
 }
 
-// TestNothingIsComparedTwice: a row that keeps the default adds no comparisons between two searches.
+// TestNothingIsComparedTwice: between two searches the default is compared with the oracle as often as any other
+// config.
 func TestNothingIsComparedTwice(t *testing.T) {
 	seen := map[string]int{}
 	b := &scripted{Sigma: 0.002, OnVerify: func(c call) (int, error) {
@@ -131,7 +132,7 @@ func TestNothingIsComparedTwice(t *testing.T) {
 	}
 }
 
-// TestNoisySearchesTellTheirChallenger: later searches try it.
+// TestNoisySearchesTellTheirChallenger: later searches try the challenger of a noisy search.
 func TestNoisySearchesTellTheirChallenger(t *testing.T) {
 	dflt, fast := ep.Config{Kernel: "dispatch"}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"sms": "32"}}
 	for cause, want := range map[record.Cause]ep.Config{record.Noisy: fast, record.HostBound: dflt, "": dflt} {
@@ -168,7 +169,7 @@ func TestResumingStartsAnew(t *testing.T) {
 	}
 }
 
-// TestHostBoundIsNotHurried: a short search is no lack of time if launch parameters cannot matter.
+// TestHostBoundIsNotHurried: if launch parameters cannot matter, no warning says that the search needs more time.
 func TestHostBoundIsNotHurried(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]

@@ -22,7 +22,7 @@ type Explanation struct {
 type Effect struct {
 	Beside   string          // in words
 	Alone    float64         // median seconds of the product alone
-	Slowdown record.Interval // the product's time with the load / alone; median over rounds
+	Slowdown record.Interval // the product's time with the load divided by its time alone; median over rounds
 }
 
 // Explain measures which resources of a config slow the matrix product down, for every problem and routing.

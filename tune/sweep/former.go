@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// renamed returns options with present names in --kernel and space file. A former kernel becomes the kernel that does
-// its work, with the values for it.
+// renamed returns options with present names. A former kernel becomes the kernel that does its work now, with the
+// parameter values for this work.
 func (o *Options) renamed(all []kernels.Kernel) *Options {
 	out := *o
 	out.Space = o.Space.Renamed(

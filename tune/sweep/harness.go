@@ -115,8 +115,8 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function that says why launch parameters cannot matter at the default's seconds: it takes hardly
-// longer than an empty kernel. Otherwise, and for a cost as objective, it returns "".
+// hostBound returns a function of the default's seconds. It says that launch parameters cannot matter if an empty
+// kernel takes hardly less. Otherwise, and if the objective is a cost, it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {

@@ -94,7 +94,7 @@ func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
 	all.Wait()
 }
 
-// hash returns a seed of the interleaving.
+// hash returns a seed for the interleaving.
 func (il Interleaving) hash() uint64 {
 	f := fnv.New64a()
 	fmt.Fprintf(f, "%q %q", il.Sides[0].Problem.Key(), il.Routing)

@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsNameTheCountOfTheirTimes: it is the token count with the least gain.
+// TestRowsNameTheCountOfTheirTimes: a row has the times of its token count with the least gain, and names this count.
 func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}

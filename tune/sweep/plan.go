@@ -42,9 +42,9 @@ type Options struct {
 	Precision ep.Precision          // Reduced also allows partial sums in BF16
 	Space     *spacefile.File       // may be nil
 	Incumbent *table.Table          // may be nil
-	Sessions  int                   // further ones for the winners; 0 and 1 mean none, DefaultSessions the policy's number
+	Sessions  int                   // further sessions for the winners; 0 and 1 mean none, DefaultSessions the policy's number
 
-	Began    time.Time // start of the command, or zero
+	Began    time.Time // start of the command; zero means the start of Run
 	Tool     string    // of epbench
 	Progress func(Event)
 }
@@ -138,7 +138,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// siblingConfigs estimates the configs of a combine whose sibling, the search with another dispatch dtype, came before.
+// siblingConfigs estimates the configs of a combine that was already searched with another dispatch dtype.
 const siblingConfigs = 8
 
 func (p *Plan) repeatsSibling(s *PlannedSearch) bool {

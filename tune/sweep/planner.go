@@ -77,8 +77,8 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes returns the parameters of a kernel with the values to try. The split mode is among them beside a matrix product,
-// or if the user gives it.
+// axes returns the parameters of a kernel with the values to try. The split mode needs a matrix product, or a value
+// from the user.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -111,8 +111,8 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
 }
 
-// constrained reports whether the space file removes a config, but never a pair, whose halves were checked, or a config
-// that the file requires.
+// constrained reports whether a constraint of the space file removes a config. It never removes required configs, or
+// pairs, whose halves were checked.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -247,7 +247,7 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 }
 
 // announce tells a compiling backend which configs the sweep may need, the first of all searches before the others.
-// Announced search by search, short sweeps waited a quarter of their time.
+// When each search announced its own, short sweeps waited a quarter of their time.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
@@ -267,7 +267,7 @@ func (s *sweeper) announce() error {
 	return nil
 }
 
-// shapes returns one problem for each shape, without pairs, which run the kernels of their halves.
+// shapes returns one problem for each shape. Pairs are left out, because they run the kernels of their halves.
 func (s *sweeper) shapes() []ep.Problem {
 	var out []ep.Problem
 	for _, c := range s.searches {

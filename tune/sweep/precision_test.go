@@ -123,7 +123,8 @@ func TestBoundedDefaults(t *testing.T) {
 	}
 }
 
-// TestBoundHoldsForAll: not even the default takes more SMs than --max-sms. A row that keeps it lists its values.
+// TestBoundHoldsForAll: not even the default takes more SMs than --max-sms. A row that keeps the default lists its
+// values.
 func TestBoundHoldsForAll(t *testing.T) {
 	for name, truth := range map[string]func(ep.Problem, string, ep.Config) float64{
 		"the default stays":   func(ep.Problem, string, ep.Config) float64 { return 50e-6 },

@@ -20,8 +20,8 @@ type Probe struct {
 // probedCost holds the seconds of measuring one problem.
 type probedCost struct {
 	open   float64 // opening a session
-	cold   float64 // compiling a config and comparing it
-	warm   float64 // comparing it in a later session
+	cold   float64 // compiling a config and comparing it with the oracle
+	warm   float64 // comparing it again in a later session
 	sample float64 // of one config
 }
 
@@ -31,8 +31,8 @@ func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
 
-// Probe measures the costs of the searches of a plan, by two sessions with the default, and sets Probed. Among problems
-// that differ only in tokens it measures the smallest and the largest, and interpolates the others. It logs nothing. A
+// Probe measures the costs of a plan's searches in two sessions with the default, and sets Probed. Among problems that
+// differ only in tokens it measures the smallest and the largest, and interpolates the others. It logs nothing. A
 // default that crashes or hangs is an error, because a sweep would restart the worker for every problem.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
@@ -59,7 +59,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	return nil
 }
 
-// tokenEnds returns the searches with the fewest and the most tokens that else equal s.
+// tokenEnds returns two searches that differ from s only in tokens: the one with the fewest and the one with the most.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {
@@ -178,7 +178,7 @@ func (p *Plan) sessionRounds() float64 {
 // A further session prepares winner, default, twin, runner-up and neighbours.
 const (
 	sessionConfigs = 4 + search.Neighbours
-	sessionSamples = 6 // mean number in a round, from recorded searches
+	sessionSamples = 6 // mean number of configs in a round, from recorded searches
 )
 
 func (p *Plan) further(c probedCost) float64 {

@@ -51,8 +51,8 @@ type tokenRange struct {
 
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// sameRow reports whether one row can hold both choices: the same config, or the default in both, whatever it is at
-// each token count.
+// sameRow reports whether one row can hold both choices: the same config, or the default in both. The default may
+// differ between token counts.
 func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
@@ -107,7 +107,7 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 
 const fewestForAll = 2
 
-// join sets the borders between adjacent ranges, and returns the ranges with those that meet adds.
+// join sets the borders between adjacent ranges. It also returns the ranges that meet adds.
 func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	for _, r := range ranges {
 		if r.joined {
@@ -239,8 +239,8 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	}
 }
 
-// mergeEvidence merges the evidence of one config. Times and gain come from the least gain, regret and error from the
-// worst.
+// mergeEvidence merges the evidence of one config. Times and gain come from the evidence with the least gain, regret
+// and error from the worst.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()

@@ -96,7 +96,7 @@ func TestOneRowForEachTokenCount(t *testing.T) {
 	}
 }
 
-// TestBetweenIsNoSearch: such a row does not claim that the whole space was measured.
+// TestBetweenIsNoSearch: the default's row between two winners does not claim that the whole space was measured.
 func TestBetweenIsNoSearch(t *testing.T) {
 	out := exactly(t, shares{16: {"uniform": {16: 0.5}}, 128: {"uniform": {16: 1.1, 32: 1.1}}, 1024: {"uniform": {32: 0.5}}}, []int{16, 1024}, "uniform")
 	for _, r := range out.Table.Rows {

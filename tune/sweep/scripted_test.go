@@ -21,7 +21,7 @@ type call struct {
 	All     int // of any config
 }
 
-// scripted is a backend whose kernels take the times, and fail, as a test says.
+// scripted is a backend whose kernels take the times that a test gives, and fail if the test says so.
 type scripted struct {
 	SMs   []int   // default 8, 16, 32, 64
 	Sigma float64 // relative noise

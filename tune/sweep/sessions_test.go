@@ -177,7 +177,7 @@ func TestSessionsBeside(t *testing.T) {
 	if s.Beside == nil {
 		t.Fatal("the times of the product are missing")
 	}
-	// Call and product take 100 us more than the call. The sessions do not change the default.
+	// Call and product together take 100 us more than the call. The sessions do not change the default.
 	if d := s.Decision; !d.KeepsDefault() || d.Sessions != 3 || math.Abs(s.Beside.Config.Both.Mid-100e-6-s.DefaultTimes.Median) > 1e-8 {
 		t.Errorf("%+v, %+v beside %+v", d, s.Beside.Config.Both, s.DefaultTimes)
 	}

@@ -37,7 +37,8 @@ type Space struct {
 	Name   string // folder, slash, name of the file without its ending
 	Points []Point
 
-	// Inconsistent counts the configs whose Time is more than 1 % from the mean of their Runs, which it should equal.
+	// Inconsistent counts the configs whose Time differs from the mean of their Runs by more than 1 %. The two should
+	// be equal.
 	Inconsistent int
 }
 

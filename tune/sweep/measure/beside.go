@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples is the factor on the length of samples beside a matrix product. A cost is a small difference of two
-// noisy times.
+// besideSamples makes samples longer beside a matrix product, because a cost is a small difference of two noisy times.
 const besideSamples = 8
 
 // stageTogether holds a point's rounds in one stage beside a matrix product.

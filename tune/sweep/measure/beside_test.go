@@ -82,7 +82,7 @@ func TestBesideIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFailureBesideIsRead: a log with half of a failed candidate's rounds could not be read again.
+// TestFailureBesideIsRead: if a candidate fails in its rounds, the log has none of them.
 func TestFailureBesideIsRead(t *testing.T) {
 	b := &beside{}
 	runs := 0

@@ -96,7 +96,7 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// requireCheckAgain lets failed lines be prepared and checked before they run again.
+// requireCheckAgain lets the next block prepare and check failed lines again.
 func (r *Runner) requireCheckAgain(live []int, lines []record.Result) {
 	for i := range lines {
 		if lines[i].Status != ep.OK {

@@ -209,7 +209,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestUnbelievableTimes: missing rounds are refused too.
+// TestUnbelievableTimes: times that are missing, zero, negative or infinite are refused.
 func TestUnbelievableTimes(t *testing.T) {
 	for name, rounds := range map[string][][]float64{
 		"none": {}, "two": {{1}, {1}}, "of no rank": {{}}, "zero": {{1, 0}}, "negative": {{-1}}, "endless": {{math.Inf(1)}}, "no number": {{math.NaN()}},

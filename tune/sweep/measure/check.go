@@ -17,7 +17,7 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	if err != nil {
 		return err
 	}
-	// In the default's session the twin is admitted with the default.
+	// A twin in the default's session is admitted with the default.
 	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && (r.twin != nil || !r.ready[r.Default]) })
 	if err != nil {
 		return err

@@ -17,10 +17,11 @@ type Policy struct {
 	MinSample float64 // seconds; a sample folds (repeats) calls until it is this long
 	MaxFold   int     // calls in one sample
 	AAShare   float64 // largest share of a search's time
-	Sessions  int     // further ones, for the winners
+	Sessions  int     // further sessions for the winners
 }
 
-// PolicyFor returns the policy of a machine. On a host most samples are shorter than a time slice, and so undisturbed.
+// PolicyFor returns the policy of a machine. Samples on a host are far shorter than a time slice, so that most run
+// undisturbed.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}

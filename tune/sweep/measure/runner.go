@@ -36,12 +36,12 @@ type Setup struct {
 	Progress func(record.Stage) // after each block of rounds; may be nil
 }
 
-// A Runner measures the points of one space on one workload, as search.Evaluator. It reads blocks that the log of an
-// earlier run has.
+// A Runner is the search.Evaluator of hardware: it measures the points of one space on one workload. It reads the
+// blocks that an earlier run's log has.
 type Runner struct {
 	Setup
 
-	// Generation is 0 until a retry reopens the search. It keeps block numbers apart.
+	// Generation is 0 until a retry reopens the search. Blocks of the next generation have other numbers.
 	Generation int
 
 	session     kernels.Session
@@ -51,16 +51,16 @@ type Runner struct {
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
 	errs        map[int]float64           // see MaxErr
-	beside      map[int]*stageTogether    // by point: beside a matrix product
+	beside      map[int]*stageTogether    // by point
 	stages      map[string][]ep.StageTime // by config: stages of a layer
 	round       int
-	opened      int // sessions so far, with those in the log
+	opened      int // sessions so far, recorded ones included
 	fold        int
 	clock       string
 	mhz         [][]float64
 	paceCounted map[int]bool // points of the blocks so far
 	paced       record.PaceFit
-	spent       float64 // of all blocks, with recorded ones
+	spent       float64 // of all blocks, recorded ones included
 	latest      time.Time
 }
 
@@ -90,7 +90,7 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 	return samples, nil
 }
 
-// next returns the next block of a stage, from the log or measured.
+// next returns the next block of a stage. It measures the block unless the log has it.
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recordedBlock(stage, block, points)
@@ -130,7 +130,7 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 	return n
 }
 
-// Spent implements search.Evaluator: the wall time of all blocks, with recorded ones.
+// Spent implements search.Evaluator: the wall time of all blocks, recorded ones included.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
 // Latest returns when the last block ended, in UTC and whole seconds.
@@ -236,8 +236,7 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	return ok && seconds <= hostFactor*reading
 }
 
-// A Lap holds the end of the last block of several runners. The next block begins there, to include the time of
-// decisions.
+// A Lap holds the end of the last block of several runners. The wall time of the next block begins there.
 type Lap struct{ began time.Time }
 
 // Start lets the time of the next block begin now.

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor times the block's median makes a rank a straggler.
+// lateFactor is the multiple of the block's median from which a rank is a straggler.
 const lateFactor = 5
 
 func stragglerWarnings(r *record.Result) []string {

@@ -24,8 +24,8 @@ const Schema = 2
 // A Receipt records one verification of a table.
 type Receipt struct {
 	Schema  int        `json:"schema"`
-	ID      string     `json:"id"` // sha256 of the receipt with this field empty
-	Table   string     `json:"table"`
+	ID      string     `json:"id"`    // sha256 of the receipt with this field empty
+	Table   string     `json:"table"` // id of the table
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
 	Machine ep.Machine `json:"machine"`
@@ -46,7 +46,7 @@ type Check struct {
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
 	Gain    record.Interval `json:"gain"`    // measured: the default's time divided by the config's
-	Claimed record.Interval `json:"claimed"` // by the row's evidence, see table.Header.GainInterval
+	Claimed record.Interval `json:"claimed"` // from the row's evidence, see table.Header.GainInterval
 	Verdict record.Verdict  `json:"verdict"` // in this measurement
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold, or ""

@@ -50,8 +50,8 @@ func Read(in io.Reader) (*Receipt, error) {
 type Effect string
 
 const (
-	Covered Effect = "covered" // the row's interval covers the measured one
-	Widened Effect = "widened" // the row's interval now covers the measured one
+	Covered Effect = "covered" // the row's interval already covers the measured one
+	Widened Effect = "widened" // the row's interval was widened to cover the measured one
 	Removed Effect = "removed" // slower than the default, failed, or no longer certain
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verdict says how one config compares with another, by default with the default.
+// Verdict says how a config compares with another one, mostly the default.
 type Verdict string
 
 const (
@@ -135,7 +135,7 @@ type Times struct {
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results for one problem under one routing. Its times come from rounds that chose no config.
+// Search holds the results for one problem under one routing. Its times come from other rounds than the choice.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`

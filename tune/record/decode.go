@@ -82,8 +82,8 @@ func (d *decoder) decode(line []byte, r *Result) error {
 // quotes inside strings are escaped.
 var lastSeconds = []byte(`,"seconds":[[`)
 
-// cutSeconds parses the seconds at the end of a line and returns the line without them. The JSON library would walk
-// them twice, and they are nine tenths of a log. In a line of unusual form, seconds is nil.
+// cutSeconds parses the seconds at the end of a line and returns the line without them, because the JSON library would
+// read them twice. In a line of unusual form, seconds is nil.
 func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	at := bytes.Index(line, lastSeconds)
 	if at < 0 || line[len(line)-1] != '}' {
@@ -97,8 +97,8 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	return line[:at+1], seconds
 }
 
-// cut removes a field from the line if the text of its object is a key of `known`, and sets `out` to the key's value.
-// `name` can only match a field's name, because quotes inside strings are escaped.
+// cut removes a field whose object has a known text, and sets `out` to the known value. `name` can only match a field's
+// name, because quotes inside strings are escaped.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {

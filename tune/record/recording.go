@@ -17,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Recording holds one search with every round of every point, for replay. Its file, compressed with gzip, holds a line
-// of JSON for the search and one for each point.
+// Recording holds one search with every round of every point, for replay. Its file holds a line for the search and one
+// for each point.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -49,8 +49,8 @@ type Point struct {
 	Cost   ep.Cost   `json:"cost"`
 	Role   Role      `json:"role"`
 	Status ep.Status `json:"status"`
-	// Rounds lists stretches of consecutive rounds: the number of the first round, then the slowest rank's time in each
-	// round, in tenths of a nanosecond.
+	// Rounds lists stretches of consecutive rounds: the first round's number, then each round's time in tenths of a
+	// nanosecond.
 	Rounds [][]float64 `json:"rounds"`
 }
 

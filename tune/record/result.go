@@ -58,8 +58,8 @@ const (
 	Peer      Role = "peer"      // a config of another library
 )
 
-// SessionID returns a number that all blocks of one session share within a search. Older logs lack the number: there
-// each block of stage session counts as a session, and all other blocks as one.
+// SessionID returns a number that all blocks of one session share within a search. In older logs each block of stage
+// session is a session, and all other blocks are one.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block

@@ -116,7 +116,7 @@ func (d *Dir) cut() error {
 }
 
 // Append writes the lines of one block, and sets their Seq, Time, Wall and End. If the write fails, it cuts the log
-// back to the previous block, so that the run can be resumed.
+// back to the previous block.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bayes first measures initial samples of every kernel, then the points with the largest expected improvement. Gaussian
-// processes predict the times: one for each kernel, and one for all kernels while few points are known.
+// bayes measures initial samples of every kernel, then the points with the largest expected improvement. While few
+// points are known, one Gaussian process of all kernels helps the kernels' own.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }

@@ -49,9 +49,9 @@ func (b *bayesSearch) initialPoint(k *kernelModel) int {
 
 const defaultTries = 200
 
-// likeDefault draws random points of a kernel and returns the fresh point nearest to the default, or -1. A parameter
-// that the default lacks counts as the middle of its values. With random first samples, a fast kernel first measured on
-// few SMs was never measured again.
+// likeDefault returns the random fresh point of a kernel nearest to the default, or -1. A parameter that the default
+// lacks counts as the middle of its values. With plain random samples, fast kernels first measured on few SMs were
+// lost.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	to := b.shared.coordinates(b.Space, b.Default)
 	like, least := -1, math.Inf(1)
@@ -111,9 +111,8 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 
 const initialTries = 12
 
-// furthest returns the random fresh point farthest from the initial samples of its kernel, or -1. Far points lie at the
-// ends of the axes, which are good for epbench's kernels but not for recorded convolutions. So every second sample is a
-// random point.
+// furthest returns the random fresh point farthest from the initial samples of its kernel, or -1. Far points are good
+// for epbench's kernels, but not for recorded convolutions. So every second sample is a random point.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {

@@ -120,9 +120,9 @@ type Preference struct {
 }
 
 // Choose picks a winner from finalists, which are sorted fastest first. Among those within the band of the fastest it
-// takes the incumbent, else the default, else Neighbour, else the cheapest. The cheapest must be within the band by two
-// standard errors. At equal cost it takes the lower index. winner and ties are indices of fs; winner is -1 if fs is
-// empty. The fastest of the ties has no preference, because only luck makes it the fastest.
+// takes the incumbent, else the default, else Neighbour, else the cheapest, but not the fastest, which is fastest by
+// luck. The cheapest must be within the band by two standard errors. winner and ties are indices of fs; winner is -1 if
+// fs is empty.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

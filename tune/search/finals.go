@@ -117,8 +117,8 @@ func pick(all []Finalist, point int) (out Finalist) {
 	return out
 }
 
-// confirm measures points against the default in fresh rounds, because luck helps a point in the rounds that chose it.
-// The neighbours run in half of the rounds, because other points change times by about 1 %.
+// confirm measures points against the default in fresh rounds, because luck helps in the rounds that chose them.
+// Neighbours run in half of the rounds, because other points change times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
@@ -179,8 +179,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower drops the points that are slower than the best by more than the band and two standard errors, but never
-// the default. `open` is true if this is undecided for some point.
+// dropSlower drops points that are slower than the best by more than the band and two standard errors, never the
+// default. `open` is true if this is undecided for a point.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {

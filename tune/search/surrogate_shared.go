@@ -78,8 +78,8 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns the weight of the shared surrogate against the kernel's own, from 0 to 1: its posterior probability,
-// given how well both predict the kernel's measured points.
+// weight returns the weight of the shared surrogate against the kernel's own: its posterior probability after the
+// kernel's measured points.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {

@@ -47,8 +47,8 @@ func TestKernelsLearnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestInfluence: a has much influence on predictions for b if blocks have the same effect in both, and hardly any if
-// the opposite. Influence is weight times correlation: at correlation 0 the weight does not matter.
+// TestInfluence: a influences predictions for b if blocks have the same effect in both. Influence is weight times
+// correlation.
 func TestInfluence(t *testing.T) {
 	influence := func(of func(blocks int) int) float64 {
 		b := twoKernels(t, func(kernel string, blocks int) float64 {

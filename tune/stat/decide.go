@@ -8,10 +8,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Judge returns how A compares with B; all of epbench uses this rule. gain is B's time divided by A's. A is faster or
-// slower if gain.Mid is beyond the band and the interval excludes 1. They are the same if the interval lies inside the
-// band, ends included. To ask for the whole interval beyond the band was rejected: it needed several times as many
-// rounds.
+// Judge returns how A compares with B, for all of epbench. gain is B's time divided by A's. A is faster or slower if
+// gain.Mid is beyond the band and the interval excludes 1. They are the same if the interval lies inside the band, ends
+// included. A stricter rule, the whole interval beyond the band, needed several times as many rounds.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -87,7 +86,7 @@ func Noisy(ratio Estimate, band record.Band) string {
 }
 
 // isFar reports whether a ratio is at least plainSpreads spreads from 1. The spread is half the interval's width, or
-// the range of the rounds if that is smaller, because a strong correlation widens the interval up to 14 times.
+// the range of the rounds if that is smaller: correlation widens intervals up to 14 times.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }

@@ -52,8 +52,8 @@ type BandedRatio struct {
 	Band  float64
 }
 
-// JudgeAll returns how B compares with A in many comparisons. It claims a difference only if Judge does and
-// BenjaminiHochberg finds it significant, because among a hundred equal programs some intervals exclude 1.
+// JudgeAll judges how B compares with A in many comparisons, at a bounded false discovery rate. Among a hundred
+// comparisons of equal programs some intervals exclude 1.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -87,15 +87,14 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach returns the distance from the middle of the ratio of two programs' times to the upper end of its interval,
-// divided by the middle. Each program has at least two `sessions`. `spread` is the standard deviation of their log
-// times.
+// RatioReach returns how far the interval of a ratio of two programs' times reaches above its middle, divided by the
+// middle. Each program has at least two `sessions`. `spread` is the standard deviation of their log times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }
 
-// DecidedBand returns the least band with which two equal programs are mostly judged the same. It is two steps of
-// RatioReach: to the middle of the ratio's interval, and on to an end.
+// DecidedBand returns the least band with which two equal programs are mostly judged the same. The arguments are those
+// of RatioReach.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1

@@ -146,10 +146,8 @@ func estimate(all []series) Estimate {
 	return estimateWith(all, correlation(all))
 }
 
-// estimateWith returns the middle of all values with its interval, for rounds with correlation r.
-//
-// For each series it takes the interval of the median, widened for correlation. Over several sessions it takes
-// Student's interval of their middles, and at least the joint interval of the medians.
+// estimateWith returns the middle of all values with its interval, for rounds with correlation r. Over several sessions
+// it takes Student's interval of their middles, and at least the joint interval of the medians.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}

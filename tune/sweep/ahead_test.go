@@ -20,8 +20,8 @@ func (b *listening) Precompile(p ep.Problem, configs []ep.Config) {
 	b.told, b.ran, b.all = append(b.told, p), b.Runs, b.all+len(configs)
 }
 
-// TestAnnounced: each op is announced twice: first the configs of the first searches, then every combination of
-// compile-time values (3 numbers of threads x 1 algorithm).
+// TestAnnounced: each op is announced twice: the configs of the first searches, then every combination of compile-time
+// values.
 func TestAnnounced(t *testing.T) {
 	b := &listening{scripted: scripted{Sigma: 0.01}}
 	o := options(t, "dispatch,combine,pair", []int{8, 16, 32}, "uniform", "zipf:1.0")

@@ -276,8 +276,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a class, in this build's spelling. cfg is zero for
-// a row that keeps the default. ok is false if the table has no row. Rows of the other objective count too.
+// incumbent returns the config of the table in use for a search and a class, as this build spells it. cfg is zero for a
+// row that keeps the default. ok is false if the table has no row.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostCrashes is the number of defaults that may crash or hang before the sweep stops trying: each restarts the worker,
+// mostCrashes is the number of defaults that may crash or hang before the sweep stops trying. Each restarts the worker,
 // which may take many seconds.
 const mostCrashes = 3
 

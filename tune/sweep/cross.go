@@ -149,8 +149,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the config with the smallest worst loss in the searches, for callers who do not know the routing.
-// ok is false unless it beats every winner's worst loss by more than the band.
+// compromise returns the config with the smallest worst loss in the searches. ok is false unless it beats every
+// winner's worst loss by more than the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -273,7 +273,7 @@ func (s *sweeper) updateRun(c *activeSearch) {
 }
 
 // fasterInCrossing returns the config with the largest gain over a search's choice in the crossings, and the default
-// there. ok is false if none is faster.
+// there. ok is false if no config is faster.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0

@@ -22,8 +22,8 @@ type edge struct {
 // fewestValues excludes parameters without a value between the ends.
 const fewestValues = 3
 
-// edgeWarnings warns of ranges that may end too early: an end won at least half of the searches that did not keep the
-// default. It is silent if the user gave the range, or if the kernel refuses values beyond it.
+// edgeWarnings warns of an end of a range that won at least half of the searches. It is silent if the user gave the
+// range, or if the kernel refuses values beyond it.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // searches by winning kernel

@@ -39,10 +39,9 @@ type Interleaving struct {
 }
 
 // Interleave measures the sides of each interleaving in alternating turns, so that a drift of the machine affects all
-// alike. In a turn a side runs one round of its config and one of its default. The order of sides is random, and
-// reversed in every other turn. All sides check their answers before the first and after the last turn. A side that
-// fails is recorded, and the others continue. Errors are only those of ctx or of a log. `done` is called after each
-// interleaving.
+// alike. The order of sides is random, and reversed in every other turn. All sides check their answers before the first
+// and after the last turn. A side that fails is recorded, and the others continue. Errors are only those of ctx or of a
+// log. `done` is called after each interleaving.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {

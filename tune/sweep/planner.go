@@ -247,7 +247,7 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 }
 
 // announce tells a compiling backend which configs the sweep may need, the first of all searches before the others.
-// When each search announced its own, short sweeps waited a quarter of their time.
+// When each search announced its own, short sweeps waited long.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {

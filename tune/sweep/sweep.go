@@ -38,8 +38,7 @@ type Summary struct {
 }
 
 // Run carries out a plan in dir. `run` is the record with which dir was opened, and `results` the log of an earlier
-// command. If ctx is cancelled, all measurements are on disk, and Run returns ctx's error with a summary of the
-// finished searches, nil if there are none.
+// command. If ctx is cancelled, Run returns its error with a summary of the finished searches, nil if there are none.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
 	if p.Options.Time > 0 && p.Probed == nil {
 		if err := p.Probe(ctx, b); err != nil {

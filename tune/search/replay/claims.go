@@ -47,8 +47,8 @@ func Identical(noise Noise) *Model {
 	return m
 }
 
-// Claims searches the identical configs of a scenario many times, and reports false claims of gains. Unlike a sweep it
-// does not prefer the default among ties, because this preference hides false claims.
+// Claims searches the identical configs of a scenario many times, and reports false claims of gains. It does not prefer
+// the default among ties, which would hide false claims.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

@@ -9,8 +9,7 @@ import (
 )
 
 // SyntheticKernels draws the true times of three kernels that resemble GPU kernels. "reference" is slow and has the
-// default. The points of "flat" hardly differ. The best points of "split" lie on a narrow ridge between sending and
-// receiving blocks.
+// default. The points of "flat" hardly differ. The best points of "split" lie on a narrow ridge.
 func SyntheticKernels(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65726e))
 	split := search.Grid{Kernel: "split", Axes: []search.Axis{

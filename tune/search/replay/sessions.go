@@ -43,9 +43,9 @@ type sessionGains struct {
 	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of a run's log between sessions. With six sessions of a config, it pairs the gain in
-// three with the gain in the next three. With fewer, it pairs the gain in all with the gain in the confirmation, whose
-// interval then includes the deviation between sessions.
+// StabilityOf compares the gains of a run's log between sessions. With six sessions of a config, it compares three with
+// the next three. With fewer, it compares all with the confirmation, whose interval then includes the deviation between
+// sessions.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

@@ -63,7 +63,7 @@ type SearchResult struct {
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each model is searched
-// twice with different noise; the first winner is the incumbent of the second search.
+// twice, and the first winner is the second incumbent.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64

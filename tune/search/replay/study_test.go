@@ -70,8 +70,7 @@ func TestRaceReachesItsTargets(t *testing.T) {
 	}
 }
 
-// TestDefaultStrategyReachesItsTargets: on three kernels, of which the default's is slow, the loss is at most 2 % with
-// 50 configs and 0.5 % with 155.
+// TestDefaultStrategyReachesItsTargets: with three kernels the loss is at most 2 % with 50 configs and 0.5 % with 155.
 func TestDefaultStrategyReachesItsTargets(t *testing.T) {
 	simulates(t)
 	for budget, most := range map[int]float64{50: 0.02, 155: 0.005} {

@@ -9,8 +9,7 @@ import (
 )
 
 // Renamed returns the file with the present names of its kernels. `rename` converts a config that may leave out
-// parameters, and `current` one that lacks only newer parameters. Kernels that became one join their values; a
-// parameter that one of them leaves open stays open.
+// parameters, and `current` one that lacks only newer parameters. Kernels that became one join their values.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil

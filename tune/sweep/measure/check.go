@@ -10,7 +10,7 @@ import (
 )
 
 // admit prepares candidates, compares them with the oracle and warms them up, once in each session. The warm-up uses
-// the fold of the samples, because a backend makes a graph for every fold. Failures go to the log.
+// the fold of the samples, because a backend makes a graph for every fold.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })

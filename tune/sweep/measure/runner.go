@@ -136,8 +136,7 @@ func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(
 // Latest returns when the last block ended, in UTC and whole seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// flatten returns the samples of a block, whose lines are in the order of `live`, and keeps the rest of the lines in
-// the Runner.
+// flatten returns the samples of a block, whose lines are in the order of `live`. It keeps the rest in the Runner.
 func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {

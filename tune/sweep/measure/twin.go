@@ -12,9 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin gives the twin a session of its own, if the block measures it and the backend can hold two sessions. The
-// A/A test then includes the effect of memory addresses. In other blocks it closes this session, because candidates may
-// need the memory.
+// placeTwin gives the twin a session of its own if the backend can hold two, so that the A/A test includes the effect
+// of memory addresses. It closes this session before blocks without the twin, because candidates may need the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // a lost session shows in the next request

@@ -112,9 +112,9 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row by the protocol with which it was tuned: a row for all routings under every routing of its
-// evidence, any other under the first. A config that does not run or is wrong gives the claim Failed. An error means
-// that the machine is lost.
+// Row checks one row by the protocol with which it was tuned. A row for all routings is checked under every routing of
+// its evidence, any other under the first. A config that does not run or is wrong gives the claim Failed. An error
+// means that the machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {

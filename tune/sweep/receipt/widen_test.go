@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// claims returns a table with a row of gain 2 [1.9, 2.1] for each token count from 1, and a receipt that checks the
-// rows with these gains.
+// claims returns a table with a row of gain 2 [1.9, 2.1] for each gain in measured, and a receipt with these gains.
 func claims(t *testing.T, measured ...record.Interval) (*table.Table, *Receipt) {
 	t.Helper()
 	machine := ep.Machine{Backend: "cuda", SMs: 132, GPUs: 2}

@@ -8,9 +8,8 @@ import (
 )
 
 // Gates fills dst with the BF16 bits of one input row of the activation: first the gate values,
-// then as many up values. Signs and mantissas are random. Magnitudes lie in [2^-3, 2^5); one value
-// in 1,024 lies in [128, 256), where the exponential of a float32 overflows. The values depend only
-// on seed, rank, row and column.
+// then as many up values. Magnitudes lie in [2^-3, 2^5); one in 1,024 lies in [128, 256), where the
+// exponential of a float32 overflows. The values depend only on seed, rank, row and column.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {
@@ -26,13 +25,11 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 	}
 }
 
-// ActivationScale returns the input scale of a group of rows. Only NVFP4 has input scales. Scales of
-// neighbouring groups differ, so that a check notices a row with the scale of another group. Scales
-// are small, so that at most one in a million of the largest results saturates.
+// ActivationScale returns the input scale of a group of rows, only for NVFP4. Neighbouring groups
+// differ, so that a check notices a wrong group. Scales are small, so that results hardly saturate.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
-// Received returns the number of rows that a rank receives. It counts rows of a shared expert, but
-// no padding.
+// Received returns the number of rows that a rank receives, without padding.
 func (w *Workload) Received(rank int) int {
 	n, local := 0, int32(w.Problem.LocalExperts())
 	count := func(_ int, e int32) {
@@ -50,9 +47,8 @@ func (w *Workload) Received(rank int) int {
 	return n
 }
 
-// BytesActivation returns the bytes that an activation reads and writes on the rank with the
-// most rows. For each row it reads 2*hidden BF16 values, and writes hidden elements of the dtype
-// with their scales.
+// BytesActivation returns the bytes that an activation reads and writes on the rank with the most
+// rows.
 func (w *Workload) BytesActivation() int64 {
 	p := w.Problem
 	l := dtype.Of(p.Dispatch, p.Hidden)
@@ -63,8 +59,8 @@ func (w *Workload) BytesActivation() int64 {
 	return int64(rows) * int64(4*p.Hidden+l.Payload+l.Scales*l.ScaleBytes)
 }
 
-// BytesMemory returns the bytes that an op reads and writes in the memory of the busiest rank, 0
-// for ops that a link limits.
+// BytesMemory returns the bytes that an op reads and writes in the busiest rank's memory, 0 for ops
+// that a link limits.
 func (w *Workload) BytesMemory(op ep.Op) int64 {
 	if op == ep.Activation {
 		return w.BytesActivation()

@@ -29,7 +29,6 @@ func TestActivationBytes(t *testing.T) {
 	}
 }
 
-// TestReceivedByHand: a rank receives the selections of its own experts from every source, without masked selections.
 func TestReceivedByHand(t *testing.T) {
 	w := &Workload{Problem: ep.Problem{Ranks: 2, Nodes: 1, Experts: 4, TopK: 2}, Ranks: []Routing{
 		{Tokens: 2, Experts: []int32{0, 1, 1, 3}, Weights: make([]float32, 4)},
@@ -40,9 +39,6 @@ func TestReceivedByHand(t *testing.T) {
 	}
 }
 
-// TestGatesOfActivation: the gates contain values that an activation can compute wrongly, namely
-// values whose exponentials overflow and values beyond every clamp. Different rows and ranks have
-// different gates.
 func TestGatesOfActivation(t *testing.T) {
 	w := &Workload{Seed: 1}
 	a, b, c := make([]uint16, 1<<16), make([]uint16, 1<<16), make([]uint16, 1<<16)
@@ -64,7 +60,7 @@ func TestGatesOfActivation(t *testing.T) {
 	if most < 128 || most >= 256 || least < 0.125 {
 		t.Errorf("magnitudes from %g to %g", least, most)
 	}
-	if large < 32 || large > 96 { // about one value in 1,024, that is 64, is in [128, 256); the others are below 32
+	if large < 32 || large > 96 { // about 64 values are in [128, 256); the others are below 32
 		t.Errorf("%d of %d values are 32 or more, want about one in 1,024", large, len(a))
 	}
 	if same > len(a)/100 {

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Placement lists the slots that hold each expert. Each slot holds one expert. An expert may be in
-// several slots (replicas). Every rank has the same number of slots. Slots are numbered rank by rank.
+// Placement lists the slots that hold each expert; several slots are replicas. Every rank has
+// equally many slots, numbered rank by rank.
 type Placement struct {
 	Ranks int
-	Slots [][]int32 // [expert] the slots that hold the expert
-	next  []int     // [expert] index of the slot that takes the expert's next selection
+	Slots [][]int32 // [expert]
+	next  []int     // [expert] index of the slot that takes the next selection
 }
 
 // InBlocks returns the placement without replicas, in which slot e holds expert e.
@@ -26,16 +26,15 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 }
 
 // Rebalance returns the placement of EPLB's global policy, which ignores hosts. load holds the load
-// of each expert, and redundant is the number of slots minus the number of experts. Rebalance
-// follows replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
+// of each expert, and redundant slots come on top of the experts. Rebalance follows
+// replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
 
 // RebalanceOver returns the placement of EPLB's hierarchical policy (rebalance_experts_hierarchical
-// in eplb.py). All replicas of a group of experts are on one host, so that a token whose experts
-// are in few groups is sent to few hosts. If the groups do not divide among the hosts,
-// RebalanceOver uses the global policy, as EPLB does.
+// in eplb.py). All replicas of a group of experts are on one host. If the groups do not divide
+// among the hosts, RebalanceOver uses the global policy, as EPLB does.
 func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
 	if hosts <= 1 || groups%hosts != 0 {
 		return Rebalance(load, redundant, ranks)
@@ -46,8 +45,7 @@ func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placemen
 	return place(load, redundant, ranks, func([]replica) [][]int32 { return packHosts(load, redundant, ranks, hosts, groups) })
 }
 
-// packHosts returns the slots of each expert by the hierarchical policy. Slots are numbered host by
-// host.
+// packHosts returns the slots of each expert by the hierarchical policy.
 func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	size := len(load) / groups
 	whole := make([]replica, groups)
@@ -76,8 +74,7 @@ func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	return slots
 }
 
-// groupsOfHosts returns the groups of each host. slot holds the slot of each group; a host has
-// `each` slots.
+// groupsOfHosts returns the groups of each host, which has `each` slots.
 func groupsOfHosts(slot [][]int32, each, hosts int) [][]int {
 	out := make([][]int, hosts)
 	for g, at := range slot {
@@ -105,7 +102,7 @@ func (p *Placement) SlotCount() int {
 // Rank returns the rank of a slot.
 func (p *Placement) Rank(slot int32) int { return int(slot) / (p.SlotCount() / p.Ranks) }
 
-// Take returns the slot for the next selection of an expert. The expert's replicas take turns.
+// Take returns the slot for the next selection of an expert: replicas take turns.
 func (p *Placement) Take(expert int32) int32 {
 	s := p.Slots[expert]
 	slot := s[p.next[expert]]
@@ -113,7 +110,7 @@ func (p *Placement) Take(expert int32) int32 {
 	return slot
 }
 
-// Copies returns the largest number of experts that one rank must fetch when p replaces `from`.
+// Copies returns the largest number of experts that one rank fetches when p replaces `from`.
 func (p *Placement) Copies(from *Placement) (most int) {
 	had := map[[2]int]bool{}
 	for e, slots := range from.Slots {
@@ -132,21 +129,20 @@ func (p *Placement) Copies(from *Placement) (most int) {
 	return slices.Max(fetched)
 }
 
-// PlacedLoad counts the selections that each slot and each rank of a placement receives.
+// PlacedLoad counts the selections of each slot and rank.
 type PlacedLoad struct {
 	place        *Placement
-	Slots        []int64   // selections of each slot
-	Ranks        []int64   // selections of each rank
+	Slots        []int64
+	Ranks        []int64
 	BetweenRanks [][]int64 // [source rank][rank] selections from one rank to another
 	Tokens       int64
-	// Remote is the number of copies of tokens that are sent to another host. A token is sent
-	// once to each other host that has an expert of the token.
+	// Remote counts the copies of tokens to other hosts, one for each host that needs the token.
 	Remote int64
-	rankOf []int32 // the rank of each slot
+	rankOf []int32
 	hosts  int
 }
 
-// newPlacedLoadOver returns an empty PlacedLoad. Every host has equally many ranks.
+// newPlacedLoadOver returns an empty PlacedLoad.
 func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	l := &PlacedLoad{place: p, hosts: max(1, hosts), Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
 	for range p.Ranks {
@@ -158,8 +154,8 @@ func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	return l
 }
 
-// Token adds the selections of one token of a source rank. In ids it replaces each expert by the
-// slot that takes the selection; a masked selection (-1) stays.
+// Token adds the selections of one token of a source rank. It replaces each expert in ids by its
+// slot; -1 is a masked selection and stays.
 func (l *PlacedLoad) Token(source int, ids []int32) {
 	l.Tokens++
 	reached := uint64(0) // one bit for each host
@@ -180,8 +176,8 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 
 func (l *PlacedLoad) host(rank int) int { return rank * l.hosts / len(l.Ranks) }
 
-// Expert adds n selections of one expert, shared equally among the expert's slots. It does not
-// change BetweenRanks, because the source ranks are unknown.
+// Expert adds n selections of an expert, shared equally among its slots. It does not change
+// BetweenRanks, because the source ranks are unknown.
 func (l *PlacedLoad) Expert(expert int, n int64) {
 	slots := l.place.Slots[expert]
 	for i, s := range slots {
@@ -200,8 +196,8 @@ func (l *PlacedLoad) MaxMeanSlot() float64 { return maxMean(floats(l.Slots)) }
 // MaxMeanRank returns the busiest rank's load, divided by the mean.
 func (l *PlacedLoad) MaxMeanRank() float64 { return maxMean(floats(l.Ranks)) }
 
-// MaxMeanPair returns the largest load from one rank to another rank, divided by the mean of all
-// such pairs; 1 if there is one rank.
+// MaxMeanPair returns the largest load from one rank to another, divided by the mean; 1 if there is
+// one rank.
 func (l *PlacedLoad) MaxMeanPair() float64 {
 	var pairs []float64
 	for from, row := range l.BetweenRanks {
@@ -217,8 +213,7 @@ func (l *PlacedLoad) MaxMeanPair() float64 {
 	return maxMean(pairs)
 }
 
-// MaxMeanHost returns the busiest host's load, divided by the mean. Every host has equally many
-// ranks.
+// MaxMeanHost returns the busiest host's load, divided by the mean.
 func (l *PlacedLoad) MaxMeanHost(hosts int) float64 {
 	sums := make([]float64, hosts)
 	for r, n := range l.Ranks {

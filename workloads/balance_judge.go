@@ -10,30 +10,27 @@ import (
 
 // BalanceOptions holds the options of JudgeBalance.
 type BalanceOptions struct {
-	Ranks, Redundant int // number of ranks; number of redundant slots on all ranks
+	Ranks, Redundant int // redundant slots of all ranks
 	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
 	Windows          int // number of windows into which the second half is divided
-	// Hosts and Groups are the numbers of hosts and of groups of experts. If both are above 1 and
-	// the groups divide among the hosts, EPLB's hierarchical policy makes the placement, otherwise
-	// the global policy.
+	// Hosts and Groups are the numbers of hosts and of groups of experts. Above 1 they ask for
+	// EPLB's hierarchical policy.
 	Hosts, Groups int
 }
 
-// MaxBalanceHosts is the largest number of hosts in BalanceOptions.
+// MaxBalanceHosts is the largest number of hosts.
 const MaxBalanceHosts = 64
 
-// BalanceResult compares two placements: experts in equal blocks (Before), and EPLB's placement
-// (After). If the trace holds ids, EPLB's placement is made for the loads of the first half of the
-// tokens, and both placements are judged on the second half. If the trace holds counts, its tokens
-// have no order. EPLB's placement is then judged on the counts that it was made for, which is the
-// best case.
+// BalanceResult compares experts in equal blocks (Before) with EPLB's placement (After). A trace of
+// ids is placed by its first half and judged on its second. A trace of counts is judged on the same
+// counts, the best case.
 type BalanceResult struct {
 	Experts, TopK int   // TopK is 0 for counts
 	Planned       int64 // tokens from whose loads After was made; 0 for counts
 	Judged        int64 // tokens on which the placements were judged; 0 for counts
 	Before, After *PlacedLoad
 	Windows       []BalanceWindow
-	Copies        int // the largest number of experts that one rank fetches when After replaces Before
+	Copies        int // see Placement.Copies
 }
 
 // BalanceWindow holds the loads of a part of the second half.
@@ -43,8 +40,8 @@ type BalanceWindow struct {
 }
 
 // JudgeBalance makes a placement for a trace and judges it. It calls open for each pass over the
-// trace. If out is not nil, it makes a writer. JudgeBalance writes the tokens of the second half to
-// this writer, with slots in place of experts.
+// trace. If out is not nil, the tokens of the second half go to its writer, with slots in place of
+// experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {
@@ -73,7 +70,6 @@ func scanTrace(open func() (*trace.Reader, error)) (trace.Summary, error) {
 	return r.Scan(nil)
 }
 
-// balanceJudge does the work of JudgeBalance.
 type balanceJudge struct {
 	BalanceOptions
 	open   func() (*trace.Reader, error)
@@ -83,7 +79,6 @@ type balanceJudge struct {
 	after  *Placement
 }
 
-// plan makes both placements for the loads of experts.
 func (j *balanceJudge) plan(counts []int64) (err error) {
 	load := make([]int64, j.result.Experts)
 	copy(load, counts)
@@ -98,7 +93,6 @@ func (j *balanceJudge) plan(counts []int64) (err error) {
 	return nil
 }
 
-// empty returns an empty load of each placement.
 func (j *balanceJudge) empty() (before, after *PlacedLoad) {
 	return newPlacedLoadOver(j.before, j.Hosts), newPlacedLoadOver(j.after, j.Hosts)
 }
@@ -115,7 +109,7 @@ func (j *balanceJudge) counts() (*BalanceResult, error) {
 	return &j.result, nil
 }
 
-// ids makes the placement for the first half of the tokens and judges it on the second half.
+// ids places by the first half of the tokens and judges on the second.
 func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceResult, error) {
 	j.result.Planned = j.all.Rows / 2
 	j.result.Judged = j.all.Rows - j.result.Planned
@@ -150,8 +144,8 @@ func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceR
 	return &j.result, err
 }
 
-// judge adds up the selections of the second half, window by window. It divides the tokens of a
-// window into equal blocks, one for each source rank, as a replay does.
+// judge adds up the selections of the second half, window by window. Source ranks have equal blocks
+// of a window's tokens, as in a replay.
 func (j *balanceJudge) judge(w trace.Writer) error {
 	n := j.result.Judged
 	size := max(1, (n+int64(j.Windows)-1)/int64(max(1, j.Windows)))
@@ -177,7 +171,7 @@ func (j *balanceJudge) judge(w trace.Writer) error {
 	})
 }
 
-// merge adds o to l; both are loads of the same placement.
+// merge adds the load o of the same placement.
 func (l *PlacedLoad) merge(o *PlacedLoad) {
 	l.Tokens, l.Remote = l.Tokens+o.Tokens, l.Remote+o.Remote
 	for i, n := range o.Slots {
@@ -191,7 +185,7 @@ func (l *PlacedLoad) merge(o *PlacedLoad) {
 	}
 }
 
-// walk calls visit for each token of one half.
+// walk visits each token of one half.
 func (j *balanceJudge) walk(second bool, visit func(token int64, ids []int32, weights []float32) error) error {
 	r, err := j.open()
 	if err != nil {

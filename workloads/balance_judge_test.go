@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// drawnTrace writes the ids of a drawn routing as a trace.
+// drawnTrace writes a drawn routing as a trace of ids.
 func drawnTrace(t *testing.T, spec string) string {
 	t.Helper()
 	p := v3(300)
@@ -30,9 +30,8 @@ func drawnTrace(t *testing.T, spec string) string {
 	return path
 }
 
-// plainJudge computes the results of JudgeBalance from all tokens at once. It returns the busiest
-// rank's load in the second half, divided by the mean, with experts in blocks and with EPLB's
-// placement. The caller gives the placement, because TestRebalanceIsEPLB already tests it.
+// plainJudge returns the busiest rank's load in the second half over the mean, in blocks and with
+// the placement `after`.
 func plainJudge(ids [][]int32, experts, ranks int, after *Placement) (before, placed float64) {
 	second := ids[len(ids)/2:]
 	blocks, slots := make([]float64, ranks), make([]float64, ranks)
@@ -73,13 +72,11 @@ func rowsOfTrace(t *testing.T, path string, layer int) (rows [][]int32, experts 
 	}
 }
 
-// TestJudgeBalance compares JudgeBalance with plainJudge, for a recorded trace and three drawn
-// traces.
 func TestJudgeBalance(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		layer      int
-		gain       float64 // least allowed ratio of the busiest rank's load before the placement to its load after
+		gain       float64 // least ratio of the loads before and after
 	}{
 		{"recorded", "../testdata/traces/sglang_per_token.pt", 1, 0.8}, // half of 28 tokens hardly predicts the other half
 		{"zipf", drawnTrace(t, "zipf:1.2"), -1, 1.3},
@@ -120,8 +117,6 @@ func TestJudgeBalance(t *testing.T) {
 	}
 }
 
-// TestBalanceIsJudgedLater: the placement is made only from the first half of the tokens, and judged on the
-// second half. An expert that is hot only in the second half has a single slot.
 func TestBalanceIsJudgedLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	out, err := trace.Create(path, 1, false)
@@ -140,8 +135,8 @@ func TestBalanceIsJudgedLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Expert 0 has five replicas, which get 20 selections each in the first half and 10 each in
-	// the second. Expert 7 has one slot, which gets 50 selections in the second half.
+	// Expert 0 has five replicas, with 10 selections each in the second half. Expert 7 has one
+	// slot, with 50.
 	if n := len(r.After.Slots); n != 12 || r.After.MaxMeanSlot() != 6 {
 		t.Errorf("%d slots, %v: the placement must come from the first half alone", n, r.After.Slots)
 	}

@@ -9,10 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainEPLB follows deepseek-ai/EPLB's eplb.py line by line, without any of this package's code:
-// replicate_experts gives each redundant slot to the expert with the largest load per copy, and
-// balanced_packing puts each slot, heaviest first, onto the lightest rank with room. plainEPLB
-// returns the load of each rank, in ascending order.
+// plainEPLB returns the load of each rank, in ascending order. It follows deepseek-ai/EPLB's
+// eplb.py line by line, without this package's code.
 func plainEPLB(load []int64, redundant, ranks int) []float64 {
 	copies := make([]float64, len(load))
 	for e := range copies {
@@ -49,7 +47,6 @@ func plainEPLB(load []int64, redundant, ranks int) []float64 {
 	return sums
 }
 
-// TestRebalanceIsEPLB compares Rebalance with a plain implementation, for random loads.
 func TestRebalanceIsEPLB(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 8).Draw(t, "ranks")
@@ -81,7 +78,7 @@ func TestRebalanceIsEPLB(t *testing.T) {
 	})
 }
 
-// TestPlacedLoad compares the counts of a few tokens with counts made by hand.
+// TestPlacedLoad compares with counts made by hand.
 func TestPlacedLoad(t *testing.T) {
 	// Expert 0 has load 9 and gets both redundant slots, so each of its three copies has load 3.
 	p, err := Rebalance([]int64{9, 2, 2, 1}, 2, 2)
@@ -165,10 +162,10 @@ func plainHierarchical(load []int64, redundant, ranks, hosts, groups int) (out [
 	return out
 }
 
-// sameSum reports whether two sums are equal up to rounding, which depends on the order of the additions.
+// sameSum reports whether two sums are equal up to rounding.
 func sameSum(x, y float64) bool { return math.Abs(x-y) <= 1e-12*math.Abs(y) }
 
-// sortHosts sorts the loads of each host in ascending order, and then the hosts by their loads.
+// sortHosts sorts the loads of each host, and then the hosts.
 func sortHosts(loads [][]float64) {
 	for _, l := range loads {
 		slices.Sort(l)
@@ -183,9 +180,7 @@ func sortHosts(loads [][]float64) {
 	})
 }
 
-// TestRebalanceOverIsEPLB compares RebalanceOver with a plain implementation, for random loads without ties, because
-// EPLB does not define which of two equal loads comes first. It also checks that all replicas of a group are on one
-// host.
+// TestRebalanceOverIsEPLB draws loads without ties, because EPLB does not order equal loads.
 func TestRebalanceOverIsEPLB(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")
@@ -235,8 +230,6 @@ func seq(n int) (out []int64) {
 	return out
 }
 
-// TestRebalanceOverFallsBack: if groups do not divide among hosts, the placement is that of the
-// global policy. Experts that do not divide into groups, and slots that do not divide among ranks, are refused.
 func TestRebalanceOverFallsBack(t *testing.T) {
 	load := []int64{9, 2, 2, 1, 5, 5, 8, 3}
 	global, err := Rebalance(load, 4, 4)
@@ -260,9 +253,8 @@ func TestRebalanceOverFallsBack(t *testing.T) {
 	}
 }
 
-// TestRemoteHosts compares with counts made by hand. Of three tokens of rank 0, the first has both
-// experts on its own host, the second has both on the other host, and the third has one on each. So
-// two copies are sent to the other host.
+// TestRemoteHosts compares with counts by hand: one token needs both hosts, and one only the other
+// host.
 func TestRemoteHosts(t *testing.T) {
 	blocks, err := InBlocks(8, 4)
 	if err != nil {
@@ -282,7 +274,6 @@ func TestRemoteHosts(t *testing.T) {
 	}
 }
 
-// TestRankOfSlots: the ranks hold the slots in equal blocks, in order.
 func TestRankOfSlots(t *testing.T) {
 	p := &Placement{Ranks: 2, Slots: [][]int32{{0, 5}, {1}, {2, 3}, {4}}}
 	if n := p.SlotCount(); n != 6 {

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// byHand is a routing of 7 tokens whose counts were worked out by hand. Two experts lie on each of
+// byHand is a routing of 7 tokens whose counts were worked out by hand, with two experts on each of
 // three ranks.
 func byHand() *Workload {
 	return &Workload{
@@ -24,8 +24,8 @@ func byHand() *Workload {
 	}
 }
 
-// TestCountsByHand: rows of the matrices are sources, columns are the ranks of the experts. With Dedup
-// a token that selects two experts of a rank is sent to it once.
+// TestCountsByHand has rows of source ranks and columns of expert ranks. With Dedup a token is sent
+// to a rank once.
 func TestCountsByHand(t *testing.T) {
 	w := byHand()
 	if got, want := w.Messages(Direct), (Matrix{{3, 3, 0}, {1, 0, 3}, {0, 0, 1}}); !reflect.DeepEqual(got, want) {
@@ -55,8 +55,6 @@ func TestCountsByHand(t *testing.T) {
 	}
 }
 
-// TestBusiestByHand: a rank may be busiest by what it sends or by what it receives. Messages that
-// stay on a rank are left out.
 func TestBusiestByHand(t *testing.T) {
 	for _, c := range []struct {
 		m    Matrix
@@ -74,9 +72,8 @@ func TestBusiestByHand(t *testing.T) {
 	}
 }
 
-// TestMeasuresByHand compares the measures of the loads 1, 2, 3, 4 and 10 with values worked out by hand. Their
-// sum is 20 and their mean 4. The largest load, 10, is 2.5 times the mean and half of the sum. The Gini
-// coefficient is 2 x (1x1 + 2x2 + 3x3 + 4x4 + 5x10) / (5 x 20) - (5 + 1) / 5 = 2 x 80 / 100 - 6/5 = 0.4.
+// TestMeasuresByHand: the Gini coefficient of the loads is 2 x (1x1 + 2x2 + 3x3 + 4x4 + 5x10) / (5
+// x 20) - (5 + 1) / 5 = 0.4.
 func TestMeasuresByHand(t *testing.T) {
 	load, even, none := []float64{3, 10, 1, 4, 2}, []float64{2, 2, 2, 2}, []float64{0, 0, 0, 0}
 	for _, c := range []struct {
@@ -95,7 +92,6 @@ func TestMeasuresByHand(t *testing.T) {
 	}
 }
 
-// TestCopiesByHand: ranks 0 and 1 exchange both of their experts, rank 2 keeps its own.
 func TestCopiesByHand(t *testing.T) {
 	blocks, err := InBlocks(6, 3)
 	if err != nil {
@@ -115,10 +111,8 @@ func TestCopiesByHand(t *testing.T) {
 	}
 }
 
-// TestJudgeByHand: the first four tokens select expert 0, so that it gets both redundant slots and three
-// copies on two ranks. Of the last four tokens three select expert 0 and one selects expert 1. With experts
-// in blocks, rank 0 gets both selections of the first window and one of the two in the second. EPLB's
-// replicas take turns, so each rank gets one selection in each window.
+// TestJudgeByHand: expert 0 gets both redundant slots and three copies on two ranks, which take
+// turns. In blocks, rank 0 gets both selections of the first window and one of the second.
 func TestJudgeByHand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	w, err := trace.Create(path, 1, false)
@@ -142,7 +136,6 @@ func TestJudgeByHand(t *testing.T) {
 	if r.Planned != 4 || r.Judged != 4 || r.Experts != 2 || r.TopK != 1 || r.Before.Busiest() != 3 || r.After.Busiest() != 2 {
 		t.Errorf("%+v; the busiest rank has %d selections before and %d after", r, r.Before.Busiest(), r.After.Busiest())
 	}
-	// Each rank is the source of one token in each window of two: rank 0 of tokens 0 and 2, rank 1 of 1 and 3.
 	if want := [][]int64{{2, 0}, {1, 1}}; !reflect.DeepEqual(r.Before.BetweenRanks, want) {
 		t.Errorf("pairs %v, want %v", r.Before.BetweenRanks, want)
 	}

@@ -6,16 +6,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// classSelections is the mean number of selections per expert that is enough to tell routing
-// classes apart.
+// classSelections is the mean number of selections per expert that tells classes apart.
 const classSelections = 64
 
 // class returns the routing class of the distribution from which w was drawn. Few tokens do not
-// show the class, so class draws several steps of b's size at once, with the same popular experts.
-// A runtime likewise adds up its counts over many steps.
+// show the class, so it draws several steps of b's size.
 func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	long := *b
-	if b.rows() == 0 { // a step without tokens shows nothing: take one token of each rank
+	if b.rows() == 0 { // a step without tokens shows nothing
 		long.size = slices.Repeat([]int{1}, len(b.size))
 	}
 	steps := long.steps()
@@ -30,7 +28,6 @@ func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	return ep.Classify(sum.TotalCounts(), w.Problem.Ranks)
 }
 
-// rows returns the number of tokens of all ranks.
 func (s drawRequest) rows() int {
 	n := 0
 	for _, tokens := range s.size {
@@ -39,7 +36,6 @@ func (s drawRequest) rows() int {
 	return n
 }
 
-// steps returns the number of steps that give an expert classSelections on average.
 func (s drawRequest) steps() int {
 	return (classSelections*s.Experts-1)/(max(s.rows(), 1)*s.TopK) + 1
 }

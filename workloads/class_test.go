@@ -6,7 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestClass shows that a routing's class does not depend on the number of tokens.
 func TestClass(t *testing.T) {
 	for spec, want := range map[string]ep.Class{
 		"uniform": ep.Even, "balanced": ep.Even, "local": ep.Even, "ragged:0": ep.Even, "lognormal:gini=0.1": ep.Even,

@@ -8,8 +8,7 @@ func (w *Workload) ExpertCounts(source int) []int64 {
 	return n
 }
 
-// TotalCounts returns the number of rows that each expert receives from all ranks,
-// [experts]. ep.Classify takes these counts.
+// TotalCounts returns the number of rows that each expert receives from all ranks, [experts].
 func (w *Workload) TotalCounts() []int64 {
 	n := make([]int64, w.Problem.Experts)
 	for rank := range w.Ranks {
@@ -18,8 +17,8 @@ func (w *Workload) TotalCounts() []int64 {
 	return n
 }
 
-// selections calls f for every selection of a rank that an expert receives as a row. With
-// SkipA2A every rank has all tokens and serves only its own experts.
+// selections calls f for every selection of a rank that becomes a row. With SkipA2A every rank
+// serves only its own experts.
 func (w *Workload) selections(rank int, f func(token int, expert int32)) {
 	lo, hi := int32(0), int32(w.Problem.Experts)
 	if w.Problem.SkipA2A {
@@ -37,7 +36,6 @@ func (w *Workload) selections(rank int, f func(token int, expert int32)) {
 	}
 }
 
-// rankSums adds up the counts of each rank's experts.
 func rankSums(counts []int64, ranks int) []int64 {
 	out := make([]int64, ranks)
 	local := len(counts) / ranks

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fileState identifies a version of a file. The digest of each version is computed once.
+// fileState identifies a version of a file, whose digest is computed once.
 type fileState struct {
 	path  string
 	size  int64
@@ -21,7 +21,6 @@ type fileState struct {
 
 var digests sync.Map // from fileState to digest
 
-// fileDigest returns the digest of a file's content.
 func fileDigest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestDigestOfAFileWrittenAgain: a file that was written again has another digest, also if its size or its
-// time is as before.
+// TestDigestOfAFileWrittenAgain keeps the size or the time of the file.
 func TestDigestOfAFileWrittenAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,7 +33,6 @@ func TestDigestOfAFileWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestTopFifth: of ten experts the two most loaded have the top share, of four the most loaded one.
 func TestTopFifth(t *testing.T) {
 	for _, c := range []struct {
 		counts []int64

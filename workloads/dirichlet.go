@@ -10,7 +10,7 @@ var dirichletKind = kind{
 	build: func(a args, r *recipe) error {
 		f := a.loadLaw(dirichlet)
 		f.fixed = true
-		if a.statistic != "" { // alpha can differ by orders of magnitude, so its logarithm is bisected
+		if a.statistic != "" { // alpha can differ by orders of magnitude
 			f.load = func(s drawRequest, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
 			f.param.min, f.param.max, f.show = ln(0.02), ln(1000), exp
 		}
@@ -19,8 +19,8 @@ var dirichletKind = kind{
 	},
 }
 
-// dirichlet draws a gamma variate for each expert. The same random numbers are used for
-// every alpha, so that the statistic changes smoothly with alpha and can be solved for.
+// dirichlet draws a gamma variate for each expert. Every alpha gets the same random numbers, so
+// that the statistic changes smoothly.
 func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for e := range load {
@@ -29,9 +29,8 @@ func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	return load, nil
 }
 
-// gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26, 2000); for alpha
-// below 1 it draws for alpha+1 and multiplies by u^(1/alpha). The result is never 0, so that shares
-// never divides by a sum of 0.
+// gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26, 2000). The result is
+// never 0, so that shares never divides by 0.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {

@@ -9,8 +9,8 @@ import (
 // Distribution decides which experts tokens select. Parse makes it.
 type Distribution struct{ *recipe }
 
-// New draws a workload; the same arguments give the same bytes. The error names the field
-// of p that does not fit d, or the argument of d that does not fit p.
+// New draws a workload; the same arguments give the same bytes. The error names the field of p or
+// the argument of d that does not fit.
 func New(d Distribution, p ep.Problem, seed uint64) (*Workload, error) {
 	err := p.Validate()
 	w := &Workload{Problem: p, Spec: d.Spec(), Seed: seed}

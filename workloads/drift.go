@@ -21,8 +21,8 @@ var driftKind = kind{
 	},
 }
 
-// drift replaces the id of each expert e in a batch by the id of the expert that has e's
-// popularity at the given step. At step 0 nothing changes.
+// drift replaces each expert e in a batch by the expert that has e's popularity at the given step;
+// step 0 changes nothing.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
@@ -34,10 +34,8 @@ func drift(b *batch, h float64, step int) {
 	})
 }
 
-// popularityAfter returns for each expert e the expert that has e's popularity after some
-// steps. At every step each expert may exchange its popularity with another expert. The
-// chance is such that after h steps half of the experts have not exchanged their
-// popularity.
+// popularityAfter returns for each expert e the expert that has e's popularity after some steps.
+// After h steps half of the experts have not exchanged theirs.
 func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	name := newIdentity(n)
 	if n < 2 {
@@ -56,8 +54,8 @@ func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	return name
 }
 
-// exchange solves (1-c) e^-c = keep for the chance c: an expert keeps its popularity if it
-// starts no exchange and no other expert picks it (a Poisson count of mean c).
+// exchange solves (1-c) e^-c = keep for the chance c that an expert starts an exchange. The number
+// of others that pick it is a Poisson count of mean c.
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {
@@ -70,10 +68,8 @@ func exchange(keep float64) float64 {
 	return lo
 }
 
-// Sequence yields the workloads of steps 0 to n-1 of a routing. After every h steps half of
-// the experts have exchanged their popularity with others. Each step draws other tokens.
-// The Spec of each workload has the modifier drift, so that a single step can be drawn
-// again.
+// Sequence yields the workloads of steps 0 to n-1 of a routing. After every h steps half of the
+// experts have exchanged their popularity. Each step draws other tokens.
 func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {

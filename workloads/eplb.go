@@ -16,11 +16,9 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance maps the experts of a drawn batch to slots. A slot is an expert of the problem; there
-// are `spare` more slots than drawn experts. The placement is made for the loads of this batch,
-// which is the best case: a balancer in production knows only past loads. A selection of a
-// replicated expert goes to one of the expert's slots at random. rebalance ignores expert groups,
-// as EPLB does within one host.
+// rebalance maps the experts of a drawn batch to slots, of which `spare` hold replicas. It knows
+// this batch's loads, the best case: a balancer in production knows only past loads. Groups are
+// ignored, as EPLB does within one host.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {
@@ -47,14 +45,13 @@ func rebalance(b *batch, spare int) {
 	})
 }
 
-// replica is a copy of an expert. Each slot holds one replica.
+// replica is a copy of an expert in one slot.
 type replica struct {
 	expert int
-	load   float64 // this copy's part of the expert's load
+	load   float64
 }
 
-// replicate gives out the spare slots one by one, each to the expert whose copies have the
-// largest load at that moment.
+// replicate gives each spare slot to the expert whose copies have the largest load.
 func replicate(load []int64, spare int) []replica {
 	copies := make([]int, len(load))
 	for e := range copies {
@@ -78,8 +75,8 @@ func replicate(load []int64, spare int) []replica {
 	return out
 }
 
-// pack puts each replica, heaviest first, onto the least loaded rank with a free slot. All
-// ranks have equally many slots. It returns the slots of each expert.
+// pack puts each replica, heaviest first, onto the least loaded rank with a free slot. It returns
+// the slots of each expert.
 func pack(rs []replica, ranks int) [][]int32 {
 	slices.SortStableFunc(rs, func(a, b replica) int { return cmp.Compare(b.load, a.load) })
 	experts := 0

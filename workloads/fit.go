@@ -11,16 +11,13 @@ import (
 // Fit is a distribution that was fitted to recorded loads.
 type Fit struct {
 	Spec string
-	// Distance is the total variation distance, 0 to 1, between the recorded and the
-	// expected shares of experts, both sorted. It is the part of the selections that
-	// would have to go to another expert to make the shares equal.
+	// Distance is the total variation distance, 0 to 1, between the recorded and the expected
+	// shares of experts, both sorted.
 	Distance float64
 }
 
-// FitCounts fits every parametric distribution to the loads of experts, [experts]. It returns
-// the nearest fit first. Only the sorted loads are fitted. A fit does not say which expert is
-// popular, or how the loads of ranks differ. noise is the distance that a perfect fit would
-// have; it is above 0 because the recording is finite.
+// FitCounts fits every parametric distribution to the loads of experts, the nearest fit first. Only
+// the sorted loads are fitted. noise is the distance of a perfect fit to a finite recording.
 func FitCounts(counts []int64, topK int) (fits []Fit, noise float64, err error) {
 	sum := int64(0)
 	for _, n := range counts {
@@ -53,7 +50,6 @@ type fitter struct {
 	k    int
 }
 
-// candidates lists one function for each distribution that can be fitted.
 var candidates = []func(f fitter) (Fit, error){
 	fitter.uniform, fitter.zipf, fitter.lognormal, fitter.powerlaw, fitter.dirichlet, fitter.khot, fitter.one,
 }
@@ -86,7 +82,6 @@ func (f fitter) powerlaw() (Fit, error) {
 	return Fit{"powerlaw:" + round(a) + ":" + round(math.Exp(logSpan)), d}, nil
 }
 
-// dirichlet compares the recorded loads with the mean of 16 sorted draws.
 func (f fitter) dirichlet() (Fit, error) {
 	alpha, d := minimum(math.Log(0.02), math.Log(1000), func(logAlpha float64) float64 {
 		mean := make([]float64, len(f.want))
@@ -103,8 +98,8 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot tries every k up to 64; above 64, each next k is larger by about 1/64. The parameter f of
-// khot is the share of the k largest loads.
+// khot tries every k up to 64, and then steps of about 1/64. The parameter f of khot is the share
+// of the k largest loads.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1
@@ -144,11 +139,8 @@ func (f fitter) drawRequest() drawRequest {
 	return s
 }
 
-// distance returns the distance between the recording and a distribution with these relative
-// loads.
 func (f fitter) distance(load []float64) float64 { return f.compare(shares(load, f.k)) }
 
-// compare returns the distance between the recording and shares whose sum is k.
 func (f fitter) compare(share []float64) float64 {
 	d := 0.0
 	for i, v := range slices.Sorted(slices.Values(share)) {
@@ -157,7 +149,7 @@ func (f fitter) compare(share []float64) float64 {
 	return d / float64(2*f.k)
 }
 
-// minimum scans [lo, hi] and then narrows the best interval by golden section.
+// minimum scans [lo, hi] and then uses golden section.
 func minimum(lo, hi float64, f func(x float64) float64) (x, y float64) {
 	const steps = 20
 	best, least := 0, math.Inf(1)
@@ -188,7 +180,7 @@ func minimum(lo, hi float64, f func(x float64) float64) (x, y float64) {
 	return r, atR
 }
 
-// round writes a fitted parameter with three decimals.
+// round spells a fitted parameter with three decimals.
 func round(v float64) string {
 	return param{}.format(math.Round(v*1000) / 1000)
 }

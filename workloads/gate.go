@@ -2,16 +2,15 @@ package workloads
 
 import "sync"
 
-// gateBits is the resolution of a logit: a logit has 2^gateBits equally likely values.
+// gateBits is the resolution of a logit: it has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate returns the table of a gate function: its value for each possible router logit. Logits
-// are drawn from the standard normal distribution. The weights of a token descend over the
-// top-k, as routers emit them, and are scaled to the sum 1.
+// gate returns the value of a gate function for each possible router logit. Logits are drawn from
+// the standard normal distribution. A token's weights descend over the top-k and sum to 1.
 type gate func() []float32
 
-// The two gates in use: softmax over the selected logits (Mixtral, Qwen), and
-// independent sigmoids divided by their sum (DeepSeek-V3).
+// The gates in use: softmax over the selected logits (Mixtral, Qwen), and independent sigmoids
+// divided by their sum (DeepSeek-V3).
 var (
 	softmax gate = sync.OnceValue(func() []float32 { return tabulate(exp) })
 	sigmoid gate = sync.OnceValue(func() []float32 {
@@ -37,7 +36,6 @@ func tabulate(f func(logit float64) float64) []float32 {
 	return t
 }
 
-// fill draws the weights of whole tokens.
 func (g gate) fill(r *rng, k int, w []float32) {
 	table := g()
 	var bits uint64
@@ -54,7 +52,7 @@ func (g gate) fill(r *rng, k int, w []float32) {
 	}
 }
 
-// descend sorts w in descending order, by insertion: k is at most 32 and mostly 8.
+// descend sorts by insertion: k is at most 32 and mostly 8.
 func descend(w []float32) {
 	for i := 1; i < len(w); i++ {
 		v, j := w[i], i
@@ -65,8 +63,7 @@ func descend(w []float32) {
 	}
 }
 
-// normalise scales the weights of a token to the sum 1. It does not change weights that are
-// all 0.
+// normalise scales weights to the sum 1, unless all are 0.
 func normalise(w []float32) {
 	var sum float32
 	for _, v := range w {

@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// digest is a hash of every id and weight.
 func digest(w *Workload) string {
 	h := sha256.New()
 	for _, rt := range w.Ranks {
@@ -28,8 +27,7 @@ func digest(w *Workload) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// TestGolden pins the bytes of every distribution, on all architectures; see
-// TestNoFusedOperations.
+// TestGolden pins the bytes of every distribution on all architectures.
 func TestGolden(t *testing.T) {
 	var b strings.Builder
 	for _, spec := range append(append([]string{}, plainSpecs...), solvedSpecs...) {
@@ -39,14 +37,11 @@ func TestGolden(t *testing.T) {
 	testfile.Golden(t, "testdata/digests.txt", []byte(b.String()))
 }
 
-// fused matches the functions that may fuse multiplication and addition. They measure and fit
-// routings; no draw depends on them.
+// fused matches the functions that may fuse operations, because no draw depends on them.
 var fused = regexp.MustCompile(`workloads\.(fitter\.|FitCounts|minimum|round|MeasureCounts|Stats\.|\(\*Workload\)\.Stats)`)
 
-// TestNoFusedOperations compiles the package for arm64 and looks for fused multiply-add
-// instructions. A fused instruction rounds once; the two instructions on amd64 round twice. Without
-// fused instructions every machine makes the same float64 operations in the same order, because the
-// package's own exp and ln use no assembly.
+// TestNoFusedOperations looks for fused multiply-add instructions in the arm64 build. Such an
+// instruction rounds once, where amd64 rounds twice.
 func TestNoFusedOperations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another architecture; left out with -short")

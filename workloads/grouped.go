@@ -32,9 +32,8 @@ func (g grouped) prepare(s drawRequest) (filler, error) {
 	return limited{grouped: g, size: size}, nil
 }
 
-// limited draws the score of every expert, as the router does. No cheaper exact way is
-// known, because the choice of groups and the number of experts that each group contributes
-// depend on each other.
+// limited draws the score of every expert, as the router does. No cheaper exact way is known,
+// because the choices of groups and experts depend on each other.
 type limited struct {
 	grouped
 	size int // experts of a group
@@ -54,7 +53,6 @@ func (l limited) fill(r *rng, c chunk) {
 	}
 }
 
-// scores fills s from a random stream that starts at seed.
 func scores(seed rng, s []uint32) {
 	at := mix(uint64(seed))
 	for len(s) >= 2 {
@@ -77,8 +75,8 @@ func topTwo(s []uint32) uint64 {
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the experts that have the largest scores in the best groups, largest first.
-// It sets `best` to 0 for the groups that it takes; `top` is scratch memory.
+// choose fills ids with the best experts of the best groups, largest first. It sets `best` of these
+// groups to 0.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

@@ -8,8 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestInvariants: for any problem, ids are distinct and in range, and the weights of a token's
-// selections sum to 1. The same seed gives the same routing again.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranks := rapid.IntRange(1, 9).Draw(t, "ranks")
@@ -25,7 +23,7 @@ func TestInvariants(t *testing.T) {
 		}
 		w, err := New(d, p, seed)
 		if err != nil {
-			return // the law does not fit this shape; TestProblemErrors tests such errors
+			return // the law does not fit this shape
 		}
 		if len(w.Ranks) != ranks {
 			t.Fatalf("%d ranks, want %d", len(w.Ranks), ranks)
@@ -134,8 +132,6 @@ func TestEPLB(t *testing.T) {
 	}
 }
 
-// TestDrift: after h steps half of the experts have kept their popularity. The loads still
-// follow the distribution.
 func TestDrift(t *testing.T) {
 	const n, h = 4096, 10
 	for step, want := range map[int]float64{0: 1, 1: 0.933, 10: 0.5, 20: 0.25, 40: 0.0625} { // 0.5^(step / h)

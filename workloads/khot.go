@@ -30,7 +30,6 @@ func khot(s drawRequest, k int, f float64) ([]float64, error) {
 	return twoLevels(s.Experts, k, hotShare, (1-f)*float64(s.TopK)/float64(max(cold, 1))), nil
 }
 
-// twoLevels returns n loads: high for the first k, low for the others.
 func twoLevels(n, k int, high, low float64) []float64 {
 	load := make([]float64, n)
 	for j := range load {

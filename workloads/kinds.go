@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// kinds lists the distributions in the order of the help. A new distribution needs one file, and
-// one line here.
+// kinds lists the distributions in the order of the help.
 func kinds() []kind {
 	return []kind{
 		uniformKind,
@@ -29,7 +28,7 @@ func kinds() []kind {
 	}
 }
 
-// modifiers lists the modifiers that may follow a distribution, in canonical order.
+// modifiers lists the modifiers in canonical order.
 func modifiers() []kind {
 	return []kind{
 		driftKind,
@@ -41,9 +40,8 @@ func modifiers() []kind {
 	}
 }
 
-// statistic is a measure of the expected loads of experts. A spec can give a target for it:
-// a parameter then gets the value with which the measure reaches the target. The embedded
-// param holds the name of the statistic and the bounds of the target.
+// statistic is a measure of the expected loads of experts. A parameter can be solved for a target,
+// whose bounds the embedded param holds.
 type statistic struct {
 	param
 	of func(load []float64) float64
@@ -74,7 +72,7 @@ type Kind struct {
 // Kinds lists the distributions.
 func Kinds() []Kind { return describe(kinds()) }
 
-// Modifiers lists the modifiers, which follow a distribution after a +.
+// Modifiers lists the modifiers.
 func Modifiers() []Kind { return describe(modifiers()) }
 
 func describe(ks []kind) []Kind {

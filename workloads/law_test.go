@@ -10,11 +10,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// level is the p-value below which a test fails. All tests draw with fixed seeds, so a test that
-// passed once passes until the law changes.
+// level is the p-value below which a test fails. Seeds are fixed, so a test that passed once passes
+// until the law changes.
 const level = 1e-4
 
-// chiSquare tests counts against expected counts, with `free` degrees of freedom.
+// chiSquare tests counts with `free` degrees of freedom.
 func chiSquare(t *testing.T, what string, got, want []float64, free int) {
 	t.Helper()
 	x := stat.ChiSquare(got, want)
@@ -23,7 +23,6 @@ func chiSquare(t *testing.T, what string, got, want []float64, free int) {
 	}
 }
 
-// kolmogorov tests a sample against a distribution function.
 func kolmogorov(t *testing.T, what string, sample []float64, cdf func(float64) float64) {
 	t.Helper()
 	s := slices.Sorted(slices.Values(sample))
@@ -37,8 +36,7 @@ func kolmogorov(t *testing.T, what string, sample []float64, cdf func(float64) f
 	}
 }
 
-// TestTopOneShares: with top-1, counts follow a multinomial distribution with the shares of the
-// definition.
+// TestTopOneShares: counts follow a multinomial distribution.
 func TestTopOneShares(t *testing.T) {
 	const experts, tokens = 64, 20000
 	even := twoLevels(experts, 0, 0, 1)
@@ -74,9 +72,8 @@ func TestTopOneShares(t *testing.T) {
 
 func must(load []float64, _ error) []float64 { return load }
 
-// TestShares: with top-k, an expert's count is the number of successes in one trial per token,
-// and each trial succeeds with the expert's share. The count of every expert must lie within five
-// standard deviations.
+// TestShares: with top-k, each token selects an expert with the expert's share. Counts must lie
+// within five standard deviations.
 func TestShares(t *testing.T) {
 	const tokens = 4096
 	for _, spec := range []string{"khot:32:0.9", "one:0.9", "hotrank:2.0", "powerlaw:1.01", "lognormal:0.5", "dirichlet:0.3", "lognormal:3.0"} {
@@ -100,7 +97,6 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestQuantileLoads: load i of the 256 sorted loads is the quantile of (i+0.5)/256.
 func TestQuantileLoads(t *testing.T) {
 	s := drawRequest{Problem: shape(8, 256, 8, 1)}
 	for what, c := range map[string]struct {
@@ -157,7 +153,6 @@ func naive(r *rng, score func(e int) float64, experts, k int) []int32 {
 	return ids[:k]
 }
 
-// TestZipfIsGumbelTopK compares zipf with the top-k of log-weight plus Gumbel noise.
 func TestZipfIsGumbelTopK(t *testing.T) {
 	const experts, k, tokens = 24, 6, 40000
 	for _, a := range []float64{0.5, 1, 3} {
@@ -200,7 +195,7 @@ func twoSamples(t *testing.T, what string, a, b []float64) {
 	}
 }
 
-// TestGroupedIsGroupLimitedTopK compares grouped with DeepSeek-V3's rule, written out.
+// TestGroupedIsGroupLimitedTopK compares with DeepSeek-V3's rule, written out.
 func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 	const experts, groups, take, k, tokens = 32, 8, 3, 6, 40000
 	const size = experts / groups
@@ -230,9 +225,8 @@ func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 	twoSamples(t, "experts per group", fast, slow)
 }
 
-// pattern returns a number that says how a token's experts are distributed over groups. Each
-// digit is the number of experts in one group, in the order in which the groups first appear in
-// ids: 411 is four experts of the first group, one of the second, one of the third.
+// pattern returns the number of experts in each group as digits, in the order in which groups first
+// appear in ids. 411 is four of the first group, one of the second, one of the third.
 func pattern(ids []int32, size int) int {
 	var seen []int32
 	var n []int
@@ -251,8 +245,6 @@ func pattern(ids []int32, size int) int {
 	return out
 }
 
-// TestPairs: every pair of experts occurs in equally many tokens, under uniform, under balanced,
-// and under poisson with equal shares.
 func TestPairs(t *testing.T) {
 	const experts, k, tokens = 12, 4, 60000
 	f, _ := uniform(drawRequest{Problem: shape(1, experts, k, tokens)})
@@ -282,8 +274,6 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestMaskedAndRaggedAreEven: masked entries occur at all positions equally often, and all sizes
-// of ragged ranks occur equally often.
 func TestMaskedAndRaggedAreEven(t *testing.T) {
 	w := mustNew(t, "masked:0.5", shape(1, 16, 8, 40000), 3)
 	at, want := make([]float64, 8), make([]float64, 8)
@@ -309,8 +299,7 @@ func TestMaskedAndRaggedAreEven(t *testing.T) {
 	kolmogorov(t, "ragged sizes", sizes, func(x float64) float64 { return x })
 }
 
-// TestGates: the largest weight of a token has the distribution that the gate gives for normal
-// logits.
+// TestGates compares the largest weight with the gate of normal logits.
 func TestGates(t *testing.T) {
 	const tokens, k = 20000, 4
 	for what, c := range map[string]struct {

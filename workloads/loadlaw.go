@@ -5,20 +5,18 @@ import (
 	"math"
 )
 
-// loadLaw is a law (a way to draw the experts of tokens) that is given by relative loads of
-// the experts. The loads depend on one parameter, x, which says how uneven they are. The seed
+// loadLaw draws by relative loads of experts. One parameter, x, says how uneven they are. The seed
 // decides which expert gets which load.
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
 	param     param                                             // name and bounds of the parameter
-	x         float64                                           // value of the parameter; if statistic is set, the target of the statistic instead
-	statistic string                                            // the statistic whose target the parameter must reach; "" if the spec gives the parameter
-	urn       bool                                              // an urn draws with the loads as weights; otherwise poisson draws with the loads scaled to shares
-	fixed     bool                                              // load[e] belongs to expert e; the seed does not shuffle
-	show      func(x float64) float64                           // converts a solved x to the parameter's scale; nil if the scales are equal
+	x         float64                                           // the parameter, or the target if statistic is set
+	statistic string                                            // "" if the spec gives the parameter
+	urn       bool                                              // draw by urn with weights, otherwise by poisson with shares
+	fixed     bool                                              // the seed does not shuffle load
+	show      func(x float64) float64                           // converts a solved x to the parameter's scale, if that differs
 }
 
-// law sets the law of a recipe to f.
 func (f loadLaw) law(r *recipe) { r.law, r.loadLaw = f.prepare, &f }
 
 func (f loadLaw) prepare(s drawRequest) (filler, error) {
@@ -42,8 +40,7 @@ func (f loadLaw) prepare(s drawRequest) (filler, error) {
 	return eachToken(newPoisson(load, s.TopK).draw), nil
 }
 
-// shares returns the probability with which a token selects each expert, [experts]; their sum
-// is top-k.
+// shares returns the probability with which a token selects each expert; their sum is top-k.
 func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	load, err := f.load(s, x)
 	if err != nil {
@@ -55,8 +52,7 @@ func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	return shares(load, s.TopK), nil
 }
 
-// solve returns the parameter. If a statistic has a target, it finds the parameter that
-// reaches the target.
+// solve returns the parameter, solved if there is a target.
 func (f loadLaw) solve(s drawRequest) (float64, error) {
 	if f.statistic == "" {
 		return f.x, nil
@@ -64,7 +60,6 @@ func (f loadLaw) solve(s drawRequest) (float64, error) {
 	return solve(f.statistic, f.x, f.param, func(x float64) ([]float64, error) { return f.shares(s, x) })
 }
 
-// scatter shuffles values by the seed.
 func scatter(v []float64, seed uint64) []float64 {
 	out := make([]float64, len(v))
 	for j, e := range newRNG(seed, streamHot).perm(len(v)) {
@@ -73,8 +68,8 @@ func scatter(v []float64, seed uint64) []float64 {
 	return out
 }
 
-// solve finds the largest value of p at which a statistic of the expected shares has the
-// target value. The error says which values the statistic can have.
+// solve finds the largest value of p at which a statistic of the expected shares has the target
+// value. The error says which values the statistic can have.
 func solve(name string, target float64, p param, share func(x float64) ([]float64, error)) (float64, error) {
 	const steps = 16
 	of, low, high := findStatistic(name).of, math.Inf(1), math.Inf(-1)
@@ -98,7 +93,7 @@ func solve(name string, target float64, p param, share func(x float64) ([]float6
 	return 0, fmt.Errorf("%s: %v is out of reach here; use %.3g to %.3g", name, target, low, high)
 }
 
-// bisect finds an x between lo and hi for which at(x) is within 0.01 % of target.
+// bisect finds an x for which at(x) is within 0.01 % of target.
 func bisect(target, lo, hi float64, rising bool, at func(x float64) (float64, error)) (float64, error) {
 	for range 40 {
 		mid := (lo + hi) / 2

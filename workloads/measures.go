@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// This file measures loads: counts or expected shares. A load of zeros counts as even. Solved
-// parameters depend on these measures and must be the same on every machine, so sums run in a fixed
-// order and without fused operations.
+// This file measures loads: counts or expected shares. Solved parameters depend on these measures,
+// so sums run in a fixed order and without fused operations.
 
 func total(load []float64) float64 {
 	sum := 0.0
@@ -30,7 +29,6 @@ func gini(load []float64) float64 {
 	return float64(2*ranked)/float64(n*sum) - (n+1)/n
 }
 
-// maxMean returns the largest load, divided by the mean.
 func maxMean(load []float64) float64 {
 	sum := total(load)
 	if sum == 0 {
@@ -54,7 +52,7 @@ func entropy(load []float64) float64 {
 	return max(h, 0)
 }
 
-// variation returns the coefficient of variation: the standard deviation divided by the mean.
+// variation returns the standard deviation divided by the mean.
 func variation(load []float64) float64 {
 	sum, sq := total(load), 0.0
 	if sum == 0 {
@@ -66,8 +64,7 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*float64(len(load)))/float64(sum*sum)-1))
 }
 
-// top20 returns the share of the load that the most loaded fifth of the experts has. If there
-// are fewer than five experts, it returns the share of the most loaded one.
+// top20 returns the share of the most loaded fifth of the experts, at least one.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum := total(s)

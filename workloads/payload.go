@@ -6,10 +6,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Token fills dst with the BF16 bits of one token's hidden vector: random sign and
-// mantissa, magnitude in [2^-3, 2). The values depend only on seed, rank, token and
-// column, so that every backend and the oracle can compute them without sharing memory.
-// Replicated tokens (SkipA2A) are the same on all ranks.
+// Token fills dst with the BF16 bits of one token's hidden vector: random sign and mantissa,
+// magnitude in [2^-3, 2). The values depend only on seed, rank, token and column. Replicated tokens
+// (SkipA2A) are the same on all ranks.
 func (w *Workload) Token(rank, token int, dst []uint16) {
 	if w.Problem.SkipA2A {
 		rank = 0
@@ -27,8 +26,7 @@ func (w *Workload) Token(rank, token int, dst []uint16) {
 // drawnTogether is the number of tokens that one processor draws at a time.
 const drawnTogether = 64
 
-// Tokens returns the BF16 bits of all tokens of a rank's batch, [tokens, hidden]. It draws
-// them on all processors.
+// Tokens returns the BF16 bits of all tokens of a rank's batch, [tokens, hidden].
 func (w *Workload) Tokens(rank int) []uint16 {
 	n, hidden := w.Ranks[w.BatchRank(rank)].Tokens, w.Problem.Hidden
 	x := make([]uint16, n*hidden)
@@ -49,11 +47,10 @@ func mix(x uint64) uint64 {
 }
 
 // Weight fills dst with the BF16 bits of an expert's weight matrix, row-major, from element `first`
-// on; first is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the rows of the gate
-// half first; matrix 1 is W2 [Hidden, Intermediate]. Sign and mantissa are random. The magnitude is
-// in [2^-3, 2) / 2^s, where 2^s is about the square root of the row's length, so that products keep
-// the magnitude of tokens. If tokens are sent in FP8, the last four bits of the mantissa are zero.
-// Each weight is then an E4M3 number divided by 2^s, with one s for the whole matrix.
+// on, a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the rows of the gate half first;
+// matrix 1 is W2 [Hidden, Intermediate]. Magnitudes lie in [2^-3, 2) / 2^s, where 2^s is about the
+// square root of the row's length, so that products are as large as tokens. For FP8 tokens each
+// weight is an E4M3 number divided by 2^s.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {
@@ -73,10 +70,9 @@ func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	}
 }
 
-// ExpertGain returns the factor that stands in for an expert's MLP between dispatch and combine:
-// each received value is multiplied by this factor and rounded to BF16. Factors differ, so that the
-// sum changes if a row is at the wrong expert.
+// ExpertGain returns the factor that stands in for an expert's MLP. Factors differ, so that a row
+// at the wrong expert changes the sum.
 func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
-// SharedGain is the factor of the shared expert, see ExpertGain.
+// SharedGain is the factor of the shared expert.
 const SharedGain float32 = 1.25

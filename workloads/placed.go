@@ -2,8 +2,7 @@ package workloads
 
 import "fmt"
 
-// Each law in this file draws from the experts of certain ranks. These experts are equally
-// likely.
+// In each law of this file a token selects the experts of certain ranks with equal chances.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank, so nothing is sent between ranks",
@@ -14,7 +13,7 @@ func local(s drawRequest) (filler, error) {
 	return within("local", s, func(rank int) int { return rank })
 }
 
-// within returns a filler that draws only experts of rank of(r) for the tokens of rank r.
+// within returns a filler for which the tokens of rank r select experts of rank of(r) only.
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {
@@ -35,7 +34,7 @@ func remote(s drawRequest) (filler, error) {
 	}
 	return eachToken(func(r *rng, rank int, dst []int32) {
 		subset(r, 0, s.Experts-n, dst)
-		for i, e := range dst { // drawn as if this rank had no experts: skip its ids
+		for i, e := range dst { // skip this rank's ids
 			if int(e) >= rank*n {
 				dst[i] += int32(n)
 			}

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e]. Of all
-// ways to draw with these probabilities it takes the one of the largest entropy, conditional
-// Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994). Drawing one by one, as urn does,
-// cannot reach given shares. Systematic sampling draws the same experts together again and again.
+// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e]. It has
+// the largest entropy of all such draws: conditional Poisson sampling (Chen, Dempster and Liu,
+// Biometrika 81, 1994). An urn cannot reach given shares, and systematic sampling repeats the same
+// sets.
 type poisson struct {
 	k      int
-	always []int32     // experts with share 1, which are in every set
-	order  []int32     // the other experts that can be drawn
+	always []int32     // experts with share 1
+	order  []int32     // the other experts
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
-// An expert with a share of at least `certain` is always drawn, and an expert with a share
-// of at most `never` is not drawn at all, because their odds would be lost in rounding.
+// Shares of at least `certain` count as 1, and of at most `never` as 0, because their odds would be
+// lost in rounding.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12
 )
 
-// newPoisson finds the odds that give these shares. Shares lie in [0, 1] and sum to k.
+// newPoisson finds the odds of shares in [0, 1] that sum to k.
 func newPoisson(share []float64, k int) *poisson {
 	p := &poisson{k: k}
 	var want []float64
@@ -45,9 +45,8 @@ func newPoisson(share []float64, k int) *poisson {
 	return p
 }
 
-// calibrate finds the odds for which sets of k experts have the shares `want`. Each round corrects
-// the odds of each expert by how far its current share is from `want`. With few experts and small k
-// a full step overshoots, and half steps converge.
+// calibrate finds the odds for which sets of k experts have the shares `want`. With few experts and
+// small k a full step overshoots, and half steps converge.
 func calibrate(want []float64, k int) []float64 {
 	odds := make([]float64, len(want))
 	for i, s := range want {
@@ -74,7 +73,7 @@ func calibrate(want []float64, k int) []float64 {
 	return odds
 }
 
-// inclusion returns the share of each expert in sets of k drawn with these odds.
+// inclusion returns the share of each expert in sets of k.
 func inclusion(odds []float64, k int) []float64 {
 	t := tails(odds, k)
 	head := make([]float64, k+1) // elementary symmetric sums of odds[:i]
@@ -114,8 +113,7 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	n := copy(dst, p.always)
 	at := 0
 	for j := p.k - n; j > 0; j-- {
-		// With probability t[i]/t[at] none of order[at:i] is drawn. The next expert is the
-		// first for which this probability is below a uniform random number.
+		// With probability t[i]/t[at] none of order[at:i] is drawn.
 		t := p.tail[j]
 		cut := float64(r.float() * t[at])
 		at += firstBelow(t[at+1:len(t)-j+1], cut)
@@ -125,8 +123,7 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	shuffle(r, dst)
 }
 
-// firstBelow returns the index of the first value in s that is below `cut`. The values in s
-// descend. If rounding left no value below `cut`, it returns the last index.
+// firstBelow returns the index of the first value below `cut`, or the last index. Values descend.
 func firstBelow(s []float64, cut float64) int {
 	lo, hi := 0, len(s)-1
 	for lo < hi {
@@ -140,8 +137,8 @@ func firstBelow(s []float64, cut float64) int {
 	return lo
 }
 
-// shares scales loads to the sum k. No share is above 1, because a token selects an expert at
-// most once. The excess of an expert goes to the others in proportion to their loads.
+// shares scales loads to the sum k, with no share above 1. Others get the excess in proportion to
+// their loads.
 func shares(load []float64, k int) []float64 {
 	out := slices.Clone(load)
 	full := make([]bool, len(load))

@@ -8,8 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPoissonShares: an expert is in a drawn set with the probability of its share, and no set has
-// an expert twice.
 func TestPoissonShares(t *testing.T) {
 	for _, c := range []struct {
 		load []float64
@@ -51,7 +49,6 @@ func TestPoissonShares(t *testing.T) {
 	}
 }
 
-// TestCalibrate: calibrate finds the odds also for loads that differ by many orders of magnitude.
 func TestCalibrate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 100).Draw(t, "experts")

@@ -2,10 +2,9 @@ package workloads
 
 import "math"
 
-// Expert ids depend on the functions below, so these must give the same bits on every machine.
-// math.Exp does not, because it is assembly on some machines. On arm64 a Go compiler may fuse
-// x*y+z, unless x*y is converted to float64; a test disassembles the arm64 build to show that
-// nothing is fused. The functions are exact to a few units in the last place.
+// The functions below decide expert ids, so they give the same bits on every machine. math.Exp does
+// not, because it is assembly on some machines. On arm64 x*y+z may be fused, unless x*y is
+// converted to float64.
 
 // ln returns the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {
@@ -34,11 +33,10 @@ func exp(x float64) float64 {
 	return math.Ldexp(sum, int(k))
 }
 
-// pow returns x to the y for positive x.
 func pow(x, y float64) float64 { return exp(y * ln(x)) }
 
-// quantile returns the standard normal quantile of p in (0, 1), to 1e-7: algorithm
-// AS 241, PPND7 (Wichura 1988).
+// quantile returns the standard normal quantile of p to 1e-7: algorithm AS 241, PPND7 (Wichura
+// 1988).
 func quantile(p float64) float64 {
 	q := p - 0.5
 	if math.Abs(q) <= 0.425 {

@@ -30,8 +30,8 @@ type Preset struct {
 	Note         string   `yaml:"note" json:"note,omitempty"`
 }
 
-// HiddenOf returns Problem.Hidden for an op: for an activation the intermediate size of one expert
-// (0 if unknown), for other ops the elements of a token that is sent.
+// HiddenOf returns Problem.Hidden for an op: the intermediate size for an activation (0 if
+// unknown), else the elements of a token that is sent.
 func (p Preset) HiddenOf(op ep.Op) int {
 	if op == ep.Activation {
 		return p.Intermediate
@@ -55,9 +55,8 @@ func Presets() []Preset {
 	return slices.Clone(ps)
 }
 
-// FindPreset finds a built-in preset by name or alias. For FILE.yaml:NAME it reads a preset
-// from the user's file instead. FILE.yaml is enough if the file has one preset. The error
-// about an unknown name offers the nearest known name.
+// FindPreset finds a built-in preset by name or alias, or reads FILE.yaml:NAME. FILE.yaml is enough
+// for a single preset.
 func FindPreset(name string) (Preset, error) {
 	if file, rest, ok := cutYAML(name); ok {
 		ps, err := LoadPresets(file)
@@ -83,7 +82,7 @@ func findPreset(ps []Preset, name, where string) (Preset, error) {
 	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists all %d presets", name, ep.DidYouMean(name, names, ""), where, len(ps))
 }
 
-// cutYAML splits FILE.yaml:NAME. ok is false if s has no such form.
+// cutYAML splits FILE.yaml:NAME; ok is false for another form.
 func cutYAML(s string) (file, name string, ok bool) {
 	for _, ext := range []string{".yaml", ".yml"} {
 		if strings.HasSuffix(s, ext) {
@@ -96,7 +95,7 @@ func cutYAML(s string) (file, name string, ok bool) {
 	return "", "", false
 }
 
-// LoadPresets reads a user's file of presets, see ReadPresets.
+// LoadPresets reads a user's file of presets.
 func LoadPresets(file string) ([]Preset, error) {
 	f, err := os.Open(file)
 	if err != nil {

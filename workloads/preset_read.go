@@ -11,11 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxPresetBytes bounds a preset file; the built-in one has 10 KB.
+// maxPresetBytes bounds a preset file.
 const maxPresetBytes = 1 << 20
 
-// ReadPresets reads a YAML list of presets. It refuses an unknown key, a name that is given twice,
-// and a shape outside the bounds of ep.Problem; that error names the preset and the field.
+// ReadPresets reads a YAML list of presets. It refuses unknown keys, repeated names and shapes
+// outside the bounds of ep.Problem.
 func ReadPresets(r io.Reader) ([]Preset, error) {
 	lr := &io.LimitedReader{R: r, N: maxPresetBytes + 1}
 	dec := yaml.NewDecoder(lr)
@@ -80,7 +80,6 @@ func (p *Preset) check() error {
 	return nil
 }
 
-// oneLine joins the lines of a YAML error.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 }

@@ -14,15 +14,13 @@ import (
 // maxSelections bounds a workload: 2 GiB of ids and weights.
 const maxSelections = 1 << 28
 
-// chunkTokens is the number of tokens that share one random stream, and the unit of parallel
-// work. Changing it changes every routing of every seed.
+// chunkTokens is the number of tokens that share one random stream. Changing it changes every
+// routing of every seed.
 const chunkTokens = 512
 
-// law makes the filler that draws experts for a request. The error names what does not fit: a field
-// of the problem or an argument of the law.
+// law makes the filler that draws experts for a request. The error names what does not fit.
 type law func(s drawRequest) (filler, error)
 
-// drawRequest holds the problem and the seed for which a law draws.
 type drawRequest struct {
 	ep.Problem
 	seed uint64
@@ -32,19 +30,17 @@ type drawRequest struct {
 // filler draws the experts of a chunk. It is safe for concurrent use.
 type filler interface{ fill(r *rng, c chunk) }
 
-// weigher is a filler that replaces the drawn weights of a filled chunk, [tokens, k].
+// weigher is a filler that replaces the drawn weights, [tokens, k].
 type weigher interface{ weigh(c chunk, w []float32) }
 
-// chunk is a run of tokens of one rank.
 type chunk struct {
 	rank  int
-	first int     // index of the first token on its rank
-	total int     // index of the first token, counted over all ranks in order
+	first int     // index on its rank
+	total int     // index over all ranks in order
 	k     int     // top-k
 	ids   []int32 // [tokens, k], to be filled
 }
 
-// eachToken makes a filler of a function that draws one token.
 type eachToken func(r *rng, rank int, dst []int32)
 
 func (f eachToken) fill(r *rng, c chunk) {
@@ -53,31 +49,28 @@ func (f eachToken) fill(r *rng, c chunk) {
 	}
 }
 
-// recipe is a parsed spec: it says how to draw a routing, and how to edit the drawn
-// routing.
+// recipe is a parsed spec.
 type recipe struct {
 	base    string   // canonical spelling of the distribution
 	mods    []string // canonical spellings of the modifiers, in canonical order
 	law     law
-	loadLaw *loadLaw // set if the law is given by loads, else nil
+	loadLaw *loadLaw
 	gate    gate
-	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws the number of tokens of each rank; if nil, each rank has the problem's number
-	edits   []edit                                            // in canonical order of the modifiers
-	spare   int                                               // number of experts of the problem that are replicas of other experts
-	step    uint64                                            // step of a sequence; each step draws other tokens, but the same experts are popular
+	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws the number of tokens of each rank; nil for equal ranks
+	edits   []edit                                            // in canonical order
+	spare   int                                               // number of experts that are replicas
+	step    uint64                                            // step of a sequence, which draws other tokens
 }
 
-// edit changes a drawn batch in place.
 type edit func(b *batch)
 
-// batch is an unfinished routing. It has one rank if tokens are replicated.
+// batch is an unfinished routing, of one rank if tokens are replicated.
 type batch struct {
 	drawRequest
 	step  uint64
 	ranks []Routing
 }
 
-// orUniform sets the law to uniform if a spec begins with a modifier.
 func (r *recipe) orUniform() {
 	if r.law == nil {
 		r.law = uniform
@@ -89,7 +82,6 @@ func (r *recipe) Spec() string {
 	return strings.Join(append([]string{r.base}, r.mods...), "+")
 }
 
-// draw draws the routing and the class of w.
 func (r *recipe) draw(w *Workload) error {
 	b, err := r.batch(w.Problem, w.Seed)
 	if err != nil {
@@ -104,7 +96,7 @@ func (r *recipe) draw(w *Workload) error {
 	return nil
 }
 
-// route draws the selections of a batch, edits them, and returns the routing of every rank.
+// route draws and edits the selections of a batch.
 func (r *recipe) route(b *batch, f filler) []Routing {
 	b.ranks = nil
 	for _, n := range b.size {
@@ -120,7 +112,7 @@ func (r *recipe) route(b *batch, f filler) []Routing {
 	return b.ranks
 }
 
-// batch decides how many tokens each rank of a problem draws.
+// batch decides how many tokens each rank draws.
 func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	ranks := p.Ranks
 	if p.SkipA2A {
@@ -144,8 +136,8 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	return &batch{drawRequest: drawRequest{Problem: p, seed: seed, size: size}, step: r.step}, nil
 }
 
-// fill draws ids and weights, chunks in parallel. Each chunk has its own random streams, so
-// that the bytes do not depend on the number of threads.
+// fill draws ids and weights, chunks in parallel. Each chunk has its own random streams, so that
+// threads do not change the bytes.
 func (r *recipe) fill(b *batch, f filler) {
 	var chunks []chunk
 	total := 0
@@ -169,7 +161,6 @@ func (r *recipe) fill(b *batch, f filler) {
 	})
 }
 
-// parallel calls f(0) to f(n-1) on as many cores as there are.
 func parallel(n int, f func(i int)) {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))

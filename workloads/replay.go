@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay is a recorded routing. It is applied to a problem by these rules:
+// replay is a recorded routing, with these rules:
+//
 //   - The tokens of all ranks, in order, take the rows of the trace, in order. After the
 //     last row the first row follows.
 //   - If the trace has a larger top-k, only the first entries are used, and their weights
@@ -70,7 +71,6 @@ func tooFewExperts(name string, e, experts int) error {
 	return fmt.Errorf("%s: has expert %d, but the problem has %d experts; raise --experts or choose the --model with which the file was recorded", name, e, experts)
 }
 
-// recordedRows holds the rows of a trace that a problem needs.
 type recordedRows struct {
 	k       int
 	ids     []int32   // [rows, k]
@@ -116,7 +116,7 @@ func (t *recordedRows) fill(_ *rng, c chunk) {
 	}
 }
 
-// weigh replaces the drawn weights by the recorded weights. Masked entries get weight 0.
+// weigh replaces weights by the recorded ones, 0 for masked entries.
 func (t *recordedRows) weigh(c chunk, w []float32) {
 	for i := 0; i < len(w); i += t.k {
 		if t.weights != nil {

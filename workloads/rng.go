@@ -2,24 +2,22 @@ package workloads
 
 import "math/bits"
 
-// rng is the SplitMix64 generator. math/rand/v2 was not taken, because the bytes of a workload must
-// not change with a Go release. The generator's state must also be computable from (seed, rank,
-// chunk) in one step.
+// rng is the SplitMix64 generator. The bytes of math/rand/v2 may change with a Go release.
 type rng uint64
 
-// The random streams of a workload, one for each purpose.
+// The random streams of a workload.
 const (
 	streamHot     = iota + 1 // which experts are popular, and how popular
 	streamIDs                // experts of a chunk
 	streamWeights            // weights of a chunk
 	streamDeal               // shuffles of the routing balanced
 	streamSizes              // tokens of ragged ranks
-	streamMask               // masked entries of a rank
+	streamMask               // masked entries
 	streamDrift              // experts that exchange their popularity
 	streamReplica            // which replica a selection takes
 )
 
-// newRNG returns a generator; each sequence of keys has an independent stream.
+// newRNG returns a generator with an independent stream for each sequence of keys.
 func newRNG(keys ...uint64) *rng {
 	h := uint64(0x6570_6265_6e63_6821)
 	for _, k := range keys {

@@ -10,10 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxSpec bounds the length of a spec.
 const maxSpec = 1024
 
-// kind is one name of the spec grammar, a distribution or a modifier.
+// kind is one name of the spec grammar.
 type kind struct {
 	name       string
 	doc        string // definition, one line
@@ -23,36 +22,33 @@ type kind struct {
 	build      func(a args, r *recipe) error
 }
 
-// param is a positional argument of a kind, a number.
+// param is a numeric argument of a kind.
 type param struct {
 	name     string
 	min, max float64
 	def      float64
 	whole    bool // an integer
-	open     bool // if a spec leaves the argument out, the problem decides its value
+	open     bool // the problem decides the value of an absent argument
 }
 
-// args holds the arguments of one item of a spec.
+// args holds the arguments of one item.
 type args struct {
-	v         []float64 // one number for each parameter; NaN if the parameter is open and left out
-	first     param     // the parameter that v[0] is an argument of
-	statistic string    // if set, v[0] is the target of this statistic, and the parameter is solved for
+	v         []float64 // NaN if left out
+	first     param     // the parameter of v[0]
+	statistic string    // if set, v[0] is its target
 	file      string
-	digest    string // digest of the file's content
+	digest    string // of the file's content
 }
 
 func (a args) int(i int) int { return int(a.v[i]) }
 
-// loadLaw returns a law whose parameter is the first argument.
 func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) loadLaw {
 	return loadLaw{load: load, param: a.first, x: a.v[0], statistic: a.statistic}
 }
 
-// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... An argument
-// that is left out has its default. The first argument may be statistic=value instead of a number.
-// The parameter then gets the number with which the expected loads have this value of the
-// statistic. An error names the argument and its bounds, or for an unknown name the nearest known
-// one.
+// Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first
+// argument may be statistic=value: the expected loads then have this value. An error names the
+// argument and its bounds, or for an unknown name the nearest known one.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
@@ -73,7 +69,7 @@ func Parse(spec string) (Distribution, error) {
 	return Distribution{r}, nil
 }
 
-// modify applies modifiers in canonical order, whatever order they were given in.
+// modify applies modifiers in canonical order.
 func (r *recipe) modify(base string, parts []string) error {
 	known := modifiers()
 	given := make([]*item, len(known))
@@ -95,14 +91,13 @@ func (r *recipe) modify(base string, parts []string) error {
 		if err := it.build(r); err != nil {
 			return err
 		}
-		if it.name != "softmax" { // softmax is the default, which a spec leaves out
+		if it.name != "softmax" { // softmax is the default
 			r.mods = append(r.mods, it.spell())
 		}
 	}
 	return nil
 }
 
-// item is a kind with its arguments.
 type item struct {
 	kind
 	args args
@@ -193,7 +188,6 @@ func (k kind) parseArg(i int, f string, a *args) error {
 	return nil
 }
 
-// spell returns the canonical spelling.
 func (it item) spell() string {
 	a := it.args
 	if it.file {
@@ -217,8 +211,8 @@ func (it item) spell() string {
 	return b.String()
 }
 
-// format returns the shortest spelling of v that reads back exactly. If the parameter is not
-// an integer, the spelling always has a decimal point.
+// format returns the shortest spelling of v that reads back exactly, with a decimal point unless it
+// is whole.
 func (p param) format(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !p.whole && !strings.Contains(s, ".") {

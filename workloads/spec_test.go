@@ -85,7 +85,6 @@ func TestProblemErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse: parsing the canonical spelling of any spec gives the same spelling again.
 func FuzzParse(f *testing.F) {
 	for _, s := range append(plainSpecs, solvedSpecs...) {
 		f.Add(s)

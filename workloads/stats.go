@@ -5,17 +5,16 @@ import (
 	"errors"
 )
 
-// Stats holds measures of a drawn routing. Each replica of an expert (+eplb) counts as an
-// expert. A routing without selections has the values of an even one.
+// Stats holds measures of a drawn routing. Each replica of an expert (+eplb) counts as an expert.
 type Stats struct {
 	Tokens           int64   `json:"tokens"`            // tokens of all ranks; a replicated token counts once
 	Selections       int64   `json:"selections"`        // selections that are not masked
 	Masked           int64   `json:"masked"`            // masked selections
-	Gini             float64 `json:"gini"`              // Gini coefficient of the expert loads: 0 if they are even, (n-1)/n if one of n experts has all
+	Gini             float64 `json:"gini"`              // Gini coefficient of the expert loads
 	CV               float64 `json:"cv"`                // standard deviation of the expert loads, divided by their mean
 	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load, divided by the mean
 	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts, divided by the mean
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest number of selections that one expert gets from one source rank, divided by the mean; a receive slot must have room for this number
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest number of selections that one expert gets from one source rank, divided by the mean
 	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits, its own included
 	LocalShare       float64 `json:"local_share"`       // share of the selections that stay on their rank
 	Entropy          float64 `json:"entropy"`           // entropy of the expert loads in bits
@@ -59,8 +58,7 @@ func (w *Workload) Stats() Stats {
 	return s
 }
 
-// MeasureCounts returns the statistics that depend only on the loads of experts. counts is
-// [experts]; experts lie on the ranks in equal blocks.
+// MeasureCounts returns the statistics of counts of experts, which lie on ranks in equal blocks.
 func MeasureCounts(counts []int64, ranks int) Stats {
 	load := floats(counts)
 	s := Stats{
@@ -75,8 +73,7 @@ func MeasureCounts(counts []int64, ranks int) Stats {
 	return s
 }
 
-// tally counts tokens, tokens with a selection (active), and masked selections, over all ranks.
-// Replicated tokens are counted once.
+// tally counts tokens, those with a selection (active), and masked selections.
 func (w *Workload) tally() (tokens, active, masked int64) {
 	ranks := w.Ranks
 	if w.Problem.SkipA2A {
@@ -100,8 +97,7 @@ func (w *Workload) tally() (tokens, active, masked int64) {
 	return tokens, active, masked
 }
 
-// spread counts the (token, rank) pairs with a selection, and the selections that stay on
-// their rank.
+// spread counts (token, rank) pairs, and selections that stay on their rank.
 func (w *Workload) spread() (visits, stay int64) {
 	direct, dedup := w.Messages(Direct), w.Messages(Dedup)
 	for r := range direct {

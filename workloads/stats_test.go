@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// handMade returns a workload of 2 ranks, 4 experts and top-2: rank 0 has tokens {0 1}, {0 2},
-// {3 -}, rank 1 has {0 3}.
+// handMade returns a workload of top-2: rank 0 has tokens {0 1}, {0 2}, {3 -}, rank 1 has {0 3}.
 func handMade() *Workload {
 	p := shape(2, 4, 2, 3)
 	p.Hidden = 64
@@ -82,7 +81,6 @@ func TestMessageBytes(t *testing.T) {
 	}
 }
 
-// TestTrafficAddsUp: the matrices of messages agree with the counts, for any routing.
 func TestTrafficAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom(plainSpecs).Draw(t, "spec")
@@ -137,8 +135,7 @@ func TestFit(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, _, _ := strings.Cut(spec, ":")
-		// dirichlet is fitted by the mean of many draws, and one draw differs from the mean. The
-		// loads of the other laws do not depend on chance.
+		// one draw of dirichlet differs from the mean of many, to which it is fitted
 		bound := 2*noise + 0.002
 		if name == "dirichlet" {
 			bound = 0.05
@@ -158,9 +155,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestBusiestRankReceives: Busiest looks at the messages that a rank sends and at those that it
-// receives. If one rank is hot, all ranks send about the same number, and only the number of
-// received messages shows the hot rank.
+// TestBusiestRankReceives: only received messages show the hot rank.
 func TestBusiestRankReceives(t *testing.T) {
 	hot := Matrix{{9, 1, 5, 1}, {0, 9, 5, 2}, {1, 1, 90, 4}, {1, 1, 5, 9}}
 	if got := hot.Busiest(); got != 15 {

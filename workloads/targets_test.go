@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestTargets: draws reach the target of a statistic within 2 %. The workload is so large that
-// chance makes a smaller difference.
+// TestTargets draws so large a workload that chance stays below 2 %.
 func TestTargets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("draws large workloads; left out under the race detector, because other tests draw smaller ones there")
@@ -19,7 +18,7 @@ func TestTargets(t *testing.T) {
 			for _, target := range targets {
 				spec := name + ":" + statistic + "=" + target
 				if spec == "powerlaw:maxmean=1.5" {
-					continue // out of reach: even with a = 0 the density is uniform from 1 to span, and max/mean is 2
+					continue // out of reach: with a = 0, max/mean is 2
 				}
 				p := v3(32768)
 				s := MeasureCounts(mustNew(t, spec, p, 1).TotalCounts(), p.Ranks)

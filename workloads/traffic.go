@@ -5,19 +5,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// MessageKind says whether a message carries a token for one expert or for several.
+// MessageKind says whether a message carries a token for one expert or several.
 type MessageKind string
 
 const (
 	Direct MessageKind = "direct" // one token for one selected expert
-	Dedup  MessageKind = "dedup"  // one token for one rank, for all of the token's selected experts on that rank
+	Dedup  MessageKind = "dedup"  // one token for all of its experts on one rank
 )
 
-// Matrix holds one number for each source rank (row) and destination rank (column).
+// Matrix holds one number for each source (row) and destination rank (column).
 type Matrix [][]int64
 
-// Messages returns the number of messages that dispatch sends from each rank to each rank, [ranks,
-// ranks]. Messages on the diagonal stay on their rank. Combine sends the transposed matrix.
+// Messages returns the number of messages of a dispatch, [ranks, ranks], also those that stay on a
+// rank. Combine sends the transposed matrix.
 func (w *Workload) Messages(kind MessageKind) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
@@ -38,7 +38,7 @@ func (w *Workload) Messages(kind MessageKind) Matrix {
 	return m
 }
 
-// Bytes multiplies each count of m by the bytes of one message.
+// Bytes multiplies each count by the bytes of one message.
 func (m Matrix) Bytes(message int) Matrix {
 	out := make(Matrix, len(m))
 	for i, row := range m {
@@ -50,9 +50,8 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest returns the largest number that any rank sends or receives. For one rank it takes the
-// larger of sent and received, not their sum, because a link moves data in both directions at once.
-// It leaves out the diagonal.
+// Busiest returns the largest number that any rank sends or receives, without the diagonal. A link
+// moves data in both directions at once.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {
@@ -74,20 +73,19 @@ func MessageBytes(d ep.DType, hidden, topK int) int { return dtype.Of(d, hidden)
 // CombineBytes returns the bytes of a combine message: one BF16 row, no header.
 func CombineBytes(hidden int) int { return 2 * hidden }
 
-// BytesDispatch returns the bytes that the busiest rank moves over its link in a dispatch.
+// BytesDispatch returns the bytes of a dispatch on the busiest rank's link.
 func (w *Workload) BytesDispatch(kind MessageKind) int64 {
 	p := w.Problem
 	return w.Messages(kind).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
 }
 
-// BytesCombine returns the bytes that the busiest rank moves over its link in a combine. With
-// Dedup each rank first adds up the outputs of its experts for a token.
+// BytesCombine returns the bytes of a combine on the busiest rank's link. With Dedup a rank adds up
+// its experts' outputs first.
 func (w *Workload) BytesCombine(kind MessageKind) int64 {
 	return w.Messages(kind).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }
 
-// BytesOp returns BytesDispatch for a dispatch, BytesCombine for a combine, the sum of both
-// for a pair, and 0 for an activation, which sends nothing.
+// BytesOp returns BytesDispatch, BytesCombine, their sum for a pair, and 0 for an activation.
 func (w *Workload) BytesOp(op ep.Op, kind MessageKind) int64 {
 	switch op {
 	case ep.Dispatch:
@@ -100,6 +98,5 @@ func (w *Workload) BytesOp(op ep.Op, kind MessageKind) int64 {
 	return w.BytesDispatch(kind) + w.BytesCombine(kind)
 }
 
-// WireLimit returns the seconds that bytes take on a link of gbs gigabytes (1e9 bytes) a
-// second each way.
+// WireLimit returns the seconds of bytes on a link of gbs gigabytes (1e9 bytes) a second each way.
 func WireLimit(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }

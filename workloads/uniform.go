@@ -11,8 +11,8 @@ func uniform(s drawRequest) (filler, error) {
 	return eachToken(func(r *rng, _ int, dst []int32) { subset(r, 0, s.Experts, dst) }), nil
 }
 
-// subset fills dst with distinct members of [lo, hi). Every ordered choice is
-// equally likely. hi-lo must be at least len(dst).
+// subset fills dst with distinct members of [lo, hi), every ordered choice equally likely. hi-lo
+// must be at least len(dst).
 func subset(r *rng, lo, hi int, dst []int32) {
 	if 2*len(dst) > hi-lo {
 		denseSubset(r, lo, hi, dst)
@@ -27,8 +27,7 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 }
 
-// denseSubset does the work of subset if hi-lo is below 2*len(dst), because redrawing
-// repetitions would then take long. It makes the first steps of a Fisher-Yates shuffle.
+// denseSubset is subset for hi-lo below 2*len(dst), where redrawing repetitions would take long.
 func denseSubset(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo

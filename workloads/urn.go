@@ -5,25 +5,21 @@ import (
 	"slices"
 )
 
-// urn draws experts one after another, each with a chance proportional to its
-// weight among those not yet drawn (successive sampling, Plackett-Luce).
-// Weights are integers from the start, so that rounding cannot differ between
-// machines.
+// urn draws experts one after another, each with a chance proportional to its weight among the
+// others (successive sampling, Plackett-Luce). Integer weights exclude rounding.
 type urn struct {
 	weight []uint64
-	start  []uint64 // sum of the weights of the experts before this one
+	start  []uint64 // sum of the weights before this expert
 	total  uint64
 	keep   []uint64 // Walker's alias table (Vose 1991): a random x below keep[i] takes i,
 	alias  []int32  // any other takes alias[i]
 }
 
-// maxRepeats is the number of repetitions in a row after which `rest` draws among the
-// remaining experts. This does not change the law, because a repetition says nothing about
-// which of the remaining experts is next.
+// maxRepeats is the number of repetitions after which `rest` draws. The law stays, because a
+// repetition says nothing about the next expert.
 const maxRepeats = 3
 
-// newUrn makes an urn of positive weights. It raises weights below 2^-40 of the largest weight
-// to that bound.
+// newUrn makes an urn of positive weights, at least 2^-40 of the largest.
 func newUrn(w []float64) *urn {
 	top := 0.0
 	for _, v := range w {
@@ -68,7 +64,7 @@ func (u *urn) build() {
 	}
 }
 
-// draw fills dst with distinct experts. Popular experts tend to be at the front.
+// draw fills dst with distinct experts, popular ones mostly first.
 func (u *urn) draw(r *rng, _ int, dst []int32) {
 	for i := range dst {
 		e := u.one(r)
@@ -91,8 +87,8 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts that are not in `drawn`. It takes a random point on the sum of
-// their weights, and adds the weight of each drawn expert that lies before the point.
+// rest draws from the experts not in `drawn`: it takes a random point on the sum of their weights,
+// and adds drawn weights before it.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
 	d := sorted[:copy(sorted[:], drawn)]
@@ -114,15 +110,14 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates for each expert the probability to be among k drawn experts. It draws tokens and
-// adds up the chance of each expert to be next at each step. This sum has less noise than the count
-// of draws (Rao-Blackwell). For an expert in more than half of the tokens the count has less noise,
-// and shares returns the count.
+// shares estimates for each expert the probability to be among k drawn experts. It adds up the
+// chances of each step, which has less noise than the count of draws (Rao-Blackwell). For an expert
+// in more than half of the tokens the count has less noise.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)
-	perWeight := 0.0                         // sum, over tokens and steps, of 1 / (weight not yet drawn)
-	missed := make([]float64, len(u.weight)) // the part of perWeight that was added after the expert was drawn
+	perWeight := 0.0                         // sum of 1 / (weight not yet drawn)
+	missed := make([]float64, len(u.weight)) // part of perWeight after the expert was drawn
 	drawn := make([]float64, len(u.weight))
 	for range tokens {
 		u.draw(r, 0, dst)

@@ -16,18 +16,17 @@ type Routing struct {
 	Weights []float32 // [Tokens, TopK] router weights, 0 if masked
 }
 
-// Workload is a problem together with the routing of every rank. It is
-// immutable and safe to share.
+// Workload is a problem with the routing of every rank. It is immutable and safe to share.
 type Workload struct {
 	Problem ep.Problem
 	Spec    string    // canonical routing spec, see Parse
 	Seed    uint64    // the same seed gives the same bytes on any machine
 	Ranks   []Routing // [ranks]
-	Class   ep.Class  // the routing class by which table rows are found; empty unless New made the workload
+	Class   ep.Class  // empty unless New made the workload
 }
 
-// BatchRank returns the rank whose batch a rank dispatches: the rank itself, or rank 0 with
-// SkipA2A, because every rank then has rank 0's tokens.
+// BatchRank returns the rank of the dispatched tokens: with SkipA2A rank 0, because all ranks hold
+// its tokens.
 func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
@@ -35,9 +34,8 @@ func (w *Workload) BatchRank(rank int) int {
 	return rank
 }
 
-// SharedSlice returns the tokens for which a rank runs the shared expert: the first token and
-// the number of tokens, in the rank's batch. Without SkipA2A these are all tokens. With
-// SkipA2A every rank has the same batch, and each rank takes one part of it.
+// SharedSlice returns the first token and the number of tokens for which a rank runs the shared
+// expert. With SkipA2A each rank takes one part of the same batch.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.BatchRank(rank)].Tokens
 	if !w.Problem.SkipA2A {

@@ -6,7 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// v3 is deepseek-v3 on 8 ranks.
 func v3(tokens int) ep.Problem { return shape(8, 256, 8, tokens) }
 
 func shape(ranks, experts, topK, tokens int) ep.Problem {
@@ -32,8 +31,8 @@ func mustNew(t testing.TB, spec string, p ep.Problem, seed uint64) *Workload {
 	return w
 }
 
-// plainSpecs lists specs without targets, at least one of every kind except trace. solvedSpecs lists
-// specs with targets. All specs are valid for v3.
+// plainSpecs lists specs without targets, at least one of every kind except trace. All specs are
+// valid for v3.
 var plainSpecs = []string{
 	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "zipf:3.0", "powerlaw:1.01", "powerlaw:1.2:100.0",
 	"lognormal:0.5", "dirichlet:0.3", "khot:32:0.9", "hotrank:2.0", "hotrank:4.0", "one:0.9", "local",

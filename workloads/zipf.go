@@ -1,7 +1,6 @@
 package workloads
 
-// zipfKind draws by the same law as Mooncake's benchmark: the top-k of log-weight plus Gumbel
-// noise.
+// zipfKind draws as Mooncake's benchmark: the top-k of log-weight plus Gumbel noise.
 var zipfKind = kind{
 	name:       "zipf",
 	doc:        "experts are drawn one by one; the j-th most popular has weight 1/j^a",

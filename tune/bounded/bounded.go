@@ -11,10 +11,8 @@ import (
 	"os"
 )
 
-// Reading a file may take leastMemory, or memoryTimes the file's size if that is more. leastWork
-// and workTimes limit the work in the same way. With garbage, a process takes about twice the
-// memory that its reader holds, so it stays below 256 MiB or 8 times the file. No recorded routing
-// so far compresses better than 64:1.
+// Reading a file may take leastMemory, or memoryTimes the file's size if that is more. No recorded
+// routing so far compresses better than 64:1.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -73,8 +71,7 @@ func (b *Budget) Array(what string, n, elementBytes int64) error {
 	return b.Allocate(what, n*elementBytes)
 }
 
-// JSON charges the most memory that decoding a JSON text into structs and maps can take. It computes
-// this from the number of objects, lists and commas.
+// JSON charges the most memory that decoding a JSON text into structs and maps can take.
 func (b *Budget) JSON(what string, text []byte) error {
 	n := 4*bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte(","))
 	return b.Array(what, int64(n), ObjectBytes)
@@ -102,7 +99,6 @@ type reader struct {
 	in     io.Reader
 }
 
-// Read implements io.Reader.
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.in.Read(p)
 	if bad := r.budget.Work(r.what, int64(n)); bad != nil {
@@ -111,11 +107,9 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// firstRead is the size, in bytes, of ReadAll's first buffer.
 const firstRead = 64 << 10
 
-// ReadAll reads all of r and refuses more than `most` bytes. It charges the memory of its buffer,
-// and of the old and the new buffer while the buffer grows.
+// ReadAll reads all of r and refuses more than `most` bytes.
 func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	out := []byte{}
 	for {
@@ -142,7 +136,6 @@ func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// size returns the spelling of a number of bytes.
 func size(n int64) string {
 	for _, u := range []struct {
 		unit string

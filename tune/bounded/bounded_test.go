@@ -10,7 +10,6 @@ import (
 	"testing/iotest"
 )
 
-// TestAllocate: memory is refused before it is held, and can be given back.
 func TestAllocate(t *testing.T) {
 	b := New(10)
 	if err := b.Array("rows", 1<<20, ObjectBytes); err != nil {
@@ -37,7 +36,6 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// TestJSON: a text of many small values is refused, and a text of few long values is not.
 func TestJSON(t *testing.T) {
 	for text, want := range map[string]bool{"{},": false, "[],": false, "1,": false, `"` + strings.Repeat("x", 4000) + `",`: true} {
 		all := []byte(strings.Repeat(text, 32<<20/len(text)))
@@ -47,8 +45,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestReader: the reader returns an error as soon as a file has unpacked to more bytes than its
-// budget allows.
 func TestReader(t *testing.T) {
 	b := New(1 << 20)
 	n, err := io.Copy(io.Discard, b.Reader("ids.npy", zeros{}))
@@ -64,7 +60,6 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestReadAll: up to the bound, ReadAll reads the same bytes as io.ReadAll.
 func TestReadAll(t *testing.T) {
 	text := bytes.Repeat([]byte("text"), 100_000)
 	for _, r := range []io.Reader{bytes.NewReader(text), iotest.DataErrReader(bytes.NewReader(text)), iotest.HalfReader(bytes.NewReader(text))} {

@@ -9,14 +9,12 @@ import (
 	"strings"
 )
 
-// ABI names the builds of the kernels with which a table row, a run or a pack was made. It
-// holds one word for each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=2.9c0d". A word
-// has the kernel's revision, a dot and the hash of the kernel's sources. Without a dot the
-// revision is 1. A new revision means that the parameters have a new meaning: measurements
-// stay usable as long as the revision is the same. The hash identifies the build.
+// ABI names the builds of the kernels with which a table row, a run or a pack was made. It holds
+// one word for each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=2.9c0d". A word has the
+// kernel's revision, a dot and the hash of the kernel's sources. Without a dot the revision is 1.
+// Measurements stay usable while the revision is the same.
 //
-// If the kernels of a backend change together, its ABI is one word without a kernel's name.
-// That word stands for every kernel and has no revision. "" is an unknown build.
+// An ABI of one word without a kernel's name stands for every kernel. "" is an unknown build.
 type ABI string
 
 // Word returns the word of a kernel with a revision and a hash of its sources.
@@ -27,7 +25,6 @@ func Word(revision int, hash string) string {
 	return strconv.Itoa(revision) + "." + hash
 }
 
-// revisionOf returns the revision of a kernel's word.
 func revisionOf(word string) string {
 	if revision, _, ok := strings.Cut(word, "."); ok {
 		return revision
@@ -82,8 +79,7 @@ func (a ABI) Of(kernel string) string {
 // for every kernel.
 func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
 
-// For returns the words of a config's kernel, or of both kernels of a pair. It returns "" for
-// a config without a kernel and for kernels that the ABI does not name. If one word stands for
+// For returns the words of a config's kernel, or of both kernels of a pair. If one word stands for
 // every kernel, it returns the whole ABI.
 func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
 
@@ -106,9 +102,8 @@ func (a ABI) Part(kernels ...string) ABI {
 // AllKernels stands for every kernel in a list of kernels.
 const AllKernels = "all kernels"
 
-// Changed returns the kernels for which two ABIs have different words, sorted. It leaves out
-// kernels that only one of the ABIs names. If the ABIs differ and one of them has one word for
-// every kernel, it returns AllKernels. It returns nothing if one of the ABIs is unknown.
+// Changed returns the kernels for which two ABIs have different words, sorted. If the ABIs differ
+// and one of them has one word for every kernel, it returns AllKernels.
 func (a ABI) Changed(b ABI) []string {
 	x, y := a.list(), b.list()
 	switch {
@@ -127,16 +122,15 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether a, a build, has the same word as row for every kernel that row names. Here
-// row is the ABI of a table row's config. An empty row names no kernels. If a word has no hash, its
-// kernel can no longer be built, and Serves returns false.
+// Serves reports whether build a has the word of every kernel that row, the ABI of a table row,
+// names. It returns false for a word without a hash, whose kernel can no longer be built.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }
 
-// Accepts reports whether a config that was measured with the kernels of row has the same meaning
-// in build a. It does if a has every kernel of row with the same revision. If one of the ABIs has
-// no list of kernels, Accepts returns the same as Serves.
+// Accepts reports whether a config measured with the kernels of row means the same in build a. It
+// does if a has every kernel of row with the same revision. If one of the ABIs has no list of
+// kernels, Accepts returns the same as Serves.
 func (a ABI) Accepts(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
 }

@@ -22,8 +22,6 @@ func TestABIOfEachKernel(t *testing.T) {
 	}
 }
 
-// TestABIServes: a build serves a row if the kernels of the row are unchanged. Other kernels
-// may change.
 func TestABIServes(t *testing.T) {
 	for _, c := range []struct {
 		now, row ABI
@@ -51,7 +49,6 @@ func TestABIServes(t *testing.T) {
 	}
 }
 
-// TestABIAccepts: a build accepts rows of the same revision, whatever their hash.
 func TestABIAccepts(t *testing.T) {
 	if one, two := Word(1, "ab"), Word(2, "ab"); one != "ab" || two != "2.ab" {
 		t.Errorf("words %q and %q", one, two)
@@ -80,8 +77,6 @@ func TestABIAccepts(t *testing.T) {
 	}
 }
 
-// TestFirstBuildNamesItsKernels: a build that was recorded as one hash has a word for each
-// kernel.
 func TestFirstBuildNamesItsKernels(t *testing.T) {
 	const first = ABI("d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421")
 	row := first.For(Config{Kernel: "dispatch_ll"})

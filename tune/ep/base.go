@@ -5,20 +5,16 @@ import (
 	"slices"
 )
 
-// maxSharedDrift bounds the drift of the matrix product's time without calls. Above this bound
-// ShareBase shares no readings. On H200s the drift was at most 0.4 % without a power cap and 0.5 to
-// 3 % under a power cap.
+// maxSharedDrift bounds the drift of the matrix product's time without calls. Above it ShareBase
+// shares no readings. On H200s without a power cap the drift was at most 0.4 %.
 const maxSharedDrift = 0.005
 
 // ShareBase sets one Base for all configs that ran in the same rounds. Base is the time of the
 // matrix product without calls. For each round and rank it is the lower quartile of the configs'
-// readings; of at most four readings, the smallest. The product does the same work for every
-// config, but its time depends on the call before it. On an H200 it took 71 or 80 us, and more
-// often 80 us after calls on 16 SMs. If each config subtracted its own readings, calls on 16 SMs
-// would look too cheap.
+// readings. The product does the same work for every config, but its time depends on the call
+// before it. If each config subtracted its own readings, calls on few SMs would look too cheap.
 //
-// If the product's time drifts by more than maxSharedDrift, ShareBase sets no Base. Each config
-// then subtracts its own readings, which were taken close in time to its rounds. A config with
+// If the product's time drifts by more than maxSharedDrift, ShareBase sets no Base. A config with
 // fewer rounds than others gets the first of the shared rounds.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
@@ -55,8 +51,7 @@ func baseOf(all []*BesideRounds, k int) (base []float64) {
 	}
 }
 
-// drift returns the median absolute deviation of rounds, divided by their median, of the rank where
-// it is largest.
+// drift returns the largest relative median absolute deviation of a rank.
 func drift(rounds [][]float64) (most float64) {
 	if len(rounds) == 0 {
 		return 0
@@ -75,8 +70,7 @@ func drift(rounds [][]float64) (most float64) {
 	return most
 }
 
-// lowerMedian sorts values and returns their median. Of an even number of values it returns
-// the lower of the two middle ones.
+// lowerMedian sorts values and returns their median, the lower one of two.
 func lowerMedian(values []float64) float64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]

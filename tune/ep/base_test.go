@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// readings returns rounds of one rank.
 func readings(us ...float64) (rows [][]float64) {
 	for _, v := range us {
 		rows = append(rows, []float64{v * 1e-6})
@@ -13,9 +12,6 @@ func readings(us ...float64) (rows [][]float64) {
 	return rows
 }
 
-// TestShareBase: configs that ran in the same rounds subtract the same time of the product, so
-// a slow reading of the product does not make a config look cheap. With five or more readings
-// a single low reading does not set the base.
 func TestShareBase(t *testing.T) {
 	fast := &BesideRounds{Product: readings(71, 71, 80), Both: readings(80, 80, 80)}
 	slow := &BesideRounds{Product: readings(80, 80, 71), Both: readings(81, 81, 81)}
@@ -36,8 +32,6 @@ func TestShareBase(t *testing.T) {
 	}
 }
 
-// TestDriftingClocksShareNothing: if the time of the matrix product drifts from round to
-// round, each config keeps its own readings.
 func TestDriftingClocksShareNothing(t *testing.T) {
 	a := &BesideRounds{Product: readings(100, 104, 120, 131, 110), Both: readings(110, 114, 130, 141, 120)}
 	b := &BesideRounds{Product: readings(101, 107, 125, 129, 104), Both: readings(111, 117, 135, 139, 114)}
@@ -47,7 +41,6 @@ func TestDriftingClocksShareNothing(t *testing.T) {
 	}
 }
 
-// TestAppendKeepsBase: rounds without a Base use their own readings.
 func TestAppendKeepsBase(t *testing.T) {
 	a, b := &BesideRounds{Product: readings(71), Both: readings(80)}, &BesideRounds{Product: readings(80), Both: readings(80)}
 	ShareBase([]*BesideRounds{a, b})

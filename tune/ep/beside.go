@@ -5,25 +5,23 @@ import (
 	"slices"
 )
 
-// BesideRounds holds the times of rounds in which a matrix product ran at the same time as the
-// calls, in seconds by round and rank. Each value is the time of one call, of the share of the
-// product that belongs to one call, or of both.
+// BesideRounds holds the times of calls beside a matrix product, in seconds by round and rank. Each
+// value is the time of one call, of the share of the product that belongs to one call, or of both.
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
 	Both      [][]float64 `json:"both"`       // call and product together, from the start of the first to the end of the last
-	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; if it has two phases, the sum of sending and receiving, without the time between them
+	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; of two phases, the sum of sending and receiving
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
 	Done      [][]float64 `json:"done"`       // not seconds: the share of the product that had run when the last call ended, 0 to 1
 	Amount    string      `json:"amount"`     // the share of the product that belongs to one call, in words
 
-	// Base is the time of the product alone that Cost subtracts, by round and rank.
-	// ShareBase sets it. If Base is empty, Cost subtracts Product.
+	// Base is the time of the product alone that Cost subtracts, by round and rank. If Base is
+	// empty, Cost subtracts Product.
 	Base [][]float64 `json:"base,omitempty"`
 }
 
-// LeastCost is the lower bound of a cost, in seconds. A cost is the difference of two measured
-// times, which may be negative. Configs are compared by ratios, which need positive times.
+// LeastCost is the lower bound of a cost, in seconds, because ratios need positive times.
 const LeastCost = 100e-9
 
 // Alone returns the seconds of the product alone that Cost subtracts, by round and rank.
@@ -34,8 +32,8 @@ func (t *BesideRounds) Alone() [][]float64 {
 	return t.Product
 }
 
-// Cost returns the seconds that a call costs, by round and rank: the time of call and
-// product together minus the time of the product alone, and at least LeastCost.
+// Cost returns the seconds that a call costs, by round and rank: Both minus Alone, at least
+// LeastCost.
 func (t *BesideRounds) Cost() [][]float64 {
 	out, alone := make([][]float64, len(t.Both)), t.Alone()
 	for i, ranks := range t.Both {
@@ -55,7 +53,6 @@ func (t *BesideRounds) Seconds(o Objective) [][]float64 {
 	return t.Call
 }
 
-// fields returns the arrays by their JSON names.
 func (t *BesideRounds) fields() map[string]*[][]float64 {
 	return map[string]*[][]float64{"call": &t.Call, "product": &t.Product, "both": &t.Both,
 		"call_in": &t.CallIn, "product_in": &t.ProductIn, "done": &t.Done}
@@ -73,8 +70,8 @@ func (t *BesideRounds) Append(u *BesideRounds) {
 	t.Amount = u.Amount
 }
 
-// Validate checks that every array has the given numbers of rounds and ranks, and that every
-// value is between 0 and 1e6. Base may be empty.
+// Validate checks that every array has the given numbers of rounds and ranks, and that every value
+// is between 0 and 1e6.
 func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
 		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {

@@ -2,8 +2,7 @@ package ep
 
 import "math"
 
-// Class is a routing class: it says how uneven a routing is. Classify computes it. Each row
-// of a table is for one class.
+// Class is a routing class: it says how uneven a routing is. Each row of a table is for one class.
 type Class string
 
 // The classes of a known routing, by the two measures of Skew.
@@ -21,7 +20,7 @@ const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
 
-// Classes lists every class in the order in which tables print them, AllRoutings last.
+// Classes lists every class in the order of tables, AllRoutings last.
 func Classes() []Class {
 	return append(knownRoutings[:len(knownRoutings):len(knownRoutings)], AllRoutings)
 }
@@ -31,9 +30,8 @@ func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes())
 
 // The bounds between classes. Share is 1/(1+cv^2), with cv the coefficient of variation of the load
 // over experts: an even routing has a cv below 0.58, a concentrated one has a cv above 2.
-// HotRankHottest is below 2, so that a routing that sends one rank twice the mean exceeds the bound
-// in every draw. With two ranks the bound is 1.5, half way between an equal split and one rank that
-// does everything.
+// HotRankHottest is below 2, so that every draw of a routing that sends one rank twice the mean
+// exceeds it.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
 	EvenHottest       = 1.25 // upper bound of Hottest of an even routing, exclusive
@@ -44,22 +42,20 @@ const (
 // Skew measures how uneven a routing is. The unevenness that chance may explain is
 // subtracted.
 type Skew struct {
-	// Share is the effective number of experts divided by the number of experts, in (0, 1].
-	// The effective number is the inverse Simpson index 1/sum(p^2), with p an expert's
-	// share of the selections. It is estimated without bias from pairs of selections
-	// (Simpson, Nature 163, 1949), so that an even routing of few tokens does not look
-	// concentrated.
+	// Share is the effective number of experts divided by the number of experts, in (0, 1]. The
+	// effective number is the inverse Simpson index 1/sum(p^2), with p an expert's share of the
+	// selections. It is estimated without bias from pairs of selections (Simpson, Nature 163,
+	// 1949).
 	Share float64
 	// Hottest is the number of selections of the fullest rank divided by the mean over
 	// ranks, in [1, ranks].
 	Hottest float64
 }
 
-// MeasureSkew computes the skew. `counts` says how often each expert was selected. Rank 0's experts
-// come first, and every rank has equally many experts. MeasureSkew subtracts three standard
-// deviations of an even routing from both measures, so that chance does not look like skew.
-// A negative count counts as zero. ok is false if all counts are zero or the number of experts
-// is not a multiple of ranks.
+// MeasureSkew computes the skew from how often each expert was selected. Rank 0's experts come
+// first, and every rank has equally many. It subtracts three standard deviations of an even routing
+// from both measures. A negative count counts as zero. ok is false if all counts are zero or ranks
+// does not divide the number of experts.
 func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	if ranks < 1 || len(counts) == 0 || len(counts)%ranks != 0 {
 		return Skew{}, false
@@ -80,8 +76,7 @@ func MeasureSkew(counts []int64, ranks int) (s Skew, ok bool) {
 	return Skew{Share: share(total, pairs, len(counts)), Hottest: hottest(total/float64(ranks), fullest)}, true
 }
 
-// share returns Skew.Share. `total` is the number of selections. `pairs` is the number of pairs of
-// selections of the same expert, summed over experts.
+// share returns Skew.Share from the selections and the pairs of selections of one expert.
 func share(total, pairs float64, experts int) float64 {
 	certain := pairs - 3*math.Sqrt(pairs)
 	if certain <= 0 {
@@ -108,10 +103,9 @@ func (s Skew) Class(ranks int) Class {
 	return Even
 }
 
-// Classify returns the class of a routing. `counts` says how often each expert was selected. Rank
-// 0's experts come first, and every rank has equally many experts. Classify returns AllRoutings if
-// MeasureSkew cannot use the counts. Sum the counts over enough steps: with fewer than about 16
-// selections per expert only strong skew can be told from chance.
+// Classify returns the class of the counts that MeasureSkew reads, AllRoutings if it cannot use
+// them. Sum the counts over enough steps: with fewer than about 16 selections per expert only
+// strong skew can be told from chance.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {
@@ -120,8 +114,8 @@ func Classify(counts []int64, ranks int) Class {
 	return s.Class(ranks)
 }
 
-// Index returns the index of c in Classes. For an unknown word it returns the index of
-// AllRoutings. It makes no slice, because look-ups call it at every step.
+// Index returns the index of c in Classes, that of AllRoutings for an unknown word. It makes no
+// slice, because look-ups call it at every step.
 func (c Class) Index() int {
 	for i, known := range knownRoutings {
 		if c == known {

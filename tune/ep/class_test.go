@@ -33,8 +33,8 @@ func TestSkewClassBoundaries(t *testing.T) {
 	}
 }
 
-// TestMeasureSkew compares with values computed by hand. 40 selections make 780 pairs;
-// chance may explain 3*sqrt(780) of them.
+// TestMeasureSkew compares with values computed by hand: 40 selections make 780 pairs, of which
+// chance may explain 3*sqrt(780).
 func TestMeasureSkew(t *testing.T) {
 	s, ok := MeasureSkew([]int64{40, 0}, 2)
 	if want := (Skew{Share: 780 / (780 - 3*math.Sqrt(780)) / 2, Hottest: (40 - 3*math.Sqrt(20)) / 20}); !ok || s != want {
@@ -72,8 +72,6 @@ func TestClassifyCounts(t *testing.T) {
 	}
 }
 
-// TestClassifyDoesNotMistakeChanceForSkew: at most 1 % of the samples of an even routing are
-// not classified as even, even if a sample has few tokens.
 func TestClassifyDoesNotMistakeChanceForSkew(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	wrong, draws := 0, 0

@@ -16,8 +16,7 @@ import (
 // integer is a number.
 type Value string
 
-// Int returns the value as a number. ok is false for a word. A number has no leading zeros,
-// so 07 is a word.
+// Int returns the value as a number. ok is false for a word. 07 is a word.
 func (v Value) Int() (n int, ok bool) {
 	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
 		return n, true
@@ -25,7 +24,7 @@ func (v Value) Int() (n int, ok bool) {
 	return 0, false
 }
 
-// Compare orders values: numbers come before words, numbers by size and words by their bytes.
+// Compare orders numbers by size, words by their bytes, and numbers before words.
 func (v Value) Compare(w Value) int {
 	x, number := v.Int()
 	y, other := w.Int()
@@ -99,7 +98,7 @@ func (c Config) With(name string, v Value) Config {
 func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Values)) }
 
 // Key returns the full spelling kernel:name=value,name=value with sorted names. It returns
-// "default" for the zero Config. ParseConfig reads a Key.
+// "default" for the zero Config.
 func (c Config) Key() string {
 	if c.IsDefault() {
 		return "default"
@@ -141,9 +140,8 @@ func validWord(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_.+-") == ""
 }
 
-// Join returns the config of a pair, which is one dispatch and one combine. For the kernels d
-// and c its kernel is "d+c". The parameters of dispatch are called "dispatch.name", those of
-// combine "combine.name".
+// Join returns the config of a pair of one dispatch and one combine. Its kernel is "d+c", and its
+// parameters are "dispatch.name" and "combine.name".
 func Join(dispatch, combine Config) Config {
 	c := Config{Kernel: dispatch.Kernel + "+" + combine.Kernel, Values: map[string]Value{}}
 	for n, v := range dispatch.Values {
@@ -155,8 +153,7 @@ func Join(dispatch, combine Config) Config {
 	return c
 }
 
-// Split returns the configs from which Join made c. The error says why c is not the config of
-// a pair.
+// Split returns the configs from which Join made c.
 func Split(c Config) (dispatch, combine Config, err error) {
 	d, k, ok := strings.Cut(c.Kernel, "+")
 	if !ok {
@@ -214,10 +211,9 @@ func (c Config) Difference(dflt Config) string {
 	return strings.Join(out, " ")
 }
 
-// Cost says which resources a config takes away from a model that runs at the same time. If
-// several configs are about equally fast, a search chooses the config with the least cost.
-// The dispatch and the combine of a pair run one after the other, so each field of a pair's
-// cost is the larger value of the two.
+// Cost says which resources a config takes away from a model that runs at the same time. Of about
+// equally fast configs a search chooses the one with the least cost. A field of a pair's cost is
+// the larger value of the two.
 type Cost struct {
 	SMs     int `json:"sms"`     // SMs that one rank uses; on the CPU backend, its workers
 	Threads int `json:"threads"` // threads of a block
@@ -229,19 +225,17 @@ func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c.SMs, d.SMs), cmp.Compare(c.Threads, d.Threads), cmp.Compare(c.Bytes, d.Bytes))
 }
 
-// idAlphabet holds the characters of an id. It lacks i, l and o, which look like digits, and
-// u, so that few words look like an id.
+// idAlphabet lacks i, l and o, which look like digits, and u, so that few words look like an id.
 const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is the number of characters of a printed id. There are a million ids of four characters.
-// In a space of 60,000 configs about one in twenty shares its id with another. One run measures so
-// few configs that a shared id is rare; LongID tells such configs apart.
+// idLength is the number of characters of a printed id. In a space of 60,000 configs about one in
+// twenty shares its id with another.
 const idLength = 4
 
-// ID returns a short name of a config: the first characters of a hash of its Key. The id of a pair
-// joins the ids of its dispatch and its combine with "+". The id of the zero Config is "default".
+// ID returns a short name of a config: the first characters of a hash of its Key. A pair joins two
+// ids with "+", and the zero Config has the id "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()

@@ -6,7 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The error about an invalid problem names the field, the bound and values that are allowed.
 func ExampleProblem_Validate() {
 	p := ep.Problem{
 		Op: ep.Dispatch, Mode: ep.Graph, Ranks: 8, Nodes: 1,
@@ -24,7 +23,6 @@ func ExampleProblem_Validate() {
 	// experts: 256 does not divide by 7 ranks; it divides by 1, 2, 4, 8, 16, 32, 64
 }
 
-// The full spelling of a config reads back as the same config.
 func ExampleParseConfig() {
 	c, err := ep.ParseConfig("dispatch:threads=512,algo=dedup")
 	if err != nil {
@@ -39,7 +37,6 @@ func ExampleParseConfig() {
 	// default
 }
 
-// A runtime classifies the routing of its last steps from how often each expert was selected.
 // Here 2 ranks have 8 experts.
 func ExampleClassify() {
 	fmt.Println(ep.Classify([]int64{1000, 1010, 990, 1000, 1000, 1005, 995, 1000}, 2))

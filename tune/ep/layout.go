@@ -3,8 +3,7 @@ package ep
 import "strings"
 
 // Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R the
-// number of ranks. The zero value is LayoutExpert, because older tables and runs have that layout
-// and do not name it.
+// number of ranks. The zero value is LayoutExpert, because older files do not name a layout.
 type Layout string
 
 const (
@@ -13,13 +12,13 @@ const (
 	LayoutExpert Layout = ""
 	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
-	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Within an expert, the
-	// rows that come from the same source rank lie side by side, in the order of ranks.
+	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Within an expert,
+	// rows lie in the order of their source ranks.
 	LayoutMasked Layout = "masked"
 	// LayoutRank has one row for each token that a rank receives, with arrays of the token's local
-	// experts and weights. Each source rank has T rows and a count. The first rows, as many as the
-	// count says, hold tokens in token order. Combine sends one row back for each token: the
-	// weighted sum over the local experts, which the caller makes.
+	// experts and weights. Each source rank has T rows and a count; the first rows hold its tokens
+	// in order. Combine sends one row back for each token: the weighted sum over the local experts,
+	// which the caller makes.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps between the source ranks' rows.
 	LayoutRankPacked Layout = "rank:packed"
@@ -56,6 +55,5 @@ func (l Layout) Kind() string {
 	return kind
 }
 
-// ByRank reports whether a rank receives a token once. In the other layouts the rank receives a
-// token once for each of the rank's experts that the token selects.
+// ByRank reports whether a rank receives a token once, and not once for each selected expert.
 func (l Layout) ByRank() bool { return l.Kind() == "rank" }

@@ -5,8 +5,6 @@ import (
 	"testing"
 )
 
-// TestLayoutsInFiles: a file omits the layout if it is expert. A file may name any layout, but
-// no other word.
 func TestLayoutsInFiles(t *testing.T) {
 	type file struct {
 		Layout Layout `json:"layout,omitzero"`

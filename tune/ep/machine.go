@@ -3,7 +3,7 @@ package ep
 import "fmt"
 
 // Machine identifies hardware by the properties that decide which config is fastest. The name is
-// only a label: marketing names change between drivers, and different GPUs share a name.
+// only a label.
 type Machine struct {
 	Backend string `json:"backend"`      // cpu, cuda, or a name that an external worker gives
 	Name    string `json:"name"`         // label
@@ -21,8 +21,8 @@ type Machine struct {
 // directories refuse it, so that nobody takes a prediction for a measurement.
 const Predicted = "predicted"
 
-// Rehearsal returns the sentence that marks times of the CPU backend, whose ranks are
-// goroutines. It returns "" for other backends. If ranks is 0, the number is unknown.
+// Rehearsal returns the sentence that marks times of the CPU backend, "" for other backends. Ranks
+// 0 is an unknown number.
 func (m Machine) Rehearsal(ranks int) string {
 	if m.Backend != "cpu" {
 		return ""
@@ -34,10 +34,9 @@ func (m Machine) Rehearsal(ranks int) string {
 	return fmt.Sprintf("rehearsal: %s on %s; says nothing about GPUs", goroutines, Count(m.SMs, "core"))
 }
 
-// SessionSpread returns the relative standard deviation of a config's time between sessions. In
-// each session the backend opens the problem anew. Intervals from a single session use this value.
-// The value for GPUs comes from runs on 2 H100 with many sessions (epbench replay sessions).
-// Without GPUs it is 0, because there the band of equal times is far wider.
+// SessionSpread returns the relative standard deviation of a config's time between sessions. The
+// value for GPUs comes from runs on 2 H100 with many sessions (epbench replay sessions). Without
+// GPUs it is 0, because there the band of equal times is far wider.
 func (m Machine) SessionSpread() float64 {
 	if m.GPUs == 0 {
 		return 0
@@ -51,10 +50,9 @@ func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Similar reports whether configs tuned on another machine can run on m. Both machines must
-// have GPUs. The other machine must have a different Key but the same backend, architecture
-// and link. Its GPUs must not have more SMs than those of m, because a config names how many
-// SMs it uses. Such configs need not be the fastest on m.
+// Similar reports whether configs tuned on another machine can run on m. Both must have GPUs of the
+// same backend, architecture and link, but different Keys. Its GPUs must not have more SMs than
+// those of m, because a config names how many SMs it uses.
 func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// TestNamesAreReadAndRefused: each parser accepts exactly its list of names.
 func TestNamesAreReadAndRefused(t *testing.T) {
 	check := func(list string, parse func(string) error, words ...string) {
 		for _, w := range words {
@@ -25,7 +24,6 @@ func TestNamesAreReadAndRefused(t *testing.T) {
 	check("precision", func(s string) error { _, err := ParsePrecision(s); return err }, "full", "reduced")
 }
 
-// TestClassIndex: Index returns the position in Classes. Classes returns a new list, so no caller can change it.
 func TestClassIndex(t *testing.T) {
 	for i, c := range Classes() {
 		if c.Index() != i {

@@ -2,9 +2,8 @@ package ep
 
 import "strings"
 
-// Nearest returns the first known name that begins with `name`. If there is none, it returns the
-// known name with the least edit distance to `name`. It returns "" if more than half of the letters
-// would have to change.
+// Nearest returns the first known name that begins with `name`, or the one with the least edit
+// distance. It returns "" if more than half of the letters would have to change.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {
@@ -24,8 +23,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// DidYouMean returns the end of an error about an unknown name: "; did you mean zipf?". If
-// Nearest finds no known name, it returns `otherwise`.
+// DidYouMean returns the end of an error about an unknown name, such as "; did you mean zipf?", or
+// `otherwise`.
 func DidYouMean(name string, known []string, otherwise string) string {
 	if near := Nearest(name, known); near != "" {
 		return "; did you mean " + near + "?"
@@ -33,7 +32,6 @@ func DidYouMean(name string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// editDistance returns the Levenshtein distance.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

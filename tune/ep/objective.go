@@ -9,7 +9,7 @@ type Objective int
 // The zero value is Alone: in a Problem without an objective nothing else runs on the GPU.
 const (
 	Alone         Objective = iota // the time of a call while no matrix product runs
-	BesideProduct                  // the cost of a call: the time of call and product together, minus the time of the product alone
+	BesideProduct                  // the time of call and product together, minus the time of the product alone
 )
 
 var objectiveWords = []string{"alone", "beside"}
@@ -30,7 +30,7 @@ func (o Objective) String() string {
 	return objectiveWords[o]
 }
 
-// MarshalText writes the word, so that files and messages never hold the number.
+// MarshalText writes the word.
 func (o Objective) MarshalText() ([]byte, error) {
 	if o != Alone && o != BesideProduct {
 		return nil, fmt.Errorf("objective: %d is neither ep.Alone nor ep.BesideProduct", int(o))

@@ -13,16 +13,13 @@ const (
 	Combine  Op = "combine"  // the experts' outputs are sent back and summed
 	Pair     Op = "pair"     // one dispatch and one combine, timed together
 
-	// Activation is the SwiGLU between an expert's two matrix products. Its input rows are the rows
-	// that dispatch delivered. Ranks do not communicate. For this operation Problem.Hidden is the
-	// experts' intermediate size: the number of elements of an output row. Problem.Dispatch is the
-	// dtype of an output row.
+	// Activation is the SwiGLU between an expert's two matrix products. Ranks do not communicate.
+	// Problem.Hidden is the number of elements of an output row, and Problem.Dispatch its dtype.
 	Activation Op = "activation"
 
 	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between
-	// them, and combine, timed as one call. epbench has no kernels for a layer. Workers, which are
-	// separate programs that call a library, declare such kernels. The library decides how rows lie
-	// between the steps, so Problem.Layout stays LayoutExpert.
+	// them, and combine, timed as one call. epbench has no kernels for it: workers, which are
+	// separate programs, declare them. Problem.Layout stays LayoutExpert.
 	Layer Op = "layer"
 )
 
@@ -45,7 +42,6 @@ const (
 	Cold  Mode = "cold"  // like graph, with caches overwritten and a barrier before each round
 )
 
-// Modes lists every mode.
 func Modes() []Mode { return []Mode{Graph, Eager, Cold} }
 
 // DType is the data type in which a token is sent.
@@ -74,8 +70,8 @@ func oneOf[T ~string](field, s string, known []T) (T, error) {
 	return Find(field, s, known, func(k T) string { return string(k) })
 }
 
-// Find returns the element of known that is called name. If there is none, the error names the
-// field and the known names.
+// Find returns the element of known that is called name, or an error with the field and the known
+// names.
 func Find[T any](field, name string, known []T, nameOf func(T) string) (found T, err error) {
 	names := make([]string, len(known))
 	for i, k := range known {

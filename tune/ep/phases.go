@@ -4,7 +4,7 @@ package ep
 // fields are 0 if a backend does not measure them.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
-	Rounds float64 `json:"rounds"` // from the first launch to the last reading, warm-up included
+	Rounds float64 `json:"rounds"` // from the first launch to the last reading
 	Clocks float64 `json:"clocks"` // reading the GPUs' clock rates
 }
 
@@ -13,7 +13,7 @@ func (t RunTime) Plus(o RunTime) RunTime {
 	return RunTime{t.Graphs + o.Graphs, t.Rounds + o.Rounds, t.Clocks + o.Clocks}
 }
 
-// StageTime holds the time of one stage of a layer, such as dispatch or a matrix product.
+// StageTime holds the time of one stage of a layer.
 type StageTime struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"` // of one call

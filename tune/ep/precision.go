@@ -8,7 +8,7 @@ type Precision int
 
 // The zero value is Full, the safe choice for a Problem without a precision.
 const (
-	Full    Precision = iota // the error is no larger than that of the default config, and every run gives the same bits
+	Full    Precision = iota // the error is at most that of the default config, and every run gives the same bits
 	Reduced                  // partial sums may be sent as BF16
 )
 
@@ -30,7 +30,7 @@ func (p Precision) String() string {
 	return precisionWords[p]
 }
 
-// MarshalText writes the word, so that files and messages never hold the number.
+// MarshalText writes the word.
 func (p Precision) MarshalText() ([]byte, error) {
 	if p != Full && p != Reduced {
 		return nil, fmt.Errorf("precision: %d is neither ep.Full nor ep.Reduced", int(p))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Messages contain expert ids as uint16, which limits Experts. A warp
-// holds the expert ids of one token, one id in each lane, which limits TopK.
+// Bounds of a Problem. Messages contain expert ids as uint16. A warp holds the expert ids of one
+// token, one in each lane.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536
@@ -17,7 +17,7 @@ const (
 )
 
 // Problem describes the call that is timed: which operation, on how many ranks, with how many
-// tokens. A Config says how to launch the call.
+// tokens.
 type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`
@@ -33,20 +33,17 @@ type Problem struct {
 	SharedExpert bool  `json:"shared_expert"` // each token also goes to a shared expert on its own rank
 	SkipA2A      bool  `json:"skip_a2a"`      // every rank has the tokens of all ranks, so dispatch sends nothing
 
-	// Precision is the precision that the caller accepts. It limits the configs that may be
-	// chosen; it does not change which tokens are sent.
+	// Precision is the precision that the caller accepts.
 	Precision Precision `json:"precision"`
 
-	// Beside names the matrix product that runs at the same time as the calls, in the
-	// spelling of Product.String. It is "" if nothing runs at the same time. Objective is
-	// the time to minimize.
+	// Beside names the matrix product that runs at the same time as the calls, in the spelling of
+	// Product.String. It is "" if nothing runs at the same time.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
 
-	// Intermediate is the number of elements between an expert's two matrix products. For each
-	// token the first product makes 2 * Intermediate elements, half of them for the gate, and the
-	// second product takes Intermediate elements. It is set only for op Layer.
+	// Intermediate is the number of elements between an expert's two matrix products, without the
+	// gate's half. It is set only for op Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 
@@ -111,9 +108,7 @@ func (p Problem) validateNames() error {
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
-// validateLayout refuses fields that the layout does not support. Only layouts of kind expert
-// support a shared expert, SkipA2A and four-bit dtypes, and only LayoutExpert supports
-// Activation.
+// validateLayout refuses fields that the layout does not support.
 func (p Problem) validateLayout() error {
 	if _, err := ParseLayout(p.Layout.String()); err != nil {
 		return err
@@ -139,7 +134,7 @@ func (p Problem) validateLayout() error {
 }
 
 // validateLayer refuses an Intermediate that matrix libraries do not support, and fields that op
-// Layer does not support. Other ops have no Intermediate.
+// Layer lacks.
 func (p Problem) validateLayer() error {
 	if p.Op != Layer {
 		if p.Intermediate != 0 {
@@ -162,8 +157,8 @@ func (p Problem) validateLayer() error {
 	return nil
 }
 
-// checkHidden refuses a hidden size that is not a multiple of the dtype's scale group. BF16
-// has no scales: its tokens must be a multiple of 16 bytes.
+// checkHidden refuses a hidden size that is no multiple of the scale group, or of 16 bytes for
+// BF16.
 func (f DType) checkHidden(hidden int) error {
 	group := map[DType]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
 	if hidden%group == 0 {

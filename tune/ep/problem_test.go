@@ -2,7 +2,6 @@ package ep
 
 import "testing"
 
-// TestHiddenRefusals: the error about a hidden size names a legal size or dtype.
 func TestHiddenRefusals(t *testing.T) {
 	for _, c := range []struct {
 		dtype  DType

@@ -12,12 +12,11 @@ import (
 const (
 	Gemm = "gemm" // matrix products, one for each local expert
 	Copy = "copy" // a copy of a buffer: it uses memory bandwidth, but no matrix units
-	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one more product with as much work as attention
+	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one with as much work as attention
 )
 
-// Product is the work that runs on every rank at the same time as a call: matrix products, or
-// a copy. The product of one expert is [M, K] x [K, N], accumulated in float32, with a BF16
-// result.
+// Product is the work that runs on every rank at the same time as a call: matrix products, or a
+// copy.
 type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
@@ -25,15 +24,14 @@ type Product struct {
 	Groups  int    // number of products of this size, usually one for each local expert
 }
 
-// MaxProduct is the upper bound of M, N and K. MaxGroups is the upper bound of Groups.
 const (
 	MaxProduct = 1 << 20
 	MaxGroups  = 4096
 )
 
-// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step with the same sizes, and copy.
-// Without sizes M, N and K stay zero, and Problem.WithProduct sets the model's own sizes. With
-// sizes, DTYPE is BF16 and GROUPS is 1 unless they are given.
+// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step with the same sizes, and copy. Without
+// sizes M, N and K stay zero, and Problem.WithProduct sets them. DTYPE is BF16 and GROUPS is 1
+// unless given.
 func ParseProduct(s string) (Product, error) {
 	kind, sizes, sized := strings.Cut(s, ":")
 	p := Product{Kind: kind}
@@ -100,11 +98,10 @@ func (p Product) String() string {
 	return fmt.Sprintf("%s:%d,%d,%d,%s,%d", p.Kind, p.M, p.N, p.K, p.DType, p.Groups)
 }
 
-// WithProduct returns the problem with an objective and with a product that runs at the same time
-// as the calls. A product without sizes gets the model's own sizes: the gate and up projections of
-// the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows that an
-// expert receives, at least 1. For FP8, M is rounded up to a multiple of 16, because libraries pad
-// it to such a multiple.
+// WithProduct returns the problem with an objective and a product. A product without sizes gets the
+// model's own sizes: the gate and up projections of the local experts, [M, hidden] x [hidden, 2 x
+// intermediate]. M is the mean number of rows of an expert, at least 1. For FP8 it is a multiple of
+// 16, to which libraries pad.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16
@@ -131,8 +128,8 @@ func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens returns the problem at another token count, with buffers for `room` tokens. If the
-// product is the model's own, its M follows the token count. Any other product stays as it is.
+// AtTokens returns the problem at another token count, with buffers for `room` tokens. The M of the
+// model's own product follows the token count.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)
@@ -148,7 +145,7 @@ func (p Problem) AtTokens(tokens, room int) Problem {
 // Shape.
 func (p Problem) Shape() Problem { return p.AtTokens(0, 0) }
 
-// Product returns the product that p.Beside names. ok is false if p.Beside names no product.
+// Product returns the product that p.Beside names, ok false if there is none.
 func (p Problem) Product() (q Product, ok bool) {
 	if p.Beside == "" {
 		return q, false
@@ -157,7 +154,6 @@ func (p Problem) Product() (q Product, ok bool) {
 	return q, err == nil
 }
 
-// validateBeside checks the product and the objective.
 func (p Problem) validateBeside() error {
 	if p.Objective != Alone && p.Objective != BesideProduct {
 		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.BesideProduct", int(p.Objective))

@@ -11,8 +11,6 @@ func besideProblem() Problem {
 		Tokens: 1024, MaxTokens: 1024, Dispatch: FP8, Combine: BF16}
 }
 
-// TestProductSpelling: ParseProduct reads back the spelling of String. It also completes
-// short spellings.
 func TestProductSpelling(t *testing.T) {
 	for in, want := range map[string]string{
 		"gemm": "gemm", "copy": "copy", "step": "step",
@@ -54,8 +52,6 @@ func TestProductIsRefused(t *testing.T) {
 	}
 }
 
-// TestWithProduct: the size of the model's own product depends on dtype, tokens and ranks.
-// AtTokens changes it with the token count, and changes no other product.
 func TestWithProduct(t *testing.T) {
 	p := besideProblem().WithProduct(Product{Kind: Gemm}, 2048, BesideProduct)
 	if p.Beside != "gemm:64,4096,7168,fp8,128" || p.Objective != BesideProduct {
@@ -101,8 +97,6 @@ func TestBesideIsValidated(t *testing.T) {
 	}
 }
 
-// TestBesideInKeyAndJSON: problems that differ in product or objective have different keys. A
-// problem without product and objective has the same key and JSON as in older files.
 func TestBesideInKeyAndJSON(t *testing.T) {
 	p := besideProblem()
 	text, _ := json.Marshal(p)
@@ -121,8 +115,6 @@ func TestBesideInKeyAndJSON(t *testing.T) {
 	}
 }
 
-// TestBesideRounds: the cost of a call is the time of call and product together minus the time of
-// the product alone. Validate names the array that is wrong.
 func TestBesideRounds(t *testing.T) {
 	one := [][]float64{{1, 2}}
 	a := &BesideRounds{Call: one, Product: [][]float64{{3, 5}}, Both: [][]float64{{4, 4}}, CallIn: one, ProductIn: one, Done: one, Amount: "a"}

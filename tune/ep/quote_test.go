@@ -7,7 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestQuote: a shell reads a quoted word back as the original word.
 func TestQuote(t *testing.T) {
 	for word, want := range map[string]string{
 		"run": "run", "a/b-c.json": "a/b-c.json", "trace:t.npz@0123": "trace:t.npz@0123", "": "''", "run with space & $HOME": "'run with space & $HOME'", "it's": `'it'\''s'`, "a\nb": "'a\nb'", "*": "'*'", "~x": "'~x'",

@@ -7,14 +7,12 @@ import (
 	"strings"
 )
 
-// maxInts is the largest length of a list of integers. A longer list is refused, because it is
-// probably a typing error.
+// maxInts is the largest length of a list: a longer one is probably a typing error.
 const maxInts = 100_000
 
 // ParseInts reads a list of integers as flags and files spell it. Terms are separated by commas. A
-// term is a number, lo:hi (every integer from lo to hi), lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N
-// and so on, up to hi). With a step or xN, hi is in the list only if a step ends exactly at hi. The
-// result is sorted, without duplicates.
+// term is a number, lo:hi, lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so on). With a step or xN,
+// hi is in the list only if a step ends exactly at hi. The result is sorted, without duplicates.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

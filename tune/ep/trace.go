@@ -2,12 +2,11 @@ package ep
 
 import "strings"
 
-// DigestDigits is the length of the digest in trace:FILE@DIGEST, the spec of a recorded
-// routing. The digest is the beginning of the SHA-256 of the file's bytes, in hex. It
-// identifies the routing; the file name is only a label.
+// DigestDigits is the length of the digest in trace:FILE@DIGEST, the spec of a recorded routing.
+// The digest is the beginning of the SHA-256 of the file's bytes, in hex.
 const DigestDigits = 12
 
-// SplitDigest splits FILE@DIGEST. It returns "" as digest if the text has no digest.
+// SplitDigest splits FILE@DIGEST; digest is "" if the text has none.
 func SplitDigest(s string) (file, digest string) {
 	at := len(s) - DigestDigits - 1
 	if at < 1 || s[at] != '@' || strings.Trim(s[at+1:], "0123456789abcdef") != "" {
@@ -21,8 +20,8 @@ func RoutingLabel(spec string) string {
 	return editTrace(spec, func(file, _ string) string { return file })
 }
 
-// RoutingContent returns a spec without the file name of its trace. Two specs with the same
-// content name the same routing. A spec without a digest keeps the file name.
+// RoutingContent returns a spec without the file name of its trace. Without a digest the name
+// stays.
 func RoutingContent(spec string) string {
 	return editTrace(spec, func(file, digest string) string {
 		if digest == "" {
@@ -32,7 +31,7 @@ func RoutingContent(spec string) string {
 	})
 }
 
-// RoutingDigest returns the digest of a trace in a spec, or "" if the spec has no digest.
+// RoutingDigest returns the digest of a trace in a spec, or "".
 func RoutingDigest(spec string) (digest string) {
 	editTrace(spec, func(_, d string) string { digest = d; return "" })
 	return digest

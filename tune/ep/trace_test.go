@@ -6,8 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTraceSpecs: the label of a spec has no digest. If a spec has a digest, the content of the spec
-// has no file name.
 func TestTraceSpecs(t *testing.T) {
 	for _, c := range []struct{ spec, label, content, digest string }{
 		{"uniform", "uniform", "uniform", ""},

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine may add up. "gated" means the rows of a token's experts, each
-// multiplied by its gate weight. "plain" means one row from each rank: the caller has already
-// weighted and summed the rows of the rank's experts.
+// Sums lists what a combine may add up. "gated" means the rows of a token's experts, multiplied by
+// their gate weights. "plain" means one row from each rank, which the caller has already weighted
+// and summed.
 func Sums() []string { return []string{"gated", "plain"} }
 
 // Parts lists the work that the time of a call may include besides the transfer of rows:
@@ -20,8 +20,8 @@ func Sums() []string { return []string{"gated", "plain"} }
 //   - host: the host waits
 func Parts() []string { return []string{"cast", "counts", "expansion", "reduction", "copy", "host"} }
 
-// Work says which library a kernel is from, what it outputs, and what its time includes.
-// Times that include different work are not compared. Empty fields are unknown.
+// Work says which library a kernel is from, what it outputs, and what its time includes. Times that
+// include different work are not compared.
 type Work struct {
 	Library string   `json:"library,omitempty"`
 	Version string   `json:"version,omitempty"`
@@ -57,8 +57,8 @@ func (w Work) Validate() error {
 	return nil
 }
 
-// Pair returns the work of a dispatch and the combine w together. Library is set only if both have
-// the same library, and Layout only if both have the same layout.
+// Pair returns the work of a dispatch and the combine w. A library or layout that differs becomes
+// "".
 func (w Work) Pair(dispatch Work) Work {
 	out := Work{Sum: w.Sum, Inside: slices.Concat(dispatch.Inside, w.Inside)}
 	if w.Library == dispatch.Library {
@@ -70,8 +70,7 @@ func (w Work) Pair(dispatch Work) Work {
 	return out
 }
 
-// InLayout returns the work of a kernel in layout l. w is the work of the same kernel in its own
-// layout. In the layouts of kind rank nothing is expanded, and combine adds rows without weights.
+// InLayout returns the work of a kernel in layout l.
 func (w Work) InLayout(l Layout) Work {
 	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert for every layout
 		return w
@@ -86,10 +85,10 @@ func (w Work) InLayout(l Layout) Work {
 	return w
 }
 
-// Key spells the work for a problem as one line of text. Two calls do the same work if their keys
-// are equal. The key holds only the kind of the layout, because layouts of one kind differ only in
-// gaps between rows. A problem with BF16 tokens has no cast in its key. A layer takes tokens and
-// returns tokens, so the only part in its key is host. The key is "" if the layout is unknown.
+// Key spells the work for a problem as one line, "" if the layout is unknown. Two calls do the same
+// work if their keys are equal. Layouts of one kind have the same key, because they differ only in
+// gaps. A problem with BF16 tokens has no cast. The only part of a layer is host, because it takes
+// and returns tokens.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""

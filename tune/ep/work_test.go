@@ -2,8 +2,6 @@ package ep
 
 import "testing"
 
-// TestWorkKey: the key does not depend on library, version or gaps between rows. Another
-// layout, sum or part gives another key.
 func TestWorkKey(t *testing.T) {
 	ours := Work{Library: "epbench", Layout: "expert", Inside: []string{"cast", "counts", "expansion"}}
 	sum := Work{Layout: "expert", Sum: "gated", Inside: []string{"reduction"}}

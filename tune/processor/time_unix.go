@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Time returns the processor time that this process has used so far, in all its threads.
-// Call it before and after some work. Unlike wall time, the difference does not grow if other
-// processes run.
+// Time returns the processor time of this process so far, in all its threads. Unlike wall time, it
+// does not grow if other processes run.
 func Time(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoBuilds returns a table with two rows, and a host. The row of class even was measured with
-// another build of its kernel than the host's. The row for all routings was measured with the
-// host's build.
+// twoBuilds returns a table whose row of class even has an earlier build than the host's, and its
+// row for all routings the host's build.
 func twoBuilds() (*Table, Host) {
 	changed, same := testRow(ep.Even, 0, 64, 128), testRow(ep.AllRoutings, 0, 64, 256)
 	changed.Config.Kernel, changed.ABI = "old", "old=1"
@@ -20,9 +19,6 @@ func twoBuilds() (*Table, Host) {
 	return t, Host{Machine: testMachine, ABI: "new=1,old=2,same=1"}
 }
 
-// TestRowOfEarlierBuildAnswers: a row of an earlier build answers if the revision is the same. The
-// answer is marked and unverified. With OnlyThisBuild the row does not answer. A row of another
-// revision never answers.
 func TestRowOfEarlierBuildAnswers(t *testing.T) {
 	tab, host := twoBuilds()
 	ask := func() (Answer, string) {
@@ -46,8 +42,6 @@ func TestRowOfEarlierBuildAnswers(t *testing.T) {
 	}
 }
 
-// TestRowOfThisBuildComesFirst: if two rows have the same key, the row of this build answers,
-// whichever of the two tables is the upper table.
 func TestRowOfThisBuildComesFirst(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows = tab.Rows[:1]
@@ -60,8 +54,6 @@ func TestRowOfThisBuildComesFirst(t *testing.T) {
 	}
 }
 
-// TestIllegalRowOfEarlierBuildGivesWay: an illegal row of an earlier build does not hide a legal
-// row. The reason is Illegal only if there is no other row.
 func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 	tab, host := twoBuilds()
 	host.Check = func(_ ep.Machine, p ep.Problem, c ep.Config) error {
@@ -86,8 +78,8 @@ func TestIllegalRowOfEarlierBuildGivesWay(t *testing.T) {
 	}
 }
 
-// TestEarlierConfigIsSpelledAnew: Host.Current converts a config of an earlier build to the spelling
-// of this build. It also does so in a row that a receipt certified for this build.
+// TestEarlierConfigIsSpelledAnew: Host.Current converts also a row that a receipt certified for
+// this build.
 func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	tab, host := twoBuilds()
 	host.Current = func(c ep.Config) ep.Config {
@@ -109,8 +101,6 @@ func TestEarlierConfigIsSpelledAnew(t *testing.T) {
 	}
 }
 
-// TestRowWithoutBuild: a row without a build has the build of the header. A row that keeps the
-// default needs no kernel.
 func TestRowWithoutBuild(t *testing.T) {
 	tab, host := twoBuilds()
 	tab.Rows[0].ABI = ""

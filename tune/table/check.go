@@ -11,9 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Validate returns the first fault of a table: a field out of bounds, or two rows that cover
-// the same tokens of the same key. The error begins with the field's path, such as
-// rows[3].key.ranks.
+// Validate returns the first fault of a table: a field out of bounds, or rows that overlap. The
+// error begins with the field's path, such as rows[3].key.ranks.
 func (t *Table) Validate() error {
 	if t.Schema != Schema {
 		return fmt.Errorf("schema: %d, this version reads %d; use the epbench that wrote the table, or sweep again", t.Schema, Schema)
@@ -29,7 +28,7 @@ func (t *Table) Validate() error {
 	return t.overlap()
 }
 
-// Validate returns an error about the first field of a header that is out of bounds.
+// Validate returns the first fault of a header.
 func (h Header) Validate() error {
 	m := h.Machine
 	for _, f := range []struct{ name, text string }{
@@ -75,7 +74,7 @@ func (h Header) Validate() error {
 	return checkTime("created", h.Created)
 }
 
-// Validate returns an error about the first field of a row that is out of bounds.
+// Validate returns the first fault of a row.
 func (r Row) Validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return fmt.Errorf("key.%w", err)
@@ -102,7 +101,7 @@ func (r Row) Validate() error {
 	return nil
 }
 
-// Validate returns an error about the first field of the evidence that is out of bounds.
+// Validate returns the first fault of the evidence.
 func (e Evidence) Validate() error {
 	for _, f := range []struct {
 		name string
@@ -141,7 +140,7 @@ func (e Evidence) Validate() error {
 	return checkTime("date", e.Date)
 }
 
-// checkText refuses unprintable characters, because a terminal will show the text.
+// checkText refuses unprintable characters, because terminals show the text.
 func checkText(field, s string) error {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return fmt.Errorf("%s: %.40q is not printable text", field, s)
@@ -156,8 +155,7 @@ func checkTime(field string, at time.Time) error {
 	return nil
 }
 
-// overlap refuses two rows that cover the same tokens of the same key. It does not reorder
-// the rows.
+// overlap refuses two rows that cover the same tokens of the same key.
 func (t *Table) overlap() error {
 	order := make([]int, len(t.Rows))
 	for i := range order {

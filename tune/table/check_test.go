@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestValidateNamesTheField changes one field of a valid table. The error must name the field.
 func TestValidateNamesTheField(t *testing.T) {
 	type edit func(*Table, *Row, *Evidence)
 	berlin := time.FixedZone("CET", 3600)
@@ -75,7 +74,6 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-// TestValidateTakesTheBounds: a value at a bound is valid.
 func TestValidateTakesTheBounds(t *testing.T) {
 	first, last := testRow(ep.Even, 0, 0, 128), testRow(ep.Even, 1, ep.MaxTokens, 128)
 	first.Evidence.Tokens, last.Evidence.Tokens = []int{0}, []int{1, ep.MaxTokens}

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// exchange is an all-gather between goroutines, one for each rank: each goroutine passes its digest
-// and gets the digests of all ranks.
+// exchange is an all-gather of digests between goroutines, one for each rank.
 type exchange struct {
 	wait sync.WaitGroup
 	all  []Digest
@@ -23,7 +22,7 @@ func (x *exchange) gather(rank int, d Digest) []Digest {
 	return x.all
 }
 
-// agree lets every rank resolve its own table, exchange digests and answer. It returns the answers.
+// agree lets every rank resolve its own table, exchange digests and answer.
 func agree(t *testing.T, tables []*Table, p ep.Problem) []*Answer {
 	t.Helper()
 	x := &exchange{all: make([]Digest, len(tables))}
@@ -67,8 +66,7 @@ func TestEightRanksWithOneTableAgree(t *testing.T) {
 	}
 }
 
-// TestEightRanksDetectOneDifferentRow: any difference is a disagreement, even in a row that does
-// not answer or only in the evidence.
+// TestEightRanksDetectOneDifferentRow: even a row that does not answer is a disagreement.
 func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	for name, edit := range map[string]func(*Table){
 		"answering row": func(tab *Table) { tab.Rows[0].Config = tab.Rows[0].Config.With("threads", "512") },
@@ -92,8 +90,6 @@ func TestEightRanksDetectOneDifferentRow(t *testing.T) {
 	}
 }
 
-// TestRaggedTokensDoNotDisagree: the digest of a rank does not depend on the rank's number of tokens.
-// It depends on the build of the kernels and on the size of the buffers.
 func TestRaggedTokensDoNotDisagree(t *testing.T) {
 	tab := testTable(testRow(ep.Even, 0, 64, 128))
 	p := testKey(ep.Even).Problem(64)

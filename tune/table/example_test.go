@@ -17,7 +17,6 @@ var problem = ep.Problem{
 	Dispatch: ep.FP8, Combine: ep.BF16,
 }
 
-// tuned returns a table with two rows, as a sweep writes it.
 func tuned() *table.Table {
 	row := func(class ep.Class, lo, hi int, sms ep.Value) table.Row {
 		return table.Row{Key: table.KeyOf(problem, class), Lo: lo, Hi: hi, Config: ep.Config{Kernel: "dispatch"}.With("sms", sms)}
@@ -33,7 +32,6 @@ func tuned() *table.Table {
 	return t
 }
 
-// A serving process resolves its tables, agrees with the other ranks and looks up answers.
 func Example() {
 	set := table.Overlay(table.Source{Name: "tuned.json", Table: tuned()}) // or table.Open
 	host := table.Host{Machine: machine, ABI: "d294d935a5ee"}
@@ -58,7 +56,6 @@ func Example() {
 	// 1000 even default uncovered []
 }
 
-// Refusal returns why a table cannot be used with other kernels, or for another rank count.
 func ExampleTable_Refusal() {
 	t := tuned()
 	fmt.Println(t.Refusal(table.Host{Machine: machine, ABI: "d294d935a5ee"}, problem))
@@ -72,7 +69,6 @@ func ExampleTable_Refusal() {
 	// ranks: the table has no row for 4 ranks, and rows for other rank counts never answer
 }
 
-// Explain lists the rows that could answer and says why they do or do not.
 func ExampleSet_Explain() {
 	set := table.Overlay(table.Source{Table: tuned()})
 	for _, r := range set.Explain(table.KeyOf(problem, ep.Even), 100).Rows {
@@ -83,7 +79,6 @@ func ExampleSet_Explain() {
 	// dispatch:sms=64: answers
 }
 
-// The error about a bad file names the line and the field.
 func ExampleLoad() {
 	var text strings.Builder
 	if _, err := tuned().WriteTo(&text); err != nil {

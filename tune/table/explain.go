@@ -13,10 +13,10 @@ type Explanation struct {
 	Key    Key
 	Tokens int
 	Answer Answer
-	Rows   []ExplainedRow // every row that may answer the key, best first
+	Rows   []ExplainedRow
 }
 
-// ExplainedRow is a row that may answer, with the reason why it does or does not.
+// ExplainedRow is a row that may answer, and why it does or does not.
 type ExplainedRow struct {
 	Source  string   // name of its table
 	Row     *Row     // with its evidence
@@ -24,8 +24,7 @@ type ExplainedRow struct {
 	Note    string   // "answers", or the reason why the row does not answer
 }
 
-// Explain returns Lookup's answer and every row that may answer the key. It omits rows that
-// differ in a field that must match; Nearest names these fields.
+// Explain returns Lookup's answer and every row that may answer the key.
 func (s *Set) Explain(k Key, tokens int) Explanation {
 	x := Explanation{Key: k, Tokens: tokens, Answer: s.Lookup(k, tokens)}
 	query := k.Vector()
@@ -53,10 +52,9 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest returns why no row answers a key at a token count: the fields that must match but differ
-// in the closest row, or the tokens that rows cover. The closest row differs in the fewest such
-// fields. Of two rows with equally many, the one that differs in later fields of Fields is closer:
-// another precision is closer than another op. Nearest returns "" if there are no rows.
+// Nearest returns why no row answers: the fields in which the closest row must match but differs,
+// or the tokens that rows cover. The closest row differs in the fewest such fields, and then in
+// later fields of Fields. Nearest returns "" if there are no rows.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow
@@ -80,7 +78,7 @@ func (s *Set) Nearest(k Key, tokens int) string {
 	return "the nearest row has " + strings.Join(parts, " ")
 }
 
-// blocking returns the fields that keep a row from answering, as indices in Fields.
+// blocking returns the indices of the fields that keep a row from answering.
 func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	var out []int
 	fallback := s.sources[r.source].fallback
@@ -102,7 +100,7 @@ func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	return out
 }
 
-// coverage returns the union of the token intervals of a key's rows, as text.
+// coverage returns the union of the token intervals of a key's rows.
 func (s *Set) coverage(k Key) string {
 	var spans [][2]int
 	for _, r := range s.usable() {

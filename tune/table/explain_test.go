@@ -46,9 +46,7 @@ func TestNearestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestNearestIsTheFewestThenTheLatestFields: the nearest row differs in the fewest fields. Among rows
-// that differ in equally few fields, it is the row whose differing field comes last in Fields.
-// Fallback fields are ignored.
+// TestNearestIsTheFewestThenTheLatestFields also has a fallback field, which Nearest ignores.
 func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	edited := func(edit func(*Key)) Row {
 		r := testRow(ep.Even, 0, 64, 128)
@@ -97,7 +95,6 @@ func TestNearestIsTheFewestThenTheLatestFields(t *testing.T) {
 	}
 }
 
-// TestCoverageJoinsIntervals: coverage joins the intervals of a key over all tables.
 func TestCoverageJoinsIntervals(t *testing.T) {
 	a := testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 10, 12, 128))
 	b := testTable(testRow(ep.Even, 2, 5, 128), testRow(ep.Even, 13, 20, 128), testRow(ep.Skewed, 30, 40, 128))

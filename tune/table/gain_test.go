@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestGainInterval: if a gain comes from one session on a GPU, its interval is widened by the
-// difference between sessions. The interval of several sessions already includes that difference, if
-// the sessions lay at different places in memory.
+// TestGainInterval: one session on a GPU widens the interval, and several sessions include the
+// difference already.
 func TestGainInterval(t *testing.T) {
 	gpu, host := Header{}, Header{}
 	gpu.Machine.GPUs = 2

@@ -8,8 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestLookupPair: a pair's own row answers first, then the rows of its dispatch and
-// combine, then the default.
 func TestLookupPair(t *testing.T) {
 	of := func(op ep.Op, lo, hi, threads, hidden int) Row {
 		r := testRow(ep.AllRoutings, lo, hi, threads)
@@ -32,7 +30,7 @@ func TestLookupPair(t *testing.T) {
 		}
 		return out
 	}
-	// Host.Check accepts joined configs up to 17 tokens.
+	// Host.Check accepts pairs up to 17 tokens
 	resolved := resolve(func(_ ep.Machine, p ep.Problem, c ep.Config) error {
 		if p.Op == ep.Pair && p.Tokens > 17 {
 			return errors.New("the combine needs rows that the dispatch does not store")

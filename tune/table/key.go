@@ -26,8 +26,7 @@ type Key struct {
 
 	Precision ep.Precision `json:"precision"` // a caller that needs Full never gets a row that has Reduced here
 
-	// Objective is the time that the row minimizes. A row of one objective never answers a question
-	// with the other objective. Files omit the value "alone".
+	// Objective is the time that the row minimizes.
 	Objective ep.Objective `json:"objective,omitzero"`
 	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit the value "expert"
 }
@@ -43,7 +42,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem returns the problem of k with a token count, and with buffers for as many tokens.
+// Problem returns the problem of k with this many tokens, also in its buffers.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
@@ -60,9 +59,8 @@ func Fields() []string {
 		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision", "objective", "layout"}
 }
 
-// FallbackFields lists the fields in which a row may differ from a question that no row
-// matches exactly. The other fields decide which operation is computed, or on which
-// hardware.
+// FallbackFields lists the fields in which the row of a fallback may differ. The others decide
+// which operation is computed, or on which hardware.
 func FallbackFields() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }
@@ -70,7 +68,6 @@ func FallbackFields() []string {
 // KeyFields is the number of fields in Fields.
 const KeyFields = 15
 
-// Indices in Fields of the fields that have special rules.
 const (
 	opField        = 0
 	dispatchField  = 7
@@ -80,9 +77,8 @@ const (
 	layoutField    = 14
 )
 
-// Vector returns the key as numbers, in the order of Fields. A name becomes its index in
-// ep.RowOps, ep.Modes, ep.DTypes, ep.Classes, ep.Precisions, ep.Objectives or ep.Layouts (-1 if
-// unknown). A boolean becomes 0 or 1. Two keys are equal if their vectors are equal.
+// Vector returns the key as numbers, in the order of Fields. A name becomes its index in the list
+// of package ep, -1 if unknown. Two keys are equal if their vectors are equal.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.RowOps(), k.Op), slices.Index(ep.Modes(), k.Mode),
@@ -102,8 +98,7 @@ func (k Key) Words() []string {
 		string(k.Routing), k.Precision.String(), k.Objective.String(), k.Layout.String()}
 }
 
-// String spells the key as field=value words, in the order of Fields. It omits precision "full",
-// objective "alone" and layout "expert".
+// String spells the key as field=value words, without the usual precision, objective and layout.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {

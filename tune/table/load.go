@@ -16,17 +16,16 @@ import (
 	"github.com/epbench/epbench/tune/table/internal/strictjson"
 )
 
-// MaxTableBytes bounds the size of a table file; 10,000 rows take about 8 MB.
+// MaxTableBytes bounds a table file; 10,000 rows take about 8 MB.
 const MaxTableBytes = 64 << 20
 
-// Load reads a table. Every field must be there once, spelled exactly and within its bounds.
-// Two rows of one key must not cover the same tokens, and the id must match the content. An
-// error is one line that names the line of the file and the field. Memory stays within a
-// small multiple of the input.
+// Load reads a table. Every field must be there once. Rows must not overlap, and the id must match
+// the content. An error is one line that names the line of the file and the field. Memory stays
+// within a small multiple of the input.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 
-// LoadEdited reads a table whose content may not match its id. It gives such a table the id
-// of its content and sets Header.Edited.
+// LoadEdited reads a table whose content may not match its id. Such a table gets a new id, and
+// Header.Edited is set.
 func LoadEdited(r io.Reader) (*Table, error) { return load(r, true) }
 
 func load(r io.Reader, allowEdited bool) (*Table, error) {
@@ -54,8 +53,8 @@ func load(r io.Reader, allowEdited bool) (*Table, error) {
 	return t, t.Seal()
 }
 
-// parse reads and checks everything but the id, and sorts the rows. It refuses a table of
-// another schema before it looks at any other field.
+// parse reads and checks everything but the id, and sorts the rows. It refuses another schema
+// first.
 func parse(data []byte) (*Table, error) {
 	t := &Table{Schema: schemaOf(data)}
 	if t.Schema == 0 || t.Schema == Schema {
@@ -86,11 +85,10 @@ func schemaOf(data []byte) int {
 	return 0
 }
 
-// SystemDir is the directory in which an administrator puts tables for every user of a host.
+// SystemDir is the directory of an administrator's tables.
 const SystemDir = "/etc/epbench/tables"
 
-// Locations says where Open looks for tables, from the lowest layer to the highest. Open
-// skips zero fields.
+// Locations says where Open looks for tables, from the lowest layer up. Zero fields are skipped.
 type Locations struct {
 	Embedded    fs.FS  // *.json at its root, compiled into the program
 	System      string // directory of *.json
@@ -99,8 +97,7 @@ type Locations struct {
 	AllowEdited bool   // accept tables whose content does not match their id, and mark them
 }
 
-// DefaultLocations returns the directories of the system and of the user. A program adds its
-// embedded tables and its own file.
+// DefaultLocations returns the directories of the system and of the user.
 func DefaultLocations() Locations {
 	l := Locations{System: SystemDir}
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -109,8 +106,8 @@ func DefaultLocations() Locations {
 	return l
 }
 
-// Open reads every table of l. A bad l.File is an error. A bad table in a directory is left
-// out and listed in Warnings, so that one broken file cannot keep a server from starting.
+// Open reads every table of l. A bad l.File is an error. A bad table in a directory is only listed
+// in Warnings, so that it cannot keep a server from starting.
 func Open(l Locations) (*Set, error) {
 	var sources []Source
 	var warnings []error
@@ -144,7 +141,7 @@ func dirFS(dir string) fs.FS {
 	return os.DirFS(dir)
 }
 
-// openDir reads the tables of a directory in the order of their names.
+// openDir reads the tables of a directory by name.
 func openDir(name string, fsys fs.FS, allowEdited bool) (found []Source, bad []error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -164,12 +161,12 @@ func openDir(name string, fsys fs.FS, allowEdited bool) (found []Source, bad []e
 	return found, bad
 }
 
-// LoadFile reads one table from a file. Errors start with its path.
+// LoadFile reads one table from a file.
 func LoadFile(name string, allowEdited bool) (*Table, error) {
 	return loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), name, allowEdited)
 }
 
-// loadFrom reads the table called name in a directory. `full` is its path for errors.
+// loadFrom reads a table; `full` is its path for errors.
 func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	var t *Table
 	f, err := fsys.Open(name)

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// allowance is the number of bytes that a load may allocate in addition to 16 times its input, for
-// readers, caches and one error message.
+// allowance is the number of bytes that a load may allocate beyond 16 times its input.
 const allowance = 64 << 10
 
 func FuzzLoad(f *testing.F) {
@@ -53,7 +52,6 @@ func allocated(t *testing.T, f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestLoadMemoryIsBounded loads files that are designed to need much memory for each byte.
 func TestLoadMemoryIsBounded(t *testing.T) {
 	head := `{"schema":2,"id":"","header":` + headerJSON(t) + `,"rows":[`
 	for name, body := range map[string]string{
@@ -83,8 +81,8 @@ func TestLoadMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLoadOfLongListsIsBounded: complete lists are refused only after they were read, so the
-// test bounds the live memory and not the allocations.
+// TestLoadOfLongListsIsBounded bounds the live memory, because lists are refused only after they
+// were read.
 func TestLoadOfLongListsIsBounded(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128))))
 	for _, c := range []struct{ old, new string }{
@@ -133,7 +131,6 @@ func manyValues(n int) string {
 	return b.String()
 }
 
-// headerJSON returns the header line of a valid table.
 func headerJSON(t *testing.T) string {
 	line := strings.Split(string(encodeTable(t, testTable())), "\n")[3]
 	return strings.TrimSuffix(strings.TrimPrefix(line, `"header": `), ",")

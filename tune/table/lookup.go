@@ -14,10 +14,10 @@ const (
 	Exact     Reason = "exact"     // a row matches every field and covers the tokens
 	Fallback  Reason = "fallback"  // a row differs only in fallback fields of its table
 	Kept      Reason = "kept"      // a row says that the default is at least as fast
-	Halves    Reason = "halves"    // no row covers the pair, but rows cover both of its halves, see LookupPair
+	Halves    Reason = "halves"    // no row covers the pair, but rows cover both of its halves
 	Uncovered Reason = "uncovered" // no row covers the question; the answer is the default
 	Refused   Reason = "refused"   // no table may be used on this host; the answer is the default
-	Illegal   Reason = "illegal"   // the row's config, or the join of a pair's halves, cannot run here; the answer is the default
+	Illegal   Reason = "illegal"   // the config cannot run here; the answer is the default
 	Disagreed Reason = "disagreed" // ranks hold different tables; the answer is the default
 )
 
@@ -34,19 +34,19 @@ type Answer struct {
 	OtherMachine bool `json:"other_machine,omitempty"` // the row was measured on another machine, see Host.OtherMachines
 }
 
-// match is a row that may answer a question, with its distance from the question.
+// match is a row that may answer a question.
 type match struct {
 	place    int32                     // index of the row in Set.rows
 	similar  bool                      // the row was measured on another machine
-	step     int32                     // 0 if exact, otherwise 1 + the index of the last differing field in the fallback order
-	distance [fallbackFields + 2]int32 // by how much each field differs, in fallback order; then the precision, then a combine's dispatch dtype
+	step     int32                     // 0 if exact, otherwise 1 + the fallback index of the last differing field
+	distance [fallbackFields + 2]int32 // by how much each fallback field differs; then precision and dispatch dtype
 }
 
-// fallbackFields is the number of fields in FallbackFields.
 const fallbackFields = 6
 
-// compare returns how far a row is from a question. ok is false if they differ in a field
-// that must match. Three fields have special rules:
+// compare returns how far a row is from a question. ok is false if they differ in a field that must
+// match. Three fields have special rules:
+//
 //   - Routing, if it is a fallback field: a row for all routings is nearest, a row for even
 //     routings comes next. A row for uneven routings is no evidence for another class. It answers
 //     only a question with an unknown routing, and then comes last.
@@ -88,8 +88,8 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 	return m, true
 }
 
-// routingApart returns how far a row's class is from a question's, both as indices in
-// ep.Classes. ok is false if the row may not answer.
+// routingApart returns how far a row's class is from a question's, as indices in ep.Classes. ok is
+// false if the row may not answer.
 func routingApart(have, want int) (apart int, ok bool) {
 	all, even := ep.AllRoutings.Index(), ep.Even.Index()
 	if have == all {
@@ -98,8 +98,9 @@ func routingApart(have, want int) (apart int, ok bool) {
 	return 2 + have, have == even || want == all
 }
 
-// matches returns the rows that may answer a question, best first. These rules decide the order,
-// the first rule first:
+// matches returns the rows that may answer a question, best first. The first of these rules that
+// tells two rows apart decides:
+//
 //   - rows of this machine before rows of other machines
 //   - exact rows before others; then the row whose last differing field is earlier in the fallback order
 //   - rows that are nearer in the differing fields
@@ -107,8 +108,7 @@ func routingApart(have, want int) (apart int, ok bool) {
 //   - for a combine: rows of the question's dispatch dtype before rows of other dtypes
 //   - the smaller key, this build of the kernels before earlier builds, the upper source
 //
-// No two rows are equal in this order, so every rank and every exported look-up finds the same
-// row.
+// No two rows are equal in this order, so every rank finds the same row.
 func (s *Set) matches(query [KeyFields]int) []match {
 	var out []match
 	for i, r := range s.usable() {
@@ -123,7 +123,6 @@ func (s *Set) matches(query [KeyFields]int) []match {
 	return out
 }
 
-// answer returns the answer that a row gives to a question.
 func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	r := &s.rows[m.place]
 	src := &s.sources[r.source]
@@ -140,10 +139,9 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	return a
 }
 
-// Lookup answers one question without preparation. It visits all rows, which is fast enough for
-// tools. A process that asks often resolves once and calls Resolved.Lookup. In a set that Set.For
-// returned, Lookup skips rows of earlier builds and other machines whose config is illegal on the
-// host.
+// Lookup answers one question by visiting all rows. A process that asks often calls
+// Resolved.Lookup. In a set that Set.For returned, it skips rows of earlier builds and other
+// machines that are illegal there.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {
@@ -155,19 +153,19 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 	return Answer{Reason: s.noRowReason(k)}
 }
 
-// foreign reports whether a row was measured with another build or on another machine. Its
-// config may then be illegal on the host although the table is good.
+// foreign reports whether a row has another build or machine, so that its config may be illegal
+// here.
 func (r *indexedRow) foreign() bool { return r.earlier || r.similar }
 
-// illegal reports whether a config cannot run on the host. Without Host.Check every config can.
+// illegal reports whether a config cannot run on the host.
 func (h Host) illegal(p ep.Problem, c ep.Config) bool {
 	return h.Check != nil && !c.IsDefault() && h.Check(h.Machine, p, c) != nil
 }
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
 
-// noRowReason returns the reason of an answer without a row: Refused if no table has rows with the
-// rank count and the dtypes, otherwise Uncovered.
+// noRowReason returns Refused if no table has rows with the rank count and the dtypes, otherwise
+// Uncovered.
 func (s *Set) noRowReason(k Key) Reason {
 	for _, src := range s.Sources() {
 		if ranks, dtypes := src.Table.hasRows(k); ranks && dtypes {
@@ -182,17 +180,15 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 	return Overlay(Source{Table: t}).Lookup(k, tokens)
 }
 
-// LookupPair answers a pair from its own row. If no row covers the pair but rows cover its dispatch
-// and its combine, the answer joins their configs with the reason Halves. Each config was tuned
-// alone; the two were never timed together. If dispatch or combine keeps the default, the pair
-// keeps the default too.
+// LookupPair answers a pair from its own row, or from rows of its dispatch and its combine with the
+// reason Halves. These two were never timed together. If dispatch or combine keeps the default, the
+// pair keeps the default too.
 //
-// Only Host.Check knows whether a combine can follow a dispatch. Without a Check the pair
-// keeps the default. If the Check refuses the join, the pair keeps the default with the
-// reason Illegal.
+// Without a Host.Check the pair keeps the default. If the Check refuses the join, the pair keeps
+// the default with the reason Illegal.
 //
 // pair, dispatch and combine must be resolved from one problem, each with its own op. A join
-// allocates: a process that asks often should keep the answer.
+// allocates.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
 	own := *pair.Lookup(tokens, c)
 	d, k := dispatch.Lookup(tokens, c), combine.Lookup(tokens, c)
@@ -211,7 +207,6 @@ func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answe
 		Verified: d.Verified && k.Verified, Source: d.Source, EarlierBuild: d.EarlierBuild || k.EarlierBuild, OtherMachine: d.OtherMachine || k.OtherMachine}
 }
 
-// union returns the fields that are in a or b, in the order of Fields.
 func union(a, b []string) []string {
 	return slices.DeleteFunc(Fields(), func(f string) bool { return !slices.Contains(a, f) && !slices.Contains(b, f) })
 }

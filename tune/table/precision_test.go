@@ -6,9 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestReducedPrecisionIsAcceptedOneWay: a caller that accepts reduced precision gets the row of
-// reduced precision, or else the row of full precision. Both are exact answers. A caller that needs
-// full precision never gets a row of reduced precision.
+// TestReducedPrecisionIsAcceptedOneWay: both rows are exact answers for a caller that accepts
+// reduced precision.
 func TestReducedPrecisionIsAcceptedOneWay(t *testing.T) {
 	same, loose := testRow(ep.Even, 0, 64, 128), testRow(ep.Even, 8, 64, 512)
 	loose.Key.Precision = ep.Reduced

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Resolved holds a Set's answers for one host and problem in an array over token counts and
-// routing classes. It never changes and is safe to share.
+// Resolved holds a Set's answers for one host and problem. It never changes and is safe to share.
 type Resolved struct {
 	problem ep.Problem
 	host    Host
@@ -21,9 +20,8 @@ type Resolved struct {
 	notes   []string
 }
 
-// Resolve computes the answer for every token count up to p.MaxTokens and every routing
-// class. Call it once. It ignores p.Tokens, so that ranks with different numbers of tokens
-// get equal results.
+// Resolve computes the answer for every token count up to p.MaxTokens and every routing class. It
+// ignores p.Tokens, so that ranks get equal results.
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
@@ -52,9 +50,9 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class with the answers of the matching rows, best first. Where a
-// row's config is illegal on the host, the answer is the default. If that row is of an earlier
-// build or of another machine, the next matching row answers instead.
+// paint fills the cells of one class with the answers of rows, best first. Where a config is
+// illegal on the host, the answer is the default, or the next row after one of another build or
+// machine.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
@@ -77,22 +75,19 @@ func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	}
 }
 
-// refused returns the answer of a row whose config is illegal.
 func (a Answer) refused() Answer {
 	a.Config, a.Reason = ep.Config{}, Illegal
 	return a
 }
 
-// fill gives the free cells of an interval an answer.
 func (r *Resolved) fill(p painter, lo, hi int, a Answer) {
 	if p.fill(lo, hi, uint32(len(r.answers))) {
 		r.answers = append(r.answers, a)
 	}
 }
 
-// lastLegal returns the largest token count of a row at which its config is legal on the host. It
-// returns row.Lo-1 if there is none. It assumes that a legal config is also legal with fewer
-// tokens, because more tokens never need less memory.
+// lastLegal returns the largest token count of a row at which its config is legal here, or
+// row.Lo-1. More tokens never need less memory.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -101,16 +96,15 @@ func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	return row.Lo - 1 + sort.Search(most-row.Lo, func(i int) bool { return !r.legal(k, row.Lo+i, c) })
 }
 
-// legal reports whether a config can run at a token count on the host. Without Host.Check
-// every config can.
+// legal reports whether a config can run at a token count on the host.
 func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	q := k.Problem(tokens)
 	q.MaxTokens = r.problem.MaxTokens
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. The entries of next lead from i to the first free cell at or after
-// i, so filling an interval takes time only for its free cells.
+// painter fills each cell once. The entries of next lead from i to the first free cell, so filling
+// takes time only for free cells.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -122,7 +116,6 @@ func (p painter) reset() {
 	}
 }
 
-// free returns the first free cell at or after i.
 func (p painter) free(i int32) int32 {
 	for p.next[i] != i {
 		p.next[i] = p.next[p.next[i]]
@@ -131,7 +124,7 @@ func (p painter) free(i int32) int32 {
 	return i
 }
 
-// fill sets the free cells of lo to hi to value and reports whether there were any.
+// fill sets the free cells of lo to hi and reports whether there were any.
 func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	end := int32(min(hi, len(p.cells)-1))
 	if lo > int(end) {
@@ -143,8 +136,8 @@ func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	return filled
 }
 
-// Lookup returns the answer for the token count of the fullest rank and a routing class. It
-// is one array index and allocates nothing. The answer is shared: do not change it.
+// Lookup returns the answer for the tokens of the fullest rank and a routing class. It allocates
+// nothing, and the answer must not be changed.
 func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 	if uint(tokens) >= uint(r.span) {
 		return &r.answers[0]
@@ -155,7 +148,7 @@ func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 // Problem returns the problem that was resolved.
 func (r *Resolved) Problem() ep.Problem { return r.problem }
 
-// Notes returns a note about each table that was refused or is not verified, with the reason.
+// Notes says which tables were refused or are not verified, and why.
 func (r *Resolved) Notes() []string { return r.notes }
 
 // Run is an interval of token counts with one answer.
@@ -182,10 +175,9 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 // launch.
 type Digest [sha256.Size]byte
 
-// Digest returns the digest of r. It is equal on two ranks only if they resolved the same problem
-// from the same tables to the same answers, with the same build of the kernels. It ignores whether
-// answers are verified. It also ignores file names, because hosts may keep a table in different
-// places.
+// Digest returns the digest of r. It is equal on two ranks only if problem, tables, answers and
+// build are the same. It ignores verification and file names, because these may differ between
+// hosts.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)
@@ -199,8 +191,8 @@ func (r *Resolved) Digest() Digest {
 }
 
 // Agree makes all ranks launch the same config. It returns r if the digests of all ranks are equal,
-// otherwise a Resolved that always answers the default. All ranks get the same digests, so they
-// all decide the same without a second exchange. Fewer digests than ranks count as a difference.
+// otherwise a Resolved that always answers the default. Fewer digests than ranks count as a
+// difference.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

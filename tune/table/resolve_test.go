@@ -15,8 +15,7 @@ import (
 
 var testHost = Host{Machine: testMachine, ABI: "abi1"}
 
-// randomTable draws a table with several keys, intervals with gaps, rows that keep the default, rows
-// for all routings, and a fallback order.
+// randomTable draws a table with every kind of row.
 func randomTable(t *rapid.T) *Table {
 	tab := testTable()
 	tab.Header.Fallback = rapid.Permutation(FallbackFields()).Draw(t, "fallback")[:rapid.IntRange(0, len(FallbackFields())).Draw(t, "how many")]
@@ -58,13 +57,11 @@ func randomKey(t *rapid.T) Key {
 
 func sameAnswer(a, b Answer) bool {
 	same := a.Config.Key() == b.Config.Key() && fmt.Sprint(a.Differs) == fmt.Sprint(b.Differs)
-	// If a table loses its last row for a rank count, the reason changes from "uncovered" to
-	// "refused". Both stand for the default.
+	// A table that loses its last row for a rank count is refused. Both reasons stand for the
+	// default.
 	return same && (a.Reason == b.Reason || a.Row == nil && b.Row == nil)
 }
 
-// checkNeverCrosses checks that an answer's row covers the tokens, and matches the question in every
-// field that must match.
 func checkNeverCrosses(t *rapid.T, k Key, tokens int, a Answer) {
 	if a.Row == nil {
 		if !a.Config.IsDefault() {
@@ -131,8 +128,6 @@ func TestRemovingARowChangesNoOtherAnswer(t *testing.T) {
 	})
 }
 
-// TestResolveCoversTheEnds: a row answers at both ends of its interval, up to the size of the
-// buffers.
 func TestResolveCoversTheEnds(t *testing.T) {
 	tab := testTable(testRow(ep.Even, 2, 2, 64), testRow(ep.Even, 4, 8, 128), testRow(ep.Even, 10, 100, 256))
 	r := tab.Resolve(testHost, testKey(ep.Even).Problem(64))
@@ -151,9 +146,7 @@ func TestResolveCoversTheEnds(t *testing.T) {
 	}
 }
 
-// TestTheNearestNumberAnswers: if two rows differ from the question in the hidden size, the row with
-// the nearer size answers. If both are equally near, the row with the smaller key answers. A row that
-// differs in a later fallback field answers only if neither of these rows does.
+// TestTheNearestNumberAnswers: of two equally near sizes the smaller key answers.
 func TestTheNearestNumberAnswers(t *testing.T) {
 	at := func(hidden, topK, threads int) Row {
 		r := testRow(ep.AllRoutings, 0, 64, threads)
@@ -171,8 +164,6 @@ func TestTheNearestNumberAnswers(t *testing.T) {
 	}
 }
 
-// TestNoAnswerCrossesMachineOrKernels changes one field of the host. Every answer must then be the
-// default.
 func TestNoAnswerCrossesMachineOrKernels(t *testing.T) {
 	changes := map[string]func(*Host){
 		"backend": func(h *Host) { h.Machine.Backend += "x" }, "pci": func(h *Host) { h.Machine.PCIID += "0" },
@@ -304,8 +295,6 @@ func TestOverlayGoesRowByRow(t *testing.T) {
 	}
 }
 
-// TestHooksMustMatch: a table with hooks answers only callers with the same hooks. A table
-// without hooks answers all callers.
 func TestHooksMustMatch(t *testing.T) {
 	for _, c := range []struct {
 		table, host string
@@ -320,9 +309,8 @@ func TestHooksMustMatch(t *testing.T) {
 	}
 }
 
-// TestRowForEvenAnswersLast: a question of another class gets the row for all routings, or else the
-// row for even routings, as a fallback. A row for an uneven class answers only its own class, and an
-// unknown routing if there is no other row.
+// TestRowForEvenAnswersLast: the row for all routings comes before the row for even ones, and the
+// row of an uneven class answers only its own.
 func TestRowForEvenAnswersLast(t *testing.T) {
 	all, even, skewed := testRow(ep.AllRoutings, 0, 8, 128), testRow(ep.Even, 0, 64, 256), testRow(ep.Skewed, 0, 80, 512)
 	tab := testTable(all, even, skewed)
@@ -347,9 +335,6 @@ func TestRowForEvenAnswersLast(t *testing.T) {
 	}
 }
 
-// TestCombineRowServesEveryDType: a combine takes a row of its own dispatch dtype first, then a row of
-// another dtype as an exact answer, and only then a row of another shape. A dispatch never takes a row
-// of another dtype.
 func TestCombineRowServesEveryDType(t *testing.T) {
 	row := func(op ep.Op, d ep.DType, hidden, threads int) Row {
 		r := testRow(ep.Even, 0, 64, threads)

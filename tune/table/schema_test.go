@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// named returns the schema of a type that has named values. The rest of the schema is made from the Go types.
+// named returns the schema of a type that has named values.
 func named(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ep.Op]():
@@ -37,8 +37,7 @@ func TestSchemaIsPublished(t *testing.T) {
 	testfile.Golden(t, "../../docs/schema/table.v2.json", tableSchema(t))
 }
 
-// TestSchemaJudgesAsLoadDoes: the published schema accepts and refuses the same files as Load.
-// The files are a written table, and copies with one field removed, added or mistyped.
+// TestSchemaJudgesAsLoadDoes compares for a table with one field removed, added or mistyped.
 func TestSchemaJudgesAsLoadDoes(t *testing.T) {
 	doc, err := validate.UnmarshalJSON(bytes.NewReader(tableSchema(t)))
 	if err != nil {

@@ -16,17 +16,17 @@ type Source struct {
 	Table *Table
 
 	similar  bool  // the table was measured on another machine, which the host accepts
-	fallback []int // the table's fallback fields, as indices in Fields
+	fallback []int // indices in Fields
 	refused  bool  // the table may not be used on the host of the Set
 	verified bool  // Table.Doubts finds no reason to doubt the table on the host
 }
 
-// Set overlays several tables, the lowest first. If two rows cover the same tokens of the
-// same key, the row of the upper table answers. A Set never changes, so that all ranks get
-// the same answers. To reload, build another Set on all ranks between two steps.
+// Set overlays several tables, the lowest first. Of rows that cover the same question, the upper
+// table's answers. A Set never changes. To reload, build another Set on all ranks between two
+// steps.
 type Set struct {
 	sources  []Source
-	rows     []indexedRow // rows of all sources; if two rows tie, the first one answers
+	rows     []indexedRow // if two rows tie, the first one answers
 	warnings []error
 	host     Host // the host to which For narrowed the set
 }
@@ -34,15 +34,14 @@ type Set struct {
 // indexedRow is a row with its key as numbers.
 type indexedRow struct {
 	row     *Row
-	config  ep.Config // config of the row, in the spelling of the host's build
+	config  ep.Config // in the spelling of the host's build
 	key     [KeyFields]int
 	source  int
 	earlier bool // measured with another build of its kernels than the host's
-	similar bool // measured on another machine, see Host.OtherMachines
+	similar bool // measured on another machine
 }
 
-// compareIndexed orders rows by key. For one key, rows of the host's build come first, and then rows
-// of the upper source.
+// compareIndexed orders rows by key, then the host's build, then the upper source.
 func compareIndexed(a, b indexedRow) int {
 	return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(bit(a.earlier), bit(b.earlier)), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
 }
@@ -73,7 +72,6 @@ func (s *Set) Sources() []Source {
 // Warnings returns an error for each table that Open found and could not read.
 func (s *Set) Warnings() []error { return s.warnings }
 
-// usable iterates over the rows of the tables that may be used.
 func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	return func(yield func(int, *indexedRow) bool) {
 		for i := range s.rows {
@@ -87,32 +85,27 @@ func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 // Host describes where a look-up runs and what its caller accepts.
 type Host struct {
 	Machine ep.Machine
-	// ABI is the build of the kernels linked here. If it is "" (unknown), every answer is
-	// unverified.
+	// ABI is the build of the kernels linked here; "" makes every answer unverified.
 	ABI ep.ABI
-	// OnlyThisBuild refuses rows that were measured with another build of their kernels.
-	// Otherwise such a row answers if its kernels have the same revision here; the answer
-	// then has EarlierBuild set.
+	// OnlyThisBuild refuses rows of another build. Otherwise rows of the same revision answer, with
+	// EarlierBuild set.
 	OnlyThisBuild bool
-	// Current converts a config of an earlier build to the spelling of this build, as
-	// kernels.Current does. If it is nil, configs are not converted.
+	// Current converts a config of an earlier build to the spelling of this build; nil converts
+	// nothing.
 	Current func(ep.Config) ep.Config
-	// OtherMachines also accepts tables of other GPUs of the same architecture and link, see
-	// ep.Machine.Similar. Their rows answer only if no row of this machine does; the answer
-	// then has OtherMachine set. "epbench compare --of swapped" shows how much slower such
-	// answers are.
+	// OtherMachines also accepts tables of machines for which ep.Machine.Similar holds. Their rows
+	// answer last, with OtherMachine set.
 	OtherMachines bool
 	// Hooks lists the caller's hooks, as in Header.Hooks. A table without hooks answers
 	// every caller.
 	Hooks string
-	// Check returns an error if a config cannot run here. If Check is nil, every config of a
-	// table counts as legal.
+	// Check returns an error if a config cannot run here. If it is nil, every config counts as
+	// legal.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal returns why a table may not be used on this host for a problem, nil if it may be. Refusal
-// refuses a table of another machine, with other hooks, or without a row for the problem's rank
-// count and dtypes. It also refuses a table if every row needs kernels that the host does not have.
+// Refusal returns why a table may not be used on this host for a problem, or nil. The machine, the
+// hooks, the rank count and the dtypes must match, and the kernels of at least one row.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -139,15 +132,14 @@ func (h Host) AcceptsMachine(other ep.Machine) bool {
 	return h.OtherMachines && h.Machine.Similar(other)
 }
 
-// Certifies reports whether a row was measured with the build of its kernels that is linked here.
-// It is true if the host's build is unknown. Otherwise it is false if neither the row nor its table
-// names a build.
+// Certifies reports whether a row was measured with the build linked here. It is true if the host's
+// build is unknown. Otherwise it is false if neither the row nor its table names a build.
 func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Accepts reports whether the kernels of a row allow the row to answer here. They must have the same
-// revision as the kernels here; with OnlyThisBuild they must be of the same build.
+// Accepts reports whether a row's kernels have the revision of the kernels here, or with
+// OnlyThisBuild their build.
 func (h Host) Accepts(head Header, r Row) bool {
 	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
 		return h.Certifies(head, r)
@@ -155,8 +147,8 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// Builds returns how many rows the host accepts although they were measured with another build of
-// their kernels (earlier), and how many rows it refuses because of their kernels (refused).
+// Builds returns how many rows of earlier builds the host accepts, and how many rows it refuses
+// because of their kernels.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	for _, r := range t.Rows {
 		switch {
@@ -169,7 +161,7 @@ func (t *Table) Builds(h Host) (earlier, refused int) {
 	return earlier, refused
 }
 
-// hasRows reports whether any row has the rank count of a key, and whether any row has its dtypes. A
+// hasRows reports whether any row has the rank count of a key, and whether any has its dtypes. A
 // row of op combine counts as a row of every dispatch dtype.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
@@ -179,8 +171,8 @@ func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	return ranks, dtypes
 }
 
-// Doubts returns the reasons why a usable table is not verified on this host: another driver
-// or CUDA version, unknown kernels, an edit by hand.
+// Doubts returns why a usable table is not verified on this host: another driver or CUDA version,
+// unknown kernels, an edit by hand.
 func (t *Table) Doubts(h Host) []string {
 	var out []string
 	head := t.Header
@@ -201,14 +193,14 @@ func (t *Table) Doubts(h Host) []string {
 	return out
 }
 
-// minor returns a version up to its second number, without the patch release.
+// minor returns a version up to its second number.
 func minor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For returns the set with only the rows that may be used on a host for a problem. The notes
-// name the tables that were refused, have rows of earlier builds, or are unverified.
+// For returns the set with only the rows that a host may use for a problem. The notes name tables
+// that are refused, of earlier builds, or unverified.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources, narrow.host = slices.Clone(s.sources), h
@@ -238,9 +230,8 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	return &narrow, notes
 }
 
-// accepted returns the rows that the host accepts. It marks rows of earlier builds, and converts
-// their configs to the spelling of this build. Tables have many rows of few builds, so accepted
-// judges each build once.
+// accepted returns the rows that the host accepts, in the spelling of this build. It judges each
+// build once, because many rows share few builds.
 func (s *Set) accepted() []indexedRow {
 	type build struct {
 		source int
@@ -262,8 +253,7 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !j.certified
-		// This includes certified rows: a receipt (a later verification) certifies a row and keeps
-		// the spelling of its config.
+		// A receipt certifies a row and keeps the spelling of its config.
 		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}

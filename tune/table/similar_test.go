@@ -7,7 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// similarMachine returns another GPU of testMachine's architecture and link.
 func similarMachine() ep.Machine {
 	m := testMachine
 	m.Backend, m.Name, m.PCIID, m.Memory = "cuda", "other GPU", "10de:2330", m.Memory/2+1<<30
@@ -34,8 +33,6 @@ func TestSimilar(t *testing.T) {
 	}
 }
 
-// TestRowOfOtherMachineAnswersOnRequestOnly: on request, a row of another machine answers if no
-// row of this machine does. The answer is unverified and marked.
 func TestRowOfOtherMachineAnswersOnRequestOnly(t *testing.T) {
 	theirs, ours := testTable(testRow(ep.Even, 0, 64, 128)), testTable(testRow(ep.AllRoutings, 0, 16, 256))
 	here, there := similarMachine(), similarMachine()

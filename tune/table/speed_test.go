@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/processor"
 )
 
-// bigTable returns a table with n rows of one problem, with adjacent intervals in every class.
 func bigTable(n int) *Table {
 	tab := testTable()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -24,8 +23,8 @@ func bigTable(n int) *Table {
 	return tab
 }
 
-// TestResolveTakesTimeLinearInRows: 16 times as many rows take at most 64 times as long. Linear work with a
-// sort takes about 25 times as long, quadratic work 256 times.
+// TestResolveTakesTimeLinearInRows: linear work with a sort takes about 25 times as long for 16
+// times the rows, quadratic work 256 times.
 func TestResolveTakesTimeLinearInRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")

@@ -10,8 +10,7 @@ import (
 // Schema is the version of the table format.
 const Schema = 2
 
-// Table holds tuned configs with the evidence for each. It is valid on one kind of
-// machine. Each row names the build of its kernels.
+// Table holds tuned configs with the evidence for each.
 type Table struct {
 	Schema int    `json:"schema"`
 	ID     string `json:"id"` // sha256 of the canonical JSON with this field empty
@@ -32,38 +31,33 @@ type Header struct {
 	Fallback []string   `json:"fallback"`  // key fields that may differ if no row matches exactly, in this order
 	Edited   bool       `json:"edited"`    // loaded although its hash did not match
 
-	// Band is the policy's band: a smaller difference of times counts as none. It is a ratio
-	// minus one; 0 is unknown.
+	// Band is the policy's band, a ratio minus one: a smaller difference of times counts as none. 0
+	// is unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists the ids of the receipts (records of later verifications of this table)
-	// whose gains were taken into the rows' intervals, sorted.
+	// Receipts lists the ids of later verifications whose gains were taken into the rows'
+	// intervals, sorted.
 	Receipts []string `json:"receipts,omitempty"`
 
-	// MaxSMs is the most SMs that a config of the table may take; 0 is no bound. It also
-	// binds the default against which gains are measured.
+	// MaxSMs is the most SMs that a config or the default may take; 0 is no bound.
 	MaxSMs int `json:"max_sms,omitempty"`
 
-	// Hooks lists the parameters of class kernels.Hook with which every row's config and the default were
-	// measured, as name=value,name=value; "" is none. Such a parameter changes the result, so a caller must
-	// set the same values. With input=fp8, for example, the caller passes tokens that it has cast itself;
-	// with other tokens the results are wrong.
+	// Hooks lists the parameters of class kernels.Hook of every row's config and the default, as
+	// name=value,name=value; "" is none. A hook changes the result, so a caller must set the same
+	// values.
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default. In a table with a bound on SMs such a row
-// holds the default's config in full, because a runtime's own default ignores the bound. Its gain
-// is exactly 1.
+// IsDefault reports whether a row launches the default. With a bound on SMs, the row names the
+// default's config, because a runtime's own default ignores the bound.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
-// GainInterval returns the 95 % interval of a row's gain. If the row was measured in one session,
-// GainInterval widens the interval by the spread between sessions (docs/intervals.md), which one
-// session does not show. Sessions of an older protocol count as one session, because they could
-// have the same memory addresses. A gain that was not measured is exactly 1, and its interval is
-// not widened.
+// GainInterval returns the 95 % interval of a row's gain. For one session it adds the spread
+// between sessions (docs/intervals.md). Sessions of an older protocol count as one, because they
+// could share memory addresses. A gain that was not measured is exactly 1.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
@@ -75,19 +69,17 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// ownMemoryProtocol is the first protocol (see record.Protocol) in which every session has other
-// memory addresses.
+// ownMemoryProtocol is the first record.Protocol in which every session has other memory addresses.
 const ownMemoryProtocol = 1
 
-// Certain reports whether a row's evidence is sufficient for its choice. The interval of its gain
-// must lie above 1. Two kinds of rows need no such interval: a row that launches the default claims
-// no gain, and a row of several routings was chosen by its largest loss.
+// Certain reports whether a row's evidence is sufficient for its choice: the interval of its gain
+// lies above 1. A row that launches the default needs none, and neither does a row of several
+// routings.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
 	return h.IsDefault(r) || r.OfSeveral() || low > 1
 }
 
-// OfSeveral reports whether a row answers for several routings.
 func (r Row) OfSeveral() bool {
 	return r.Key.Routing == ep.AllRoutings || len(r.Evidence.Routings) > 1
 }
@@ -101,8 +93,7 @@ type Row struct {
 	Default  bool      `json:"default"` // the default was measured and is at least as fast
 	Evidence Evidence  `json:"evidence"`
 
-	// ABI is the build of the kernels of the row's config, or of the default if the default
-	// won. Empty means the build in the header.
+	// ABI is the build of the row's kernels, or of the default's; "" means the build in the header.
 	ABI ep.ABI `json:"abi,omitempty"`
 }
 
@@ -114,26 +105,25 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint returns the last token count of a row that was measured at `a` tokens, if the next row
-// was measured at `b`: the geometric mean of a and b, rounded down.
+// Midpoint returns the last token count of a row that was measured at `a` tokens, if the next was
+// measured at `b`: their geometric mean, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence holds the measurements from which a row was made. Times are seconds of one call:
-// the slowest rank of each round, then the median over rounds. If a row was measured at
-// several token counts or under several routings, times and gain are those of the case with
-// the least gain.
+// Evidence holds the measurements from which a row was made. Times are seconds of one call: the
+// slowest rank of each round, then the median over rounds. Of several token counts or routings,
+// they are of the case with the least gain.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // how it was timed: chain, span, event or wall
 	Median   float64   `json:"median"`    // median time of the row's config
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
-	Rounds   int       `json:"rounds"`    // rounds from which the median is computed; the search did not use them
+	Rounds   int       `json:"rounds"`    // rounds of the median, without those of the search
 	Gain     float64   `json:"gain"`      // the default's time divided by the config's, 1 if they are equal
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
 	Tried    int       `json:"tried"`     // configs measured
-	Ties     int       `json:"ties"`      // configs of the search's last comparison that are within the band of the fastest
-	Regret   float64   `json:"regret"`    // only in a row for all routings: its largest loss against the best config of a routing, as a ratio minus one
+	Ties     int       `json:"ties"`      // configs of the last comparison within the band of the fastest
+	Regret   float64   `json:"regret"`    // largest loss of a row for all routings against a routing's best config, as a ratio minus one
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
 	Complete bool      `json:"complete"`  // every legal point of the space was measured
@@ -142,39 +132,35 @@ type Evidence struct {
 	// Legal is the number of legal points of the search space; 0 is unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between lists, in rising order, those token counts of Tokens that lie between two
-	// searched counts and were not searched themselves. Only the configs of these
-	// two searches were timed there. It is empty in tables of older programs.
+	// Between lists those of Tokens that were only timed, between two searched counts, in rising
+	// order.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count of the times and the gain if Tokens lists several counts. It
-	// is 0 if Tokens lists one count, or if an older program wrote the row.
+	// TimedAt is the token count of the times and the gain; 0 if Tokens lists one count, or if it
+	// is unknown.
 	TimedAt int `json:"timed_at,omitempty"`
 
-	// MaxErr is the largest error against the oracle, divided by the largest magnitude in
-	// the same output row of the kernel.
+	// MaxErr is the largest error against the oracle, divided by the largest magnitude in its
+	// output row.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions counts the sessions in which the times and the gain were measured. 0 means one
-	// session.
+	// Sessions counts the sessions of the times and the gain; 0 means one.
 	Sessions int `json:"sessions,omitempty"`
 
 	// Protocol is the revision of the way of measuring, see record.Protocol. 0 is the protocol up
 	// to 2026-11-25.
 	Protocol int `json:"protocol,omitempty"`
 
-	// Beside names the matrix product that ran at the same time as the calls, see
-	// ep.Product; "" for none. If a product ran, the times are what the calls add to the
-	// product's own time.
+	// Beside names the matrix product that ran at the same time, see ep.Product; "" for none. The
+	// times are then what the calls add to it.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason says why the row is in the table although its gain is not certain: "kept" if the
-	// default stays, else "compromise of N routings". In both cases Gain is 1. Reason is "" if the
-	// gain is certain.
+	// Reason says why the row is in the table with an uncertain gain, written as 1: "kept" for the
+	// default, else "compromise of N routings".
 	Reason string `json:"reason,omitempty"`
 }
 
-// At returns the token count of the times and the gain. ok is false if it is unknown.
+// At returns the token count of the times and the gain, ok false if unknown.
 func (e Evidence) At() (tokens int, ok bool) {
 	if len(e.Tokens) == 1 {
 		return e.Tokens[0], true

@@ -61,8 +61,7 @@ func TestWriteReadWriteIsByteIdentical(t *testing.T) {
 	}
 }
 
-// TestLoadNamesLineAndField makes one change in a valid table. The error must be one line that names
-// the line of the file and the field.
+// TestLoadNamesLineAndField makes one change in a valid table.
 func TestLoadNamesLineAndField(t *testing.T) {
 	good := string(encodeTable(t, testTable(testRow(ep.Even, 0, 8, 128), testRow(ep.Even, 9, 64, 512))))
 	for _, c := range []struct{ name, old, new, want string }{
@@ -115,8 +114,6 @@ func TestLoadTruncated(t *testing.T) {
 	}
 }
 
-// TestLoadBoundsTheFile: Load refuses a file above the bound. The files are blank, which is fast to
-// read.
 func TestLoadBoundsTheFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 128 MB, for a minute under the race detector")

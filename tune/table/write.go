@@ -14,8 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Seal brings a table into canonical form: it sorts rows by key and tokens, rounds dates down to
-// whole seconds in UTC, and sets the ID to the content's hash.
+// Seal sorts rows by key and tokens, rounds dates down to seconds in UTC, and sets the ID to the
+// content's hash.
 func (t *Table) Seal() error {
 	t.Header.Created = t.Header.Created.UTC().Truncate(time.Second)
 	for i := range t.Rows {
@@ -30,9 +30,8 @@ func (t *Table) Seal() error {
 	return err
 }
 
-// WriteTo seals the table and writes its canonical JSON. The header is one line, and each row is
-// one line, so that a diff shows whole rows. If Load would refuse the table, WriteTo writes
-// nothing.
+// WriteTo seals the table and writes its canonical JSON, one line for each row. If Load would
+// refuse the table, it writes nothing.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {
 		return 0, err
@@ -52,7 +51,6 @@ func (t *Table) hash() (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// encode returns the canonical JSON. It has no null.
 func (t *Table) encode(id string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -11,9 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema returns the JSON schema of a value's type. `own` returns the schema of a type that writes
-// JSON by methods of its own, and nil for other types. `commented` is the import path of the
-// package in the current folder, whose comments go into the schema; "" for none.
+// Schema returns the JSON schema of a value's type. `own` returns the schema of a type with JSON
+// methods of its own, or nil. `commented` is the import path of the current folder, whose comments
+// go into the schema, or "".
 func Schema(t testing.TB, title string, value any, commented string, own func(reflect.Type) *jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
@@ -32,7 +32,7 @@ func Schema(t testing.TB, title string, value any, commented string, own func(re
 	return s
 }
 
-// common returns the schema of a type of package ep that writes JSON by methods of its own.
+// common returns the schema of a type of package ep that writes its own JSON.
 func common(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ep.Value]():

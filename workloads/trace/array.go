@@ -17,11 +17,9 @@ type array struct {
 	bad   error                         // why the array cannot be read; nil if it can
 }
 
-// maxElements bounds an array.
 const maxElements = 1 << 46
 
-// elements returns the number of elements of a shape. It refuses negative sizes and more than
-// maxElements elements.
+// elements returns the number of elements of a shape, at most maxElements.
 func elements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -33,8 +31,7 @@ func elements(shape []int) (int64, error) {
 	return n, nil
 }
 
-// The names that recorders give their arrays, see knownAxes. A recording with both ids and
-// counts is read as ids, from which the counts follow.
+// The names that recorders give their arrays. Of ids and counts, ids are read.
 var (
 	idNames     = []string{"topk_ids", "topk_ids_of_layer", "routed_experts", "topk_idx", "ids", "experts"}
 	countNames  = []string{"logical_count", "global_physical_count", "expert_load", "expert_load_window", "moe_load", "expert_counts", "counts"}
@@ -42,8 +39,7 @@ var (
 	weightNames = []string{"topk_weights", "weights"}
 )
 
-// kindOf decides whether an array holds ids, counts or logits: by the option, else by the
-// array's name, else by its shape.
+// kindOf decides by the option, else by the array's name, else by its shape.
 func (a *array) kindOf(o Options) Kind {
 	switch {
 	case o.Kind != "":
@@ -62,9 +58,8 @@ func (a *array) kindOf(o Options) Kind {
 	return IDs
 }
 
-// pick finds the arrays to read in an archive: those called o.Array, or those with the first
-// known name of the wanted kind. If several arrays have this name, each continues the one before
-// it.
+// pick finds the arrays called o.Array, or with the first known name of the wanted kind. Arrays of
+// one name continue each other.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {
@@ -126,7 +121,7 @@ func names(all []*array) string {
 	return strings.Join(out, ", ")
 }
 
-// fromArrays makes a Reader of arrays; each array continues the one before it.
+// fromArrays makes a Reader of arrays that continue each other.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	kind := main[0].kindOf(o)
 	if err := checkElements(main, kind); err != nil {
@@ -161,8 +156,8 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	return r, r.addWeights(in, weights, main[0], o)
 }
 
-// checkElements refuses ids that are floats. It must run before axesOf: an array of floats usually
-// holds router logits, and an error about axes would mislead the user.
+// checkElements refuses ids that are floats. Before axesOf: floats are mostly logits, and an error
+// about axes would mislead the user.
 func checkElements(main []*array, kind Kind) error {
 	for _, a := range main {
 		if kind == IDs && (a.elem.kind == 'f' || a.elem.kind == 'b') {
@@ -172,8 +167,7 @@ func checkElements(main []*array, kind Kind) error {
 	return nil
 }
 
-// checkedSum returns a function that adds up the counts of one layer and compares their total with
-// the totals of the other layers.
+// checkedSum adds up the counts of one layer and compares their total with the other layers'.
 func (r *Reader) checkedSum(in *rows, main []*array, o Options) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		sum, err := in.sum()
@@ -186,7 +180,7 @@ func (r *Reader) checkedSum(in *rows, main []*array, o Options) func() ([]int64,
 	}
 }
 
-// fromLogits reads rows of router logits as the ids of the top-k.
+// fromLogits makes the ids of the top-k.
 func (r *Reader) fromLogits(in *rows, o Options) error {
 	if o.TopK < 1 || o.TopK > min(in.k, MaxTopK) {
 		return fmt.Errorf("router logits of %d experts: give --topk, 1 to %d", in.k, min(in.k, MaxTopK))
@@ -198,7 +192,7 @@ func (r *Reader) fromLogits(in *rows, o Options) error {
 	return nil
 }
 
-// addWeights makes r read the weights together with the ids. The weights have the axes of the ids.
+// addWeights makes r read weights, which have the axes of the ids.
 func (r *Reader) addWeights(ids *rows, weights []*array, main *array, o Options) error {
 	axes, err := main.axesOf(IDs, o)
 	if err != nil {

@@ -50,8 +50,8 @@ var knownAxes = map[string]map[int][]Axis{
 	"routed_experts":        {3: {Tokens, Layers, TopK}},
 }
 
-// axesOf decides what the axes of an array are: by the option, else by the array's name. An array
-// with one or two axes needs neither.
+// axesOf decides by the option, else by the array's name. An array with one or two axes needs
+// neither.
 func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	n := len(a.shape)
 	last, offers := Experts, "steps,layers,experts or layers,ranks,experts"
@@ -80,7 +80,7 @@ func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	return nil, fmt.Errorf("%d axes; give --axes with a name for each, such as %s", n, offers)
 }
 
-// checkAxes refuses axes that an array of this kind cannot have.
+// checkAxes refuses axes that this kind cannot have.
 func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	allowed := map[Kind][]Axis{Counts: {Steps, Layers, Ranks, Experts}, IDs: {Layers, Tokens, TopK}, Logits: {Layers, Tokens, Experts}}[kind]
 	for _, x := range axes {
@@ -94,14 +94,13 @@ func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	return nil
 }
 
-// layout is an array's storage order: outer x layers x inner rows of k elements. If each row holds
-// the experts of one rank only, ranks is the number of ranks; otherwise ranks is 1.
+// layout is an array's storage order: outer x layers x inner rows of k elements. ranks is above 1
+// if each row holds the experts of one rank.
 type layout struct {
 	outer, layers, inner, k int
 	ranks, stride           int // the rank of row i is i/stride mod ranks
 }
 
-// layoutOf returns the layout of an array with these axes.
 func layoutOf(shape []int, axes []Axis) layout {
 	l := layout{outer: 1, layers: 1, inner: 1, ranks: 1, stride: 1, k: shape[len(shape)-1]}
 	seen := !slices.Contains(axes, Layers) // without layers all rows lie side by side
@@ -127,8 +126,7 @@ func layoutOf(shape []int, axes []Axis) layout {
 	return l
 }
 
-// rows returns the number of rows of one layer.
 func (l layout) rows() int { return l.outer * l.inner }
 
-// rankOf returns the rank whose experts row i of a layer holds.
+// rankOf returns the rank of row i of a layer.
 func (l layout) rankOf(i int) int { return i / l.stride % l.ranks }

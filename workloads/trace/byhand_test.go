@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRanksAreJoinedByContent: the file of rank 0 is read first, although its name comes last.
+// TestRanksAreJoinedByContent: the name of rank 0's file comes last.
 func TestRanksAreJoinedByContent(t *testing.T) {
 	dir := t.TempDir()
 	rank0 := copyFile(t, "megatron_router/router_trace_rank0.jsonl", dir, "b.jsonl")
@@ -25,7 +25,6 @@ func TestRanksAreJoinedByContent(t *testing.T) {
 	}
 }
 
-// TestMissingRanks: missing returns the ranks below the highest rank of a list that are not in the list.
 func TestMissingRanks(t *testing.T) {
 	for _, c := range []struct{ have, want []int }{{[]int{3, 0}, []int{1, 2}}, {[]int{0, 1}, nil}, {nil, nil}, {[]int{2}, []int{0, 1}}} {
 		if got := missing(c.have); !slices.Equal(got, c.want) {
@@ -34,7 +33,6 @@ func TestMissingRanks(t *testing.T) {
 	}
 }
 
-// TestScanByHand: counts of ids, masked selections and rows of four tokens.
 func TestScanByHand(t *testing.T) {
 	s, err := scan(write(t, t.TempDir(), "t.csv", "0,1\n-1,1\n3,-1\n1,65535\n"), noLayer)
 	if err != nil || s.Rows != 4 || s.Masked != 2 || s.TopK != 2 || len(s.Counts) != 65536 || s.Counts[0] != 1 || s.Counts[1] != 3 || s.Counts[2] != 0 || s.Counts[3] != 1 || s.Counts[65535] != 1 {
@@ -42,7 +40,6 @@ func TestScanByHand(t *testing.T) {
 	}
 }
 
-// TestCountsInLines: lines of one expert and layer are added up, and other layers are not.
 func TestCountsInLines(t *testing.T) {
 	path := write(t, t.TempDir(), "c.csv", "layer_id,expert_id,count\n0,1,5\n1,0,7\n0,1,6\n1,1,2\n0,3,1\n")
 	for layer, want := range map[int][]int64{0: {0, 11, 0, 1}, 1: {7, 2, 0, 0}} {
@@ -57,7 +54,6 @@ func TestCountsInLines(t *testing.T) {
 	}
 }
 
-// TestFilesAreAddedUp: counts of several files are added, expert by expert.
 func TestFilesAreAddedUp(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a_0.csv", "expert_id,count\n0,5\n1,6\n")
@@ -67,8 +63,7 @@ func TestFilesAreAddedUp(t *testing.T) {
 	}
 }
 
-// TestFoldByHand: in counts and in ids, a replica becomes its logical expert. If a file has both
-// physical_to_logical_map and last_physical_to_logical_map, the former is used.
+// TestFoldByHand: physical_to_logical_map goes before last_physical_to_logical_map.
 func TestFoldByHand(t *testing.T) {
 	counts, err := foldCounts(func() ([]int64, error) { return []int64{1, 2, 4, 0, 8}, nil }, "m", []int32{0, 1, 0, -1, 1})()
 	if err != nil || !slices.Equal(counts, []int64{5, 10}) {

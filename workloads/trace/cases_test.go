@@ -8,7 +8,6 @@ import (
 
 const cases = "../../testdata/cases/"
 
-// maxOverMean returns the busiest expert's load, divided by the mean.
 func maxOverMean(counts []int64) float64 {
 	var sum int64
 	for _, n := range counts {
@@ -17,8 +16,7 @@ func maxOverMean(counts []int64) float64 {
 	return float64(slices.Max(counts)) * float64(len(counts)) / float64(sum)
 }
 
-// TestVLLMWindow: the loads of physical experts are added up to loads of logical experts, by the
-// map in the same file. The expected values were computed with NumPy's add.at.
+// TestVLLMWindow compares with values of NumPy's add.at.
 func TestVLLMWindow(t *testing.T) {
 	for layer, want := range []float64{1.103125, 1.1203125, 1.1078125} {
 		s, err := scan(cases+"11-vllm-physical-window/vllm_window.npz", Options{Layer: layer})
@@ -28,8 +26,7 @@ func TestVLLMWindow(t *testing.T) {
 	}
 }
 
-// TestEmptyLayer: every reader refuses a layer without counts. The error names the layers that
-// have counts.
+// TestEmptyLayer: every reader refuses a layer without counts.
 func TestEmptyLayer(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ path, want string }{

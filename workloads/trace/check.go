@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// checkAgainstCounts makes Scan compare the ids of an SGLang record with the counts of the same
-// record. They must agree, because SGLang computes the counts from the ids
-// (_convert_per_token_to_global_physical_count).
+// checkAgainstCounts makes Scan compare the ids of an SGLang record with its counts. SGLang
+// computes these from the ids (_convert_per_token_to_global_physical_count).
 func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error {
 	counts := named(all, "global_physical_count")
 	if r.Kind != IDs || main.name != "topk_ids_of_layer" || len(counts) == 0 {
@@ -36,7 +35,7 @@ func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error 
 	return nil
 }
 
-// at0 returns element i of a list, or 0 if the list is shorter.
+// at0 returns element i of a list, or 0.
 func at0(list []int64, i int) int64 {
 	if i < len(list) {
 		return list[i]
@@ -44,7 +43,7 @@ func at0(list []int64, i int) int64 {
 	return 0
 }
 
-// missing returns the ranks below the highest rank of a list that are not in the list.
+// missing returns the ranks below the highest of a list that it lacks.
 func missing(ranks []int) (out []int) {
 	if len(ranks) == 0 {
 		return nil

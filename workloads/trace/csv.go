@@ -9,13 +9,11 @@ import (
 	"strings"
 )
 
-// openCSV reads one token per line and one id per column. A header is optional. If the header has
-// a name that begins with w, this column and all after it hold weights. If it has a column named
-// count (layer_id, expert_id, count, as SGLang's recorder once wrote), the file holds counts, and
-// lines with the same expert are added up.
+// openCSV reads one token per line and one id per column, with an optional header. A column whose
+// name begins with w, and all after it, hold weights. With a column named count (layer_id,
+// expert_id, count, as SGLang's recorder once wrote), lines of one expert are added up.
 //
-// encoding/csv was not taken: it keeps a whole quoted field in memory, however long, and numbers
-// need no quotes.
+// encoding/csv keeps a whole quoted field in memory, however long.
 func openCSV(path string, o Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) {
 		head := fields(first)
@@ -38,8 +36,7 @@ func openCSV(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openText opens a file, reads its first line and makes a Reader. If the Reader does not close the
-// file, openText does.
+// openText opens a file, reads its first line and makes a Reader, which closes the file.
 func openText(path string, read func(l *lines, first string) (*Reader, error)) (*Reader, error) {
 	l, err := openLines(path)
 	if err != nil {
@@ -56,8 +53,7 @@ func openText(path string, read func(l *lines, first string) (*Reader, error)) (
 	return r, noRows(err)
 }
 
-// noRows turns io.EOF, which the first read of a file without rows returns, into the error "no
-// rows".
+// noRows turns io.EOF of the first read into the error "no rows".
 func noRows(err error) error {
 	if err == io.EOF {
 		return errors.New("no rows")
@@ -102,8 +98,8 @@ func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
 
 var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-// csvCounts reads a whole file of counts. Each line has one layer and one expert. csvCounts keeps
-// the counts of the chosen layer, and only the total of each other layer.
+// csvCounts reads a whole file of counts, one layer and expert in each line. Of other layers it
+// keeps only the totals.
 func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
 	if expert < 0 {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// elem is the type of an array's elements, by the letters of NumPy.
+// elem is the type of an array's elements, by NumPy's letters.
 type elem struct {
 	kind byte // i, u, f, or b for bfloat16
 	size int  // bytes
@@ -17,7 +17,6 @@ func (d elem) String() string {
 	return fmt.Sprintf("%c%d", d.kind, d.size)
 }
 
-// valid reports whether the type can be read.
 func (d elem) valid() bool {
 	switch d.kind {
 	case 'i', 'u':
@@ -37,8 +36,8 @@ func (d elem) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// int32s decodes integers. An id that does not fit becomes math.MinInt32, which no check
-// accepts. The common types have separate loops for speed.
+// int32s decodes integers. An id that does not fit becomes math.MinInt32, which no check accepts.
+// The common types have separate loops for speed.
 func (d elem) int32s(dst []int32, b []byte) {
 	switch {
 	case d.kind == 'i' && d.size == 4 && !d.big:
@@ -49,7 +48,7 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
-	case d.kind == 'u' && d.size == 8: // a value above int64 must not become negative: the largest would read as a masked id (-1)
+	case d.kind == 'u' && d.size == 8: // the largest would read as a masked id (-1)
 		for i := range dst {
 			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
 		}
@@ -105,8 +104,8 @@ func (d elem) float(b []byte) float64 {
 	return math.Float64frombits(u)
 }
 
-// half decodes an IEEE binary16: it moves the bits to their places in binary32, then corrects
-// for the difference of the exponents' biases, 127 - 15.
+// half decodes an IEEE binary16: it moves the bits to binary32, and corrects the exponent by 127 -
+// 15.
 func half(h uint16) float64 {
 	bits := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13
 	if h&0x7c00 == 0x7c00 { // infinite or not a number
@@ -115,8 +114,7 @@ func half(h uint16) float64 {
 	return float64(math.Float32frombits(bits) * 0x1p112)
 }
 
-// logitsHint returns the end of an error about floats that were read as counts or ids. It is ""
-// for other types.
+// logitsHint returns the end of an error about floats instead of counts or ids.
 func (d elem) logitsHint() string {
 	if d.kind != 'f' && d.kind != 'b' {
 		return ""
@@ -127,8 +125,7 @@ func (d elem) logitsHint() string {
 // maxCount bounds a count, so that the sum of MaxExperts counts fits int64.
 const maxCount = 1 << 46
 
-// add adds a row of counts to sum. The first element of sum is expert `first`. Counts may be
-// floats, because some recorders store them so.
+// add adds a row of counts to sum from expert `first` on. Some recorders store counts as floats.
 func (d elem) add(sum []int64, first int, row []byte) error {
 	for i := range sum {
 		v := d.float(row[i*d.size:])

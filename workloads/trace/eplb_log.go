@@ -11,18 +11,19 @@ import (
 )
 
 // eplbLine matches the lines that vLLM prints if eplb_config.log_balancedness is set
-// (vllm-project/vllm, vllm/distributed/eplb/eplb_state.py, EplbState.step). Three versions are known:
+// (vllm-project/vllm, vllm/distributed/eplb/eplb_state.py, EplbState.step). Three versions are
+// known:
+//
 //   - The first prints "EPLB step: avg_tokens=...", the mean and the maximum over ranks.
 //   - The second prints "EPLB step: N for model M: avg_tokens=..." with the mean and the maximum over
 //     layers, because it reduces [layers, ranks] along dim=0 (vLLM PR 51784).
 //   - The third prints the same text with the mean and the maximum over ranks (PR 51813).
 //
-// So a line of the second or third version does not show whether it is about layers or ranks.
+// So a line of the later two may be about layers or ranks.
 var eplbLine = regexp.MustCompile(`EPLB step: (?:(\d+) for model (\S+): )?avg_tokens=([\d.]+), ?max_tokens=(\d+), ?balancedness=([\d.]+)`)
 
-// openEPLBLog reads the EPLB lines of a vLLM log. These lines hold no counts of experts, so
-// openEPLBLog never returns a Reader. Its error names the figures in the lines, and says how to record
-// a routing.
+// openEPLBLog reads the EPLB lines of a vLLM log. They hold no counts, so it only returns an error
+// with their figures and with the way to record a routing.
 func openEPLBLog(path string, _ Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -47,19 +48,17 @@ func openEPLBLog(path string, _ Options) (*Reader, error) {
 	return nil, s.err()
 }
 
-// maxLogLine bounds a line of a log.
 const maxLogLine = 1 << 20
 
-// eplbSummary sums up EPLB lines.
 type eplbSummary struct {
-	steps, idle   int     // numbers of lines with tokens and without tokens
-	sum, lowest   float64 // sum and least value of balancedness
+	steps, idle   int     // lines with tokens and without
+	sum, lowest   float64 // of balancedness
 	ranksOrLayers bool    // the lines may be about ranks or about layers
 	firstModel    string
 	severalModels bool
 }
 
-// add adds a line. It refuses a line whose balancedness is not avg_tokens / max_tokens, to within
+// add adds a line, and refuses one whose balancedness is not avg_tokens / max_tokens, to within
 // rounding.
 func (s *eplbSummary) add(m [][]byte) error {
 	avg, err1 := strconv.ParseFloat(string(m[3]), 64)
@@ -72,7 +71,7 @@ func (s *eplbSummary) add(m [][]byte) error {
 		s.idle++
 		return nil
 	}
-	// The slack covers the rounding of avg_tokens and balancedness; max_tokens is exact.
+	// avg_tokens and balancedness are rounded
 	if slack := 0.5e-4 + 0.5e-2/most; math.Abs(avg/most-balance) > slack*1.02 {
 		return fmt.Errorf("avg_tokens=%g divided by max_tokens=%g is %.4f, but balancedness is %.4f", avg, most, avg/most, balance)
 	}

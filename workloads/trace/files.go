@@ -16,7 +16,7 @@ import (
 // maxFiles bounds the files of one recording.
 const maxFiles = 1 << 14
 
-// Expand replaces each folder and each pattern by its files that can be read, in natural order.
+// Expand replaces folders and patterns by their readable files, in natural order.
 func Expand(paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
@@ -52,7 +52,7 @@ func Expand(paths []string) ([]string, error) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// compareNatural orders texts by their numbers: moe_load_9 before moe_load_10.
+// compareNatural orders moe_load_9 before moe_load_10.
 func compareNatural(a, b string) int {
 	x, y := digits.FindAllString(a, -1), digits.FindAllString(b, -1)
 	if digits.ReplaceAllString(a, "#") == digits.ReplaceAllString(b, "#") {
@@ -67,10 +67,9 @@ func compareNatural(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// OpenAll opens files as one recording. It adds up counts, and reads the tokens of one file
-// after those of the file before it. If the files name their ranks, OpenAll orders them by
-// rank, notes each missing rank, and refuses two files of the same rank. Otherwise the files
-// keep their order.
+// OpenAll opens files as one recording. It adds up counts, and reads tokens file by file. If the
+// files name their ranks, it orders them by rank, notes missing ranks, and refuses two files of one
+// rank.
 func OpenAll(paths []string, o Options) (*Reader, error) {
 	paths, err := Expand(paths)
 	if err != nil {
@@ -94,8 +93,7 @@ func OpenAll(paths []string, o Options) (*Reader, error) {
 	return join(parts, o)
 }
 
-// part is one file of a recording. It is opened again to be read, so that few files are open at
-// once.
+// part is one file of a recording, opened again when it is read.
 type part struct {
 	path    string
 	kind    Kind
@@ -113,7 +111,6 @@ func openPart(path string, o Options) (part, error) {
 	return part{path, r.Kind, r.TopK, r.Weights, r.ranks, r.notes}, r.Close()
 }
 
-// join makes one Reader of several files.
 func join(parts []part, o Options) (*Reader, error) {
 	first := parts[0]
 	r := &Reader{Kind: first.kind, TopK: first.topK, Weights: first.weights, layer: o.Layer}
@@ -144,7 +141,6 @@ func join(parts []part, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// addNotes adds the notes that r does not have yet.
 func (r *Reader) addNotes(notes []string) {
 	for _, n := range notes {
 		if !slices.Contains(r.notes, n) {
@@ -153,7 +149,6 @@ func (r *Reader) addNotes(notes []string) {
 	}
 }
 
-// noteMissing adds a note that names the missing ranks below the highest one.
 func (r *Reader) noteMissing(ranks []int) {
 	if gone := missing(ranks); len(gone) > 0 {
 		r.note("ranks %s are missing: their tokens are not counted", joined(gone))
@@ -168,8 +163,8 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files. If each file has the experts of one rank only, it joins
-// the counts in the order of the ranks instead. A file may have no counts if another file has some.
+// sumParts adds up the counts of all files, or joins those of one rank each in the order of ranks.
+// A file may have no counts if another file has some.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)
@@ -202,7 +197,7 @@ func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	return sum, nil
 }
 
-// readParts makes r read the rows of the files, one file after another.
+// readParts makes r read one file after another.
 func (r *Reader) readParts(parts []part, o Options) {
 	var open *Reader
 	r.close = func() error {

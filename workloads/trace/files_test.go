@@ -16,16 +16,13 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// copyFile copies a golden file into a folder under a name.
 func copyFile(t *testing.T, from, dir, name string) string {
 	t.Helper()
 	text := testfile.Read(t, golden+from)
 	return write(t, dir, name, string(text))
 }
 
-// TestPerTokenDumps: the dumps of two ranks are read as one recording, with the ids of logical
-// experts. The files are read in the order of their ranks, not of their names. A missing rank is
-// noted.
+// TestPerTokenDumps: the dumps of two ranks are read in the order of ranks, not of names.
 func TestPerTokenDumps(t *testing.T) {
 	dump := func(rank int) string { return fmt.Sprintf("expert_distribution_recorder_1700000000.5_%d.pt", rank) }
 	whole, err := scan(golden+"expert_distribution_recorder_*.pt", Options{Layer: 1})
@@ -61,8 +58,6 @@ func TestPerTokenDumps(t *testing.T) {
 	}
 }
 
-// TestIDsAgreeWithCounts: if one figure of a per_token dump is changed, Scan refuses the dump,
-// because the ids and the counts of a record must agree.
 func TestIDsAgreeWithCounts(t *testing.T) {
 	file := golden + "expert_distribution_recorder_1700000000.5_0.pt"
 	random := rand.New(rand.NewPCG(5, 6))
@@ -82,8 +77,8 @@ func TestIDsAgreeWithCounts(t *testing.T) {
 	}
 }
 
-// changeOne writes a copy of a .pt in which one figure of a record's tensors has another value.
-// It does not change the map of replicas (the last tensor), because another map could be right.
+// changeOne writes a copy of a .pt with one changed figure. The map of replicas (the last tensor)
+// stays, because another map could be right.
 func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	t.Helper()
 	z, err := zip.OpenReader(file)
@@ -128,8 +123,6 @@ func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	return path
 }
 
-// TestChangedCountsAreNoticed: if one count of a recording is changed, a note says so, because
-// the layers of one recording have the same total.
 func TestChangedCountsAreNoticed(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for file, start := range map[string]int{"moe_load_0.npy": 128, "trtllm_statistic/rank0.safetensors": 0, "sglang_counts.json": -1} {
@@ -149,7 +142,7 @@ func TestChangedCountsAreNoticed(t *testing.T) {
 	}
 }
 
-// noticed reports whether reading a file gives an error, or a note that a count is wrong.
+// noticed reports whether reading a file gives an error or a note about counts.
 func noticed(t *testing.T, path string) bool {
 	t.Helper()
 	r, err := Open(path, Options{Layer: 0})
@@ -166,9 +159,8 @@ func noticed(t *testing.T, path string) bool {
 	return slices.ContainsFunc(r.Notes(), func(n string) bool { return strings.Contains(n, "a count is wrong") })
 }
 
-// changeCount gives one count another value. If start is below 0, the counts are numbers in a
-// text; otherwise they are int64 from the byte start on. A start of 0 stands for the end of a
-// safetensors header.
+// changeCount changes one count: an int64 from the byte start on, or a number in a text below 0. A
+// start of 0 stands for the end of a safetensors header.
 func changeCount(text string, start int, random *rand.Rand) string {
 	if start < 0 {
 		all := digits.FindAllStringIndex(text, -1)
@@ -184,8 +176,7 @@ func changeCount(text string, start int, random *rand.Rand) string {
 	return string(b)
 }
 
-// TestSteps: files that hold one step each are ordered by the numbers in their names, and their
-// counts are added up. An array with an axis of ranks gives the counts of all experts.
+// TestSteps: files of one step each are ordered by the numbers in their names.
 func TestSteps(t *testing.T) {
 	got, err := Expand([]string{golden + "moe_load_*.npy"})
 	if err != nil || len(got) != 2 {
@@ -232,8 +223,6 @@ func TestSteps(t *testing.T) {
 
 var firstLayer = Options{Layer: 0}
 
-// TestStatistic adds up TensorRT-LLM's statistics of two ranks, and shows that their figures are
-// checked against meta_info.json.
 func TestStatistic(t *testing.T) {
 	s, err := scan(golden+"trtllm_statistic", Options{Layer: 3})
 	if err != nil || s.Kind != Counts || len(s.Counts) != 16 {
@@ -279,7 +268,6 @@ func TestStatistic(t *testing.T) {
 	}
 }
 
-// TestLogits: router logits are read as the ids of their largest values, and a note says so.
 func TestLogits(t *testing.T) {
 	f32 := func(v ...byte) (s string) { // 0 to 127 as float32 bits of 2^(v-127)
 		for _, x := range v {
@@ -305,7 +293,6 @@ func TestLogits(t *testing.T) {
 	}
 }
 
-// TestBadMember: a member that cannot be read is an error only if the caller wants this member.
 func TestBadMember(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npz")
 	f, err := os.Create(path)
@@ -333,7 +320,6 @@ func TestBadMember(t *testing.T) {
 	}
 }
 
-// TestEmptySlots: a physical slot without a logical expert must have no selections.
 func TestEmptySlots(t *testing.T) {
 	file := func(count int) string {
 		return write(t, t.TempDir(), "v.json", fmt.Sprintf(`{"expert_load": [[[4, %d, 5]]], "physical_to_logical_map": [[0, -1, 0]]}`, count))

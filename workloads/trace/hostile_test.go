@@ -10,8 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// TestBadFiles: the error about any bad file is one line that has the file's name and says what is
-// wrong.
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, text, want string }{
@@ -100,8 +98,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestHostilePickles: pickles that would run code, nest for ever or give false sizes are refused,
-// or nothing is read from them.
+// TestHostilePickles has pickles that would run code, nest for ever or give false sizes.
 func TestHostilePickles(t *testing.T) {
 	for name, p := range map[string]string{
 		"empty":        "",
@@ -128,8 +125,7 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// FuzzOpen gives random bytes to every reader. The reader must return a trace or an error
-// of one line, in bounded time and memory.
+// FuzzOpen gives random bytes to every reader, which has bounds of time and memory.
 func FuzzOpen(f *testing.F) {
 	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json", ".safetensors"}
 	files, _ := filepath.Glob(golden + "*.*")
@@ -165,7 +161,6 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// safetensors returns a file with this header.
 func safetensors(header, data string) string {
 	return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + data
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps take
-// 40 MB.
+// maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps take 40
+// MB.
 const maxJSON = 64 << 20
 
-// openJSON reads counts as nested arrays, or an object with such arrays under the names that
-// recorders give them. An example is {"logical_count": [[...], ...]}, which SGLang's
-// --init-expert-location also reads.
+// openJSON reads counts as nested arrays, also in an object such as {"logical_count": [[...],
+// ...]}, which SGLang's --init-expert-location reads too.
 func openJSON(path string, o Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -43,7 +42,7 @@ func openJSON(path string, o Options) (*Reader, error) {
 	return fromArchive(all, o)
 }
 
-// jsonArrays reads the known arrays of an object, or the one array of a file without an object.
+// jsonArrays reads the known arrays of an object, or the one array of a file.
 func jsonArrays(text []byte) (all []*array, err error) {
 	if len(text) == 0 || text[0] != '[' && text[0] != '{' {
 		return nil, errLevels
@@ -78,9 +77,8 @@ func jsonArrays(text []byte) (all []*array, err error) {
 	return all, nil
 }
 
-// jsonArray reads one to three levels of arrays of whole numbers. Decoding them into slices would
-// take 9 times the memory of the text, so jsonArray reads only their shape. The array's reader
-// decodes the numbers.
+// jsonArray reads the shape of one to three levels of arrays. The numbers as slices would take 9
+// times the memory of the text.
 func jsonArray(s *scanner) (*array, error) {
 	s.peek()
 	start, l := s.at, levels{}
@@ -96,7 +94,6 @@ func jsonArray(s *scanner) (*array, error) {
 
 var errLevels = errors.New("write one to three levels of arrays of counts, or an object with such an array named logical_count")
 
-// scanner walks valid JSON.
 type scanner struct {
 	text []byte
 	at   int
@@ -110,7 +107,6 @@ func (s *scanner) peek() byte {
 	return s.text[s.at]
 }
 
-// name reads a member's name and the colon after it.
 func (s *scanner) name() (name string) {
 	s.peek()
 	start := s.at
@@ -123,7 +119,6 @@ func (s *scanner) name() (name string) {
 	return name
 }
 
-// skip skips a value.
 func (s *scanner) skip() {
 	for depth := 0; ; {
 		switch s.peek() {
@@ -153,14 +148,13 @@ func (s *scanner) skip() {
 	}
 }
 
-// levels collects the shape of nested arrays. All arrays at one depth must have the same
-// size.
+// levels collects the shape of nested arrays, which have one size at each depth.
 type levels struct {
-	sizes   []int // by depth: size of the first array at that depth
-	numbers int   // depth at which the numbers are, 0 before the first number
+	sizes   []int // by depth
+	numbers int   // depth of the numbers, 0 before the first number
 }
 
-// walk walks the array at the current place. depth is 0 for the outermost array.
+// walk walks the array at a depth, 0 for the outermost.
 func (s *scanner) walk(l *levels, depth int) error {
 	if depth == 3 {
 		return errLevels
@@ -188,7 +182,6 @@ func (s *scanner) walk(l *levels, depth int) error {
 	return nil
 }
 
-// element walks an element of an array at a depth.
 func (s *scanner) element(l *levels, depth int) error {
 	if s.peek() == '[' {
 		if l.numbers == depth+1 {
@@ -204,7 +197,6 @@ func (s *scanner) element(l *levels, depth int) error {
 	return err
 }
 
-// number reads a whole number.
 func (s *scanner) number() (int64, error) {
 	end := s.at
 	for c := s.text[end]; c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'; c = s.text[end] {
@@ -228,14 +220,13 @@ func (s *scanner) number() (int64, error) {
 	return int64(v), nil
 }
 
-// numbers reads the numbers of an array of known shape as little-endian int64.
+// numbers reads an array of known shape as little-endian int64.
 type numbers struct {
 	in   scanner
-	rest []byte // unread bytes of the number that is being read
+	rest []byte // unread bytes of the current number
 	word [8]byte
 }
 
-// Read implements io.Reader.
 func (r *numbers) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		if len(r.rest) == 0 {

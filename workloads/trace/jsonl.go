@@ -10,8 +10,8 @@ import (
 )
 
 // openJSONL reads one token from each line: an array of ids, or an object with topk_ids and,
-// optionally, topk_weights. Other keys are ignored, because recorders add their own. A file whose
-// first line is a record of Megatron-core is read by openMegatron.
+// optionally, topk_weights. Other keys are ignored. openMegatron reads a file whose first line is a
+// record of Megatron-core.
 func openJSONL(path string, o Options) (*Reader, error) {
 	if begins, err := beginsLike(path, isMegatron); err != nil || begins {
 		if err != nil {
@@ -22,8 +22,7 @@ func openJSONL(path string, o Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
 }
 
-// beginsLike reports whether `like` accepts the first 4,096 bytes of a file, without white space at
-// their ends.
+// beginsLike reports whether `like` accepts the trimmed first 4,096 bytes of a file.
 func beginsLike(path string, like func(string) bool) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -38,7 +37,6 @@ func beginsLike(path string, like func(string) bool) (bool, error) {
 	return like(strings.TrimSpace(string(head[:n]))), err
 }
 
-// jsonRow holds the selections of one token.
 type jsonRow struct {
 	IDs     []int32   `json:"topk_ids"`
 	Weights []float32 `json:"topk_weights,omitempty"`

@@ -36,21 +36,20 @@ type megatronRecord struct {
 	Counts [][]int64 `json:"tpe"`
 }
 
-// maxRecord bounds the bytes of one line: 32,768 tokens of top-22 with ids of three digits take 4 MB.
-// The slices of a line take at most 24 times its bytes (if all lists are empty), which is 120 MiB.
+// maxRecord bounds a line: 32,768 tokens of top-22 with ids of three digits take 4 MB. Its slices
+// take at most 24 times its bytes.
 const maxRecord = 5 << 20
 
-// isMegatron reports whether the first line of a file is a record of Megatron-core.
+// isMegatron reports whether a line is a record of Megatron-core.
 func isMegatron(line string) bool {
 	return strings.HasPrefix(line, "{") && (strings.Contains(line, `"top_indices":`) || strings.Contains(line, `"tpe":`))
 }
 
-// megatronFile reads the records of one file.
 type megatronFile struct {
 	f      *os.File
 	in     *bufio.Scanner
-	number int          // number of the line read last, from 1
-	layers map[int]bool // layers that the records name, except records of multi-token prediction
+	number int          // of the line read last, from 1
+	layers map[int]bool // without those of multi-token prediction
 	mtp    int          // number of records of multi-token prediction
 	ranks  map[int]bool // ranks that the records name
 }
@@ -103,7 +102,7 @@ func (m *megatronFile) read(path string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// rankOfName returns the rank in the name of a file such as rank3.jsonl.
+// rankOfName returns the rank in a name such as rank3.jsonl.
 func rankOfName(path string) []int {
 	if m := rankedName.FindStringSubmatch(filepath.Base(path)); m != nil {
 		if rank, err := strconv.Atoi(m[1]); err == nil {
@@ -123,8 +122,8 @@ func sortedKeys(set map[int]bool) (out []int) {
 	return out
 }
 
-// next returns the next record that is not of multi-token prediction. It refuses a record that has
-// not num_tokens tokens, or not topk ids for a token.
+// next returns the next record that is not of multi-token prediction. It refuses one that
+// contradicts its num_tokens or topk.
 func (m *megatronFile) next() (megatronRecord, error) {
 	for m.in.Scan() {
 		m.number++
@@ -177,8 +176,8 @@ func (m *megatronFile) rewind() error {
 	return err
 }
 
-// survey reads the whole file to find the layers, the ranks, and the top-k of each layer. tpe is true
-// if the file holds counts (tokens per expert).
+// survey finds the layers, the ranks, and the top-k of each layer; tpe is true for counts (tokens
+// per expert).
 func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	if err := m.rewind(); err != nil {
 		return nil, false, err
@@ -211,7 +210,7 @@ func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	return topK, tpe, nil
 }
 
-// choose returns the layer to read: `asked`, or the file's only layer if `asked` is negative.
+// choose returns `asked`, or the file's only layer if that is negative.
 func (m *megatronFile) choose(asked int) (int, error) {
 	have := sortedKeys(m.layers)
 	switch {
@@ -229,7 +228,6 @@ func (m *megatronFile) choose(asked int) (int, error) {
 	return have[0], nil
 }
 
-// counts adds up the micro-batches of a layer.
 func (m *megatronFile) counts(layer int) (*Reader, error) {
 	if err := m.rewind(); err != nil {
 		return nil, err
@@ -263,7 +261,6 @@ func (m *megatronFile) counts(layer int) (*Reader, error) {
 	return &Reader{Kind: Counts, counts: func() ([]int64, error) { return sum, nil }}, nil
 }
 
-// tokens makes a Reader of the ids of a layer.
 func (m *megatronFile) tokens(layer, topK int) *Reader {
 	r := &Reader{Kind: IDs, TopK: topK, close: m.f.Close}
 	begun, waiting := false, [][]int32(nil)

@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestMegatronRouterTrace reads two files that RouterTracer wrote, one for each rank. The expected
-// counts were added up by hand from layer 2 of both files. Records of multi-token prediction are left
-// out.
+// TestMegatronRouterTrace reads two files that RouterTracer wrote. The expected counts were added
+// up by hand.
 func TestMegatronRouterTrace(t *testing.T) {
 	r, err := OpenAll([]string{golden + "megatron_router"}, Options{Layer: 2})
 	if err != nil {
@@ -39,8 +38,8 @@ func TestMegatronRouterTrace(t *testing.T) {
 	one.Close()
 }
 
-// TestMegatronTokensPerExpert reads two files that ActivationLogger.save_tpe wrote. Each file has the
-// counts of the experts of one rank. They are joined in the order of the ranks.
+// TestMegatronTokensPerExpert reads two files that ActivationLogger.save_tpe wrote, one of each
+// rank.
 func TestMegatronTokensPerExpert(t *testing.T) {
 	r, err := OpenAll([]string{golden + "megatron_tokens_per_expert"}, Options{Layer: 2})
 	if err != nil {
@@ -59,8 +58,6 @@ func TestMegatronTokensPerExpert(t *testing.T) {
 	}
 }
 
-// TestMegatronContradictions: a record is refused if its fields contradict each other, or contradict
-// another record.
 func TestMegatronContradictions(t *testing.T) {
 	const good = `{"step": 0, "block": "decoder", "layer": 1, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[0, 1], [2, 3]]}` + "\n"
 	for _, c := range []struct{ text, says string }{
@@ -82,8 +79,7 @@ func TestMegatronContradictions(t *testing.T) {
 	}
 }
 
-// TestChangedMegatronRecords: if one num_tokens or topk is changed, the reader notices it in at least
-// 95 % of the cases. The test changes no ids, because the reader cannot notice another valid id.
+// TestChangedMegatronRecords changes no ids, because another valid id cannot be noticed.
 func TestChangedMegatronRecords(t *testing.T) {
 	data := testfile.Read(t, golden+"megatron_router/router_trace_rank0.jsonl")
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -102,8 +98,7 @@ func TestChangedMegatronRecords(t *testing.T) {
 	}
 }
 
-// TestEPLBLog: the error about a log names the figures of its EPLB lines. Lines of the first version
-// are about ranks. Later lines do not say whether they are about ranks or layers.
+// TestEPLBLog: lines of the first version are about ranks, later ones perhaps about layers.
 func TestEPLBLog(t *testing.T) {
 	line := func(avg, most float64) string {
 		return fmt.Sprintf("(EngineCore_0 pid=7) INFO 08-12 10:00:00 [eplb_state.py:330] EPLB step: avg_tokens=%.2f, max_tokens=%d, balancedness=%.4f\n", avg, int(most), avg/most)
@@ -123,7 +118,7 @@ func TestEPLBLog(t *testing.T) {
 	}
 }
 
-// TestChangedEPLBLines changes one figure of a random line. At least 95 % of the changes are noticed.
+// TestChangedEPLBLines changes one figure of a random line.
 func TestChangedEPLBLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	noticed := 0

@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// A .npy file, versions 1 to 3 (numpy/lib/format.py), begins with a magic word, two
-// bytes of version, the length of the header, and the header, a Python dict.
+// A .npy file, versions 1 to 3 (numpy/lib/format.py), begins with a magic word, two bytes of
+// version, the length of the header, and the header, a Python dict.
 //
-// github.com/sbinet/npyio v0.6.0 was tried and not taken: it lacks float16 and version 3, panics
-// on a header without a newline or with its keys in another order, and allocates as much as the
-// header claims.
+// github.com/sbinet/npyio v0.6.0 lacks float16 and version 3, and allocates as much as the header
+// claims.
 const npyMagic = "\x93NUMPY"
 
-// maxHeader bounds the header. NumPy itself refuses above 10,000 by default.
+// maxHeader is NumPy's own default.
 const maxHeader = 10_000
 
 var (
@@ -51,12 +50,12 @@ func openNPY(path string, o Options) (*Reader, error) {
 	}
 	a.open = after(start, func() (io.ReadCloser, error) { return os.Open(path) })
 	if strings.HasPrefix(filepath.Base(path), "moe_load") {
-		a.name = "moe_load" // vllm-ascend writes such files; the .npy format has no names
+		a.name = "moe_load" // vllm-ascend writes such files, without a name
 	}
 	return fromArrays([]*array{a}, nil, o)
 }
 
-// npyHeader reads the header and returns where the array's bytes begin.
+// npyHeader reads the header and returns where the bytes begin.
 func npyHeader(r io.Reader) (a *array, start int64, err error) {
 	var pre [12]byte
 	if _, err := io.ReadFull(r, pre[:10]); err != nil || string(pre[:6]) != npyMagic {
@@ -122,8 +121,7 @@ func parseHeader(s string) (*array, error) {
 	return a, nil
 }
 
-// writeNPYHeader writes a version 1 header of fixed length, so that it can be overwritten when
-// the number of rows is known.
+// writeNPYHeader writes a version 1 header of fixed length, to be overwritten once rows is known.
 func writeNPYHeader(w io.Writer, descr string, rows int64, k int) error {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", descr, rows, k)
 	head := append([]byte(npyMagic), 1, 0, 118, 0)

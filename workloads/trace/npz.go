@@ -11,11 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxMembers bounds an archive's directory.
 const maxMembers = 1 << 16
 
-// openNPZ reads a .npz: a zip of .npy members. The name of a member says what it holds. A member
-// that cannot be read is an error only if the caller wants this member.
+// openNPZ reads a .npz: a zip of .npy members, whose names say what they hold. A bad member is an
+// error only if the caller wants it.
 func openNPZ(path string, o Options) (*Reader, error) {
 	return openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
 		for _, m := range z.File {
@@ -34,7 +33,7 @@ func openNPZ(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openArchive makes a Reader of arrays in a zip. The Reader closes the zip.
+// openArchive makes a Reader of arrays in a zip, which the Reader closes.
 func openArchive(path string, o Options, arrays func(z *zip.Reader, cost *bounded.Budget) ([]*array, error)) (*Reader, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -95,8 +94,7 @@ func npzMember(m *zip.File, cost *bounded.Budget) (*array, error) {
 	return a, nil
 }
 
-// unpacked returns a function that opens a member at an offset. All bytes that are unpacked are
-// charged to the budget.
+// unpacked returns a function that opens a member at an offset and charges the budget.
 func unpacked(m *zip.File, start int64, cost *bounded.Budget) func() (io.ReadCloser, error) {
 	return after(start, func() (io.ReadCloser, error) {
 		in, err := m.Open()

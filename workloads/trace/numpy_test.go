@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestNumPyReadsOurs: NumPy loads the files that Create writes, and Open reads the files
-// that NumPy then writes. It needs NumPy. TestNumPyFiles reads files that NumPy wrote earlier.
+// TestNumPyReadsOurs needs NumPy, which reads what Create writes and writes what Open reads.
 func TestNumPyReadsOurs(t *testing.T) {
 	python := os.Getenv("EPBENCH_PYTHON")
 	if python == "" {

@@ -13,7 +13,7 @@ import (
 // opener reads files of one extension.
 type opener func(path string, o Options) (*Reader, error)
 
-// formats holds the readers by extension. A new format needs one file, and one line here.
+// formats holds the readers by extension.
 var formats = map[string]opener{
 	".npy":         openNPY,
 	".npz":         openNPZ,
@@ -26,8 +26,7 @@ var formats = map[string]opener{
 	".log":         openEPLBLog,
 }
 
-// convert says how to convert files of other formats. A library to read them would be larger than
-// this program.
+// convert says how to convert files of other formats, whose libraries are large.
 var convert = map[string]string{
 	".parquet": "numpy.save(out, numpy.stack(pandas.read_parquet(path)[column]))",
 }
@@ -54,7 +53,7 @@ func Open(path string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// at puts the path before an error that lacks it. io.EOF stays io.EOF.
+// at puts the path before an error that lacks it, except io.EOF.
 func at(path string, err error) error {
 	var pe *fs.PathError
 	if err == nil || err == io.EOF || errors.As(err, &pe) {

@@ -10,12 +10,11 @@ import (
 )
 
 // This file reads the part of Python's pickle that torch.save uses (protocol 2): containers,
-// numbers, strings, and calls. Nothing is ever called: a call that rebuilds a tensor is
-// read as a tensor, and any other call as an opaque value.
+// numbers, strings, and calls. Nothing is ever called: a rebuilt tensor is read as a tensor, and
+// any other call as an opaque value.
 //
-// github.com/nlpodyssey/gopickle v0.2.0 was tried and not taken. It allocates the
-// length that a file claims for a string, so that a file of 12 bytes takes 2 GB. If
-// the claimed length is larger, it panics.
+// github.com/nlpodyssey/gopickle v0.2.0 allocates the length that a file claims for a string: 2 GB
+// for 12 bytes.
 
 type (
 	pdict  struct{ keys, values []any }
@@ -27,13 +26,13 @@ type (
 
 // tensor is a view of a storage: torch._utils._rebuild_tensor_v2.
 type tensor struct {
-	class, key    string // class and key of the storage
-	offset        int64  // offset in the storage, in elements
+	class, key    string // of the storage
+	offset        int64  // in elements
 	shape, stride []int
 }
 
-// contiguous reports whether the elements lie in row-major order without gaps.
-// The stride of an axis with one element does not matter.
+// contiguous reports row-major order without gaps. The stride of an axis with one element does not
+// matter.
 func (t *tensor) contiguous() bool {
 	want := 1
 	for i := len(t.shape) - 1; i >= 0; i-- {
@@ -55,8 +54,7 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// unpickle runs a pickle. On a malformed pickle an opcode panics, on an index or a type; unpickle
-// then returns errPickle.
+// unpickle runs a pickle. It returns errPickle where an opcode panics on an index or a type.
 func unpickle(in []byte, cost *bounded.Budget) (v any, err error) {
 	m := &machine{in: in, cost: cost, memo: map[uint32]any{}}
 	defer func() {
@@ -96,25 +94,22 @@ func (m *machine) line() string {
 	panic(errPickle)
 }
 
-// tooMuch is the panic of a pickle whose values do not fit the budget.
+// tooMuch is the panic of a pickle beyond its budget.
 type tooMuch struct{ error }
 
-// hold subtracts this many bytes from the memory budget.
 func (m *machine) hold(bytes int) {
 	if err := m.cost.Allocate("values", int64(bytes)); err != nil {
 		panic(tooMuch{err})
 	}
 }
 
-// push subtracts the least memory of a value from the budget: an interface value and its entry on
-// the stack, whose memory doubles as the stack grows. Other memory of a value is subtracted where
-// the value is made.
+// push charges the least memory of a value: an interface value and its entry on the stack, which
+// doubles as it grows.
 func (m *machine) push(v any) {
 	m.hold(bounded.ObjectBytes)
 	m.stack = append(m.stack, v)
 }
 
-// remember stores the top of the stack in the memo.
 func (m *machine) remember(key uint32) {
 	m.hold(bounded.ObjectBytes)
 	m.memo[key] = m.top()
@@ -143,7 +138,7 @@ func (m *machine) popMark() []any {
 
 func (m *machine) u32() uint32 { return binary.LittleEndian.Uint32(m.take(4)) }
 
-// opcodes holds a function for each opcode of protocol 2 and for the frames of protocol 4.
+// opcodes holds protocol 2 and the frames of protocol 4.
 var opcodes map[byte]func(m *machine)
 
 func init() {
@@ -186,7 +181,6 @@ func init() {
 	}
 }
 
-// text pushes a string of this many bytes.
 func (m *machine) text(n int) {
 	b := m.take(n)
 	m.hold(n)
@@ -198,7 +192,7 @@ func (m *machine) tuple(n int) {
 	m.stack = append(m.stack[:len(m.stack)-n], &plist{items})
 }
 
-// long reads LONG1: a little-endian two's complement number of up to 8 bytes.
+// long reads LONG1: little-endian two's complement of up to 8 bytes.
 func (m *machine) long() {
 	b := m.take(int(m.take(1)[0]))
 	if len(b) > 8 {
@@ -222,8 +216,7 @@ func (m *machine) recall(key uint32) {
 	m.push(v)
 }
 
-// setItems adds key, value, key, value to the dict on top of the stack. If an opaque object
-// is there, nothing is added.
+// setItems adds pairs to the dict on top of the stack; an opaque object takes none.
 func (m *machine) setItems(kv []any) {
 	d, ok := m.top().(*pdict)
 	m.hold(4 * 16 * len(kv)) // two lists that double as they grow
@@ -239,7 +232,7 @@ func (m *machine) extend(items []any) {
 	}
 }
 
-// call pushes a value that represents the result of a call.
+// call pushes a value for the result of a call.
 func (m *machine) call(f any, args []any) {
 	g, _ := f.(global)
 	switch g.name {

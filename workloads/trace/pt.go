@@ -10,20 +10,18 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object,
-// NAME/data/KEY holds the bytes of a storage, and NAME/byteorder holds the byte order of all
-// storages.
+// A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object, NAME/data/KEY holds
+// the bytes of a storage, and NAME/byteorder holds the byte order of all storages.
 //
 // SGLang's expert distribution recorder writes such files (sgl-project/sglang 02295fe,
 // python/sglang/srt/eplb/expert_distribution.py). _StatAccumulator.dump writes a dict with
-// logical_count [steps, layers, experts], summed over ranks. _DetailAccumulator.dump writes a
-// file for each rank: a dict with records and last_physical_to_logical_map. A record of mode
-// per_pass holds rank and global_physical_count [layers, physical experts] of this rank's
-// tokens. A record of mode per_token also holds topk_ids_of_layer [layers, tokens, 8]; if the
-// model selects fewer than 8 experts, the rest is -1.
+// logical_count [steps, layers, experts], summed over ranks. _DetailAccumulator.dump writes a file
+// for each rank: a dict with records and last_physical_to_logical_map. A record of mode per_pass
+// holds rank and global_physical_count [layers, physical experts]. A record of mode per_token also
+// holds topk_ids_of_layer [layers, tokens, 8]; if the model selects fewer than 8 experts, the rest
+// is -1.
 
-// maxPickle bounds the bytes of the pickle; a record takes a few hundred bytes. maxValues bounds
-// the number of values that ptFile.collect visits.
+// maxPickle bounds the bytes of the pickle, and maxValues the visits of ptFile.collect.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
@@ -44,7 +42,7 @@ func openPT(path string, o Options) (*Reader, error) {
 	return r, err
 }
 
-// ptArrays returns the tensors of a file and the ranks that the file names.
+// ptArrays returns the tensors of a file and its ranks.
 func ptArrays(z *zip.Reader, cost *bounded.Budget) (arrays []*array, ranks []int, err error) {
 	i := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
 	if i < 0 {
@@ -87,17 +85,16 @@ func readMember(f *zip.File, most int64, cost *bounded.Budget) ([]byte, error) {
 	return cost.ReadAll("text", in, most)
 }
 
-// ptFile collects the tensors of an object.
 type ptFile struct {
 	members map[string]*zip.File
 	big     bool
 	found   []*array
 	cost    *bounded.Budget
-	left    int   // values still to be visited; a pickle can refer to one list many times
-	ranks   []int // values of the dict key "rank"
+	left    int // values still to be visited; a list can be referred to many times
+	ranks   []int
 }
 
-// collect walks dicts and lists. A tensor has the name of the last dict key on the way to it.
+// collect walks dicts and lists and gives a tensor the name of the last dict key.
 func (p *ptFile) collect(name string, v any, depth int) error {
 	if p.left--; depth > 16 || p.left < 0 {
 		return errors.New("data.pkl: nested too deeply")
@@ -130,7 +127,6 @@ func (p *ptFile) collect(name string, v any, depth int) error {
 	return nil
 }
 
-// storages maps torch's storage classes to element types.
 var storages = map[string]elem{
 	"ByteStorage":     {kind: 'u', size: 1},
 	"CharStorage":     {kind: 'i', size: 1},

@@ -9,19 +9,18 @@ import (
 	"slices"
 )
 
-// rows streams one layer of one or more arrays. Each array is a part; the parts are read one
-// after another.
+// rows streams one layer of arrays, which are read one after another as parts.
 type rows struct {
 	parts []*array
-	at    []layout // the layouts of the parts
+	at    []layout
 	layer int
-	k     int   // number of elements in a row
-	count int64 // number of rows in all parts
+	k     int   // elements in a row
+	count int64 // rows in all parts
 
-	part int           // number of the part that is read, from 1; 0 before the first
-	in   io.ReadCloser // the open part; nil between parts
+	part int           // current part, from 1; 0 before the first
+	in   io.ReadCloser // nil between parts
 	buf  *bufio.Reader
-	done int // number of rows of this part that were read
+	done int // rows read of this part
 	raw  []byte
 }
 
@@ -50,7 +49,7 @@ func newRows(parts []*array, kind Kind, o Options) (*rows, error) {
 	return r, nil
 }
 
-// layout returns the array's layout and checks the size of the last axis.
+// layout returns the array's layout and checks the last axis.
 func (a *array) layout(kind Kind, o Options) (layout, error) {
 	if len(a.shape) == 0 {
 		return layout{}, errors.New("a single number")
@@ -70,8 +69,7 @@ func (a *array) layout(kind Kind, o Options) (layout, error) {
 	return l, nil
 }
 
-// checkLayer refuses a layer that the array does not have, and layer -1 (no choice) if the array
-// has several layers.
+// checkLayer refuses a layer outside the array, and -1 (no choice) among several.
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:
@@ -103,11 +101,9 @@ func (r *rows) read(ids []int32, weights []float32) (int, error) {
 
 func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 
-// sumElements is the number of elements that sum reads at once.
 const sumElements = 1 << 16
 
-// sum adds up the rows of counts. If there is an axis of ranks, each row holds the counts of one
-// rank's experts.
+// sum adds up the rows of counts; with an axis of ranks each row has one rank's experts.
 func (r *rows) sum() ([]int64, error) {
 	sum := make([]int64, r.k*r.at[0].ranks)
 	for {
@@ -126,8 +122,7 @@ func (r *rows) sum() ([]int64, error) {
 	}
 }
 
-// layerTotals returns the selections of each layer: the sum of its counts, or the number of its
-// ids that are not masked.
+// layerTotals returns the selections of each layer.
 func layerTotals(parts []*array, kind Kind, o Options) ([]int64, error) {
 	var totals []int64
 	for _, a := range parts {
@@ -145,7 +140,6 @@ func layerTotals(parts []*array, kind Kind, o Options) ([]int64, error) {
 	return totals, nil
 }
 
-// addTotals adds the selections of each layer in one array to totals.
 func (a *array) addTotals(totals []int64, l layout, kind Kind) error {
 	in, err := a.open()
 	if err != nil {
@@ -170,7 +164,6 @@ func (a *array) addTotals(totals []int64, l layout, kind Kind) error {
 	return nil
 }
 
-// withSelections returns the layers whose total is above 0.
 func withSelections(totals []int64) (out []int) {
 	for layer, n := range totals {
 		if n > 0 {
@@ -180,8 +173,8 @@ func withSelections(totals []int64) (out []int) {
 	return out
 }
 
-// noteTotals adds a note if another layer has a different total than the layer that is read. All
-// totals should be equal, because every token of a pass goes through every layer.
+// noteTotals notes a layer with another total than the one that is read. All totals should be
+// equal, because every token of a pass goes through every layer.
 func (r *Reader) noteTotals(layer int, totals []int64) {
 	layer = max(layer, 0)
 	if layer >= len(totals) || totals[layer] == 0 {
@@ -195,8 +188,8 @@ func (r *Reader) noteTotals(layer int, totals []int64) {
 	}
 }
 
-// next reads up to n rows into r.raw: as many as lie side by side in the file. It returns the
-// number of the first row within its part, the number of rows read, and their element type.
+// next reads up to n rows into r.raw, as many as lie side by side. It returns the first row's
+// number in its part, the number of rows and their type.
 func (r *rows) next(n int) (first, count int, e elem, err error) {
 	for r.part == 0 || r.done == r.at[r.part-1].rows() {
 		if err := r.advance(); err != nil {
@@ -222,7 +215,6 @@ func (r *rows) next(n int) (first, count int, e elem, err error) {
 	return first, n, a.elem, nil
 }
 
-// advance opens the next part at the chosen layer.
 func (r *rows) advance() error {
 	if err := r.close(); err != nil {
 		return err
@@ -261,7 +253,6 @@ func skip(r io.Reader, n int64) error {
 	return err
 }
 
-// after returns a function that calls open and skips the first bytes.
 func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) {
 		in, err := open()
@@ -276,8 +267,8 @@ func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadClose
 	}
 }
 
-// logitRows turns rows of router logits into the ids of their k largest values, in descending
-// order. Experts with equal values keep their order.
+// logitRows turns rows of logits into the ids of their k largest values, in descending order. Equal
+// values keep their order.
 type logitRows struct {
 	*rows
 	topK int

@@ -14,15 +14,14 @@ import (
 	"strconv"
 )
 
-// A .safetensors file holds 8 bytes with the length of a JSON header, the header, and the
-// tensors' bytes. TensorRT-LLM writes such files if EXPERT_STATISTIC_ITER_RANGE and
-// EXPERT_STATISTIC_PATH are set (NVIDIA/TensorRT-LLM 0fccc5b,
-// tensorrt_llm/_torch/expert_statistic.py, ExpertStatistic._set_iter). rank{N}.safetensors
-// holds a tensor for each iteration and layer, named ITERATION_LAYER: the counts, [experts],
-// of this rank's tokens. meta_info.json in the same folder holds num_experts and
+// A .safetensors file holds 8 bytes with the length of a JSON header, the header, and the tensors'
+// bytes. TensorRT-LLM writes such files if EXPERT_STATISTIC_ITER_RANGE and EXPERT_STATISTIC_PATH
+// are set (NVIDIA/TensorRT-LLM 0fccc5b, tensorrt_llm/_torch/expert_statistic.py,
+// ExpertStatistic._set_iter). rank{N}.safetensors holds tensors ITERATION_LAYER: the counts,
+// [experts], of this rank's tokens. meta_info.json in the same folder holds num_experts and
 // num_experts_per_token.
 //
-// maxSafeHeader bounds the header, in which each tensor takes about a hundred bytes.
+// maxSafeHeader bounds the header, about a hundred bytes a tensor.
 const maxSafeHeader = 32 << 20
 
 var (
@@ -30,13 +29,12 @@ var (
 	statisticFile = regexp.MustCompile(`^rank(\d+)\.safetensors$`)
 )
 
-// safeTypes holds the element types of safetensors.
 var safeTypes = map[string]elem{
 	"U8": {kind: 'u', size: 1}, "I8": {kind: 'i', size: 1}, "U16": {kind: 'u', size: 2}, "I16": {kind: 'i', size: 2}, "U32": {kind: 'u', size: 4}, "I32": {kind: 'i', size: 4},
 	"U64": {kind: 'u', size: 8}, "I64": {kind: 'i', size: 8}, "F16": {kind: 'f', size: 2}, "BF16": {kind: 'b', size: 2}, "F32": {kind: 'f', size: 4}, "F64": {kind: 'f', size: 8},
 }
 
-// openSafetensors reads a file of TensorRT-LLM's statistics, or one array of any other file.
+// openSafetensors reads TensorRT-LLM's statistics, or one array of any other file.
 func openSafetensors(path string, o Options) (*Reader, error) {
 	all, err := safeArrays(path)
 	if err != nil {
@@ -115,8 +113,7 @@ func (a *array) safe(raw json.RawMessage, path string, base, fileSize int64) err
 	return nil
 }
 
-// compareKeys orders keys ITERATION_LAYER by layer, then iteration, and other keys by
-// compareNatural.
+// compareKeys orders keys ITERATION_LAYER by layer first, and others by compareNatural.
 func compareKeys(a, b string) int {
 	x, y := statisticKey.FindStringSubmatch(a), statisticKey.FindStringSubmatch(b)
 	if x == nil || y == nil {
@@ -125,8 +122,7 @@ func compareKeys(a, b string) int {
 	return compareNatural(x[2]+" "+x[1], y[2]+" "+y[1])
 }
 
-// openStatistic makes a Reader of one layer of a rank's statistics. The Reader adds up the
-// iterations.
+// openStatistic makes a Reader of one layer, summed over iterations.
 func openStatistic(path string, all []*array, o Options) (*Reader, error) {
 	byLayer := map[int][]*array{}
 	for _, a := range all {
@@ -165,8 +161,7 @@ func openStatistic(path string, all []*array, o Options) (*Reader, error) {
 	return r, r.checkMeta(filepath.Join(filepath.Dir(path), "meta_info.json"))
 }
 
-// compareLayers returns a function that reads the counts and adds a note if another layer has a
-// different total.
+// compareLayers notes a layer with another total than the one that is read.
 func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*array, layer int) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		counts, err := read()
@@ -186,9 +181,8 @@ func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*
 	}
 }
 
-// checkMeta makes r compare counts with the meta_info.json of the same recording, if there is
-// one. There must be num_experts counts, and their sum must be a multiple of
-// num_experts_per_token, because each token selects that many experts.
+// checkMeta makes r compare counts with the meta_info.json beside them. The sum of counts must be a
+// multiple of num_experts_per_token.
 func (r *Reader) checkMeta(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -13,11 +13,11 @@ import (
 // maxLine bounds a line of text: 32 ids with weights take less than 1 KB.
 const maxLine = 1 << 16
 
-// lines reads a text file line by line and skips blank lines.
+// lines reads a text file line by line, without blank lines.
 type lines struct {
 	f       *os.File
 	scanner *bufio.Scanner
-	number  int // number of the line that was read last, from 1
+	number  int // of the line read last, from 1
 }
 
 func openLines(path string) (*lines, error) {
@@ -30,7 +30,7 @@ func openLines(path string) (*lines, error) {
 	return l, nil
 }
 
-// next returns the next line; after the last line the error is io.EOF.
+// next returns the next line, or io.EOF.
 func (l *lines) next() (string, error) {
 	for l.scanner.Scan() {
 		l.number++
@@ -47,8 +47,8 @@ func (l *lines) next() (string, error) {
 // rowParser reads the ids of one token, and its weights or nil.
 type rowParser func(text string) (ids []int32, weights []float32, err error)
 
-// tokens makes a Reader that reads one token from each line. The line `first` has been read
-// already. Every other line must have as many ids and weights as `first`.
+// tokens makes a Reader of one token from each line, `first` read already. All have as many ids and
+// weights.
 func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
 	ids, weights, err := parse(first)
 	if err != nil {

@@ -21,26 +21,26 @@ const (
 	Logits Kind = "logits" // router logits of each token, [tokens, experts], read as the ids of the top-k
 )
 
-// Bounds of a trace, equal to those of a problem (ep.MaxTopK, ep.MaxExperts).
+// Bounds of a trace, equal to those of a problem.
 const (
 	MaxTopK    = 32
 	MaxExperts = 65536
 	maxLayers  = 10_000
 )
 
-// Options selects what to read from a file, and says what the file's arrays hold.
+// Options says what to read from a file and what its arrays hold.
 type Options struct {
-	Kind  Kind   // "": the array's name decides, or the array's shape if the name is unknown
-	Layer int    // the layer to read, if the array has an axis of layers; -1 if there is one layer
-	Array string // name of the array in an archive; "": the first array with a known name
-	Axes  []Axis // axes of the array; if nil, the array's name decides
-	TopK  int    // number of ids to make from the logits of a token
+	Kind  Kind   // "": by the array's name or shape
+	Layer int    // -1 if there is one layer
+	Array string // name in an archive; "": the first known name
+	Axes  []Axis // nil: by the array's name
+	TopK  int    // ids to make from the logits of a token
 }
 
 // Reader streams one trace. Use Read for ids and ReadCounts for counts.
 type Reader struct {
 	Kind    Kind
-	TopK    int  // number of ids in a row; 0 for counts
+	TopK    int  // ids in a row; 0 for counts
 	Weights bool // rows have router weights
 
 	// next fills ids and weights with whole rows and returns their number.
@@ -49,23 +49,22 @@ type Reader struct {
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
-	layer  int     // the layer that the caller asked for; -1 for none
-	guess  string  // a sentence that is appended to errors; it says what to do if the kind was guessed wrong
-	row    int64   // number of the next row
-	start  int64   // number of the first row of the file that is read
-	seen   []int64 // [expert] number of the last row that has the expert, plus one
+	layer  int     // -1 for none
+	guess  string  // the end of an error, if the kind was guessed wrong
+	row    int64   // of the next row
+	start  int64   // of the first row in the current file
+	seen   []int64 // [expert] one more than its last row
 	notes  []string
-	ranks  []int                      // the ranks whose tokens the file holds, if the file names them
-	verify func(counts []int64) error // compares the counts of all ids with those that the file holds
+	ranks  []int                      // ranks that the file names
+	verify func(counts []int64) error // compares all ids with the file's counts
 
-	// localExperts is true if the counts are those of one rank's experts. The counts of several
-	// ranks are then joined, not added up.
+	// localExperts says that counts are of one rank's experts, to be joined, not added up.
 	localExperts bool
 
-	recordedLayers func() []int // layers with counts or ids; nil if the file has no layers
+	recordedLayers func() []int // layers with counts or ids; nil without layers
 }
 
-// Notes returns remarks for the user about the way in which the file was read.
+// Notes returns remarks about how the file was read.
 func (r *Reader) Notes() []string { return r.notes }
 
 func (r *Reader) note(format string, args ...any) {
@@ -96,7 +95,7 @@ func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	return n, at(r.path, err)
 }
 
-// check refuses ids that are outside the bounds or twice in one row.
+// check refuses ids outside the bounds or twice in one row.
 func (r *Reader) check(ids []int32) error {
 	if r.seen == nil {
 		r.seen = make([]int64, MaxExperts)
@@ -140,14 +139,13 @@ func (r *Reader) ReadCounts() ([]int64, error) {
 type Summary struct {
 	Kind    Kind
 	Rows    int64 // tokens; 0 for counts
-	TopK    int   // 0 for counts
+	TopK    int
 	Masked  int64 // masked selections (id -1)
 	Weights bool
 	Counts  []int64 // [highest id + 1] selections of each expert
 }
 
-// Scan reads the rest of a trace in constant memory. If w is not nil, Scan also writes the
-// rows of ids to w.
+// Scan reads the rest of a trace in constant memory, and copies ids to w unless it is nil.
 func (r *Reader) Scan(w Writer) (Summary, error) {
 	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
 	if r.Kind == Counts {
@@ -193,8 +191,7 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 	return s, nil
 }
 
-// nothingRecorded returns the error for a layer without counts. The error names the layers that have
-// counts.
+// nothingRecorded returns an error that names the layers with counts.
 func (r *Reader) nothingRecorded(why string) error {
 	if r.recordedLayers == nil {
 		return errors.New(why + "nothing was recorded")
@@ -231,5 +228,4 @@ func spans(layers []int) string {
 	return "layers " + strings.Join(parts, ", ") + " have counts"
 }
 
-// scanRows is the number of rows read at once.
 const scanRows = 1 << 14

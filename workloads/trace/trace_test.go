@@ -20,11 +20,9 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// golden is a folder of files that NumPy wrote, or that have the recorders' formats. make.py in
-// the folder writes them.
+// golden holds files that make.py wrote with NumPy or in recorders' formats.
 const golden = "../../testdata/traces/"
 
-// readAll reads every row.
 func readAll(t testing.TB, path string, o Options) (ids []int32, weights []float32, err error) {
 	t.Helper()
 	r, err := Open(path, o)
@@ -53,8 +51,6 @@ func readAll(t testing.TB, path string, o Options) (ids []int32, weights []float
 
 var noLayer = Options{Layer: -1}
 
-// TestNumPyFiles: one array, written by NumPy with several element types and file versions, is
-// read as the same trace.
 func TestNumPyFiles(t *testing.T) {
 	want, _, err := readAll(t, golden+"ids_i4.npy", noLayer)
 	if err != nil || len(want) != 1200 || !reflect.DeepEqual(want[:4], []int32{6, 3, 0, 4}) {
@@ -71,7 +67,6 @@ func TestNumPyFiles(t *testing.T) {
 	}
 }
 
-// TestRecorderFiles: one layer of counts or ids is read from the files of recorders.
 func TestRecorderFiles(t *testing.T) {
 	want, err := scan(golden+"sglang_counts.csv", Options{Layer: 2})
 	if err != nil || want.Kind != Counts || want.Counts[0] == 0 {
@@ -105,7 +100,6 @@ func scan(path string, o Options) (Summary, error) {
 	return r.Scan(nil)
 }
 
-// TestLayerAxes: the rows are the same whether the layer axis comes before the token axis or after it.
 func TestLayerAxes(t *testing.T) {
 	const layers, tokens, k = 3, 5, 2
 	id := func(l, n, j int) uint32 { return uint32(100*l + 10*n + j) }
@@ -143,13 +137,11 @@ func write(t testing.TB, dir, name, text string) string {
 	return path
 }
 
-// npy returns a header as NumPy writes it.
 func npy(descr, shape string) string {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", descr, shape)
 	return "\x93NUMPY\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(dict)))) + dict
 }
 
-// TestRoundTrip: a trace that was written is read back unchanged, in every format.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -228,7 +220,6 @@ func TestScanStreams(t *testing.T) {
 	}
 }
 
-// big writes rows of 8 distinct ids below 256.
 func big(t testing.TB, path string, rows int) {
 	t.Helper()
 	w, err := Create(path, 8, false)
@@ -249,7 +240,7 @@ func big(t testing.TB, path string, rows int) {
 	}
 }
 
-// BenchmarkScan measures the rate at which Scan reads a large file; expect at least 500 MB/s.
+// BenchmarkScan should show at least 500 MB/s.
 func BenchmarkScan(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "big.npy")
 	big(b, path, 1<<22)
@@ -261,7 +252,6 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// TestTruncatedFiles: a file that is cut anywhere is refused with an error that names it.
 func TestTruncatedFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"ids_i4.npy", "ids_weights.npz", "vllm_routed_experts.npz", "sglang_stat.pt", "sglang_per_token.pt", "sglang_counts.json"} {
@@ -275,7 +265,6 @@ func TestTruncatedFiles(t *testing.T) {
 	}
 }
 
-// TestCSVSpellings: numbers may be quoted, lines may end in CR LF, and a header may name weights.
 func TestCSVSpellings(t *testing.T) {
 	path := write(t, t.TempDir(), "q.csv", "\"e0\",\"e1\",\"w0\",\"w1\"\r\n\"3\", 5,0.75,\"0.25\"\r\n\r\n1,2,1,0\r\n")
 	ids, ws, err := readAll(t, path, noLayer)
@@ -284,7 +273,6 @@ func TestCSVSpellings(t *testing.T) {
 	}
 }
 
-// TestHalf: half returns the values that IEEE 754 defines for binary16.
 func TestHalf(t *testing.T) {
 	for h := range 1 << 16 {
 		exp, frac := h>>10&31, float64(h&1023)
@@ -306,8 +294,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// TestWeightsFollowIDs: weights in the same archive as vLLM's routed_experts are read with the
-// axes of routed_experts.
+// TestWeightsFollowIDs reads weights with the axes of vLLM's routed_experts.
 func TestWeightsFollowIDs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.npz")
 	f, err := os.Create(path)
@@ -334,7 +321,6 @@ func TestWeightsFollowIDs(t *testing.T) {
 	}
 }
 
-// TestReplicasAreOneExpert: the counts of an expert's replicas are added up to one count.
 func TestReplicasAreOneExpert(t *testing.T) {
 	const layer = 1
 	replicas := append([]int{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 1, 2, 3)
@@ -348,8 +334,6 @@ func TestReplicasAreOneExpert(t *testing.T) {
 	}
 }
 
-// TestLogicalIDs: ids of replicas become ids of logical experts, masked ids stay, and an id that
-// is not in the map is an error.
 func TestLogicalIDs(t *testing.T) {
 	rows := [][]int32{{0, 4, -1}, {5, 1, 2}}
 	read := func(ids []int32, _ []float32) (int, error) {

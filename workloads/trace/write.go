@@ -19,7 +19,7 @@ import (
 type Writer interface {
 	// Write appends rows: ids [n*k] and weights [n*k] or nil.
 	Write(ids []int32, weights []float32) error
-	// Close completes the file. Without it the file is not usable.
+	// Close completes the file, which is not usable before.
 	Close() error
 }
 
@@ -43,8 +43,7 @@ func Create(path string, k int, weights bool) (Writer, error) {
 	return w, nil
 }
 
-// npyWriter writes ids or weights. It writes the header twice, the second time
-// with the number of rows.
+// npyWriter writes the header again once it knows the number of rows.
 type npyWriter struct {
 	f     *os.File
 	buf   *bufio.Writer
@@ -55,7 +54,7 @@ type npyWriter struct {
 
 func createNPY(f *os.File, k int, _ bool) (Writer, error) { return newNPY(f, "<i4", k), nil }
 
-// newNPY and Write do not return write errors; Flush returns them, as in bufio.
+// newNPY and Write leave write errors to Flush, as in bufio.
 func newNPY(f *os.File, descr string, k int) *npyWriter {
 	w := &npyWriter{f: f, buf: bufio.NewWriterSize(f, 1<<18), descr: descr, k: k}
 	_ = writeNPYHeader(w.buf, descr, 0, k)
@@ -91,8 +90,8 @@ func (w *npyWriter) finish() error {
 	return writeNPYHeader(io.NewOffsetWriter(w.f, 0), w.descr, w.rows, w.k)
 }
 
-// npzWriter writes each array to a temporary file in the folder of the output,
-// because a zip member must be complete before the next begins.
+// npzWriter writes arrays to temporary files beside the output, because zip members are complete
+// one by one.
 type npzWriter struct {
 	out    *os.File
 	arrays []*npyWriter // ids, then weights if there are any
@@ -110,7 +109,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
-		_ = os.Remove(temp.Name()) // the file disappears when this process ends, even if it is killed; on Windows drop removes it
+		_ = os.Remove(temp.Name()) // gone when this process ends, even if it is killed; on Windows drop removes it
 		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil
@@ -156,7 +155,6 @@ func (z *npzWriter) member(zw *zip.Writer, name string, a *npyWriter) error {
 	return err
 }
 
-// textWriter writes one line for each row.
 type textWriter struct {
 	f    *os.File
 	buf  *bufio.Writer

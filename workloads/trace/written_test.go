@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// TestWritten reads recordings that the engines' own recorders wrote on a CPU, from ids that we drew.
-// docs/importers.md names each function and its commit. The counts of the logical experts were added
-// up with torch.bincount while the recorder ran. In SGLang's files expert 0 has six replicas and experts
-// 1 to 3 have two.
+// TestWritten reads recordings of the engines' own recorders; docs/importers.md names functions and
+// commits. torch.bincount added up the expected counts. In SGLang's files expert 0 has six replicas
+// and experts 1 to 3 have two.
 func TestWritten(t *testing.T) {
 	for _, c := range []struct {
 		path  string

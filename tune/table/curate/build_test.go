@@ -7,8 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMergeOfBuilds: a row of a later build replaces a row of an earlier build. At token counts that
-// the later row does not cover, the earlier row stays, with its build.
 func TestMergeOfBuilds(t *testing.T) {
 	old, next := sealed(row(ep.Even, 0, 64, 128)), sealed(row(ep.Even, 0, 8, 256))
 	old.Header.ABI, next.Header.ABI = "k=1,other=1", "k=2"
@@ -25,8 +23,6 @@ func TestMergeOfBuilds(t *testing.T) {
 	}
 }
 
-// TestEarlierBuildGivesWayBetweenPoints: between the measured token counts of a later build no row of
-// an earlier build answers, even if only the earlier build was measured there.
 func TestEarlierBuildGivesWayBetweenPoints(t *testing.T) {
 	old, next := sealed(row(ep.Even, 0, 64, 128)), sealed(row(ep.Even, 0, 24, 256), row(ep.Even, 25, 128, 512))
 	old.Header.ABI, next.Header.ABI = "k=1", "k=2"
@@ -39,8 +35,6 @@ func TestEarlierBuildGivesWayBetweenPoints(t *testing.T) {
 	}
 }
 
-// TestLaterBuildHoldsToItsEnd: a row of a later build answers up to its own end, although an earlier
-// build was measured at a token count near that end.
 func TestLaterBuildHoldsToItsEnd(t *testing.T) {
 	old, next := sealed(row(ep.Even, 0, 128, 128)), sealed(row(ep.Even, 0, 64, 256))
 	old.Header.ABI, next.Header.ABI = "k=1", "k=2"

@@ -42,7 +42,7 @@ func sealed(rows ...table.Row) *table.Table {
 		Created: day, Machine: ep.Machine{Backend: "cuda", SMs: 132, GPUs: 8}, Policy: "race", AA: 0.004, TrialLog: "log"}}
 }
 
-// randomTable draws rows of a few keys. Their evidence depends on the seed.
+// randomTable draws rows of a few keys.
 func randomTable(t *rapid.T, name string) *table.Table {
 	tab := sealed()
 	tab.Header.TrialLog = name
@@ -76,13 +76,11 @@ func encoded(t *rapid.T, tab *table.Table) string {
 	return b.String()
 }
 
-// fataler is a *testing.T or a *rapid.T.
 type fataler interface {
 	Helper()
 	Fatal(...any)
 }
 
-// mergedBy calls Merge. It fails the test if Merge does.
 func mergedBy(t fataler, old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap) {
 	t.Helper()
 	m, overlaps, err := Merge(old, newcomer, rule)
@@ -124,9 +122,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo: the merged table covers a token count if one of the two tables
-// does. Its config there is the answer of one of the tables at this token count, or at the measured
-// token count next below or next above.
+// TestMergedAnswersComeFromOneOfTheTwo: an answer comes from one of the tables, at this token count
+// or at the measured count next below or above.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
@@ -154,7 +151,6 @@ func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	})
 }
 
-// measuredTokens returns the token counts at which rows of the tables were measured.
 func measuredTokens(k table.Key, tables ...*table.Table) []int {
 	var out []int
 	for _, tab := range tables {
@@ -179,9 +175,6 @@ func TestMergedRowsWereMeasured(t *testing.T) {
 	})
 }
 
-// TestMergeOfOtherTokenCounts: a merge of sweeps at different token counts keeps the rows that each
-// sweep measured, whatever their gains. Between two measured counts the row of the nearer count
-// answers.
 func TestMergeOfOtherTokenCounts(t *testing.T) {
 	at := func(n, lo, hi, threads int, gain float64) table.Row {
 		r := row(ep.Even, lo, hi, threads)
@@ -206,9 +199,8 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredCountsFollowTheNearest: a row for 9 to 128 tokens was measured at 64 tokens only. A new
-// row that was measured at 64 is faster, and replaces it. The new row also gets the token counts that
-// are nearer to 64 than to the measured count 8: those above sqrt(8 x 64) = 22.6.
+// TestUnmeasuredCountsFollowTheNearest: the new row, measured at 64, also gets the counts above
+// sqrt(8 x 64) = 22.6, the midpoint to the measured count 8.
 func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}
@@ -229,8 +221,7 @@ func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	}
 }
 
-// TestIncumbentRule: a newcomer replaces the incumbent only if its gain is larger by more than the
-// band, and the intervals do not touch. The incumbent's gain is 2 in [1.75, 2.125].
+// TestIncumbentRule: the incumbent's gain is 2 in [1.75, 2.125].
 func TestIncumbentRule(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -258,9 +249,6 @@ func TestIncumbentRule(t *testing.T) {
 	}
 }
 
-// TestLaterEvidenceIsTaken: if both tables have the same config, the later evidence is
-// taken, whichever table has it. If the dates are equal, the evidence with more rounds is
-// taken.
 func TestLaterEvidenceIsTaken(t *testing.T) {
 	early, late, more := row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128), row(ep.Even, 0, 64, 128)
 	late.Evidence.Date, late.Evidence.Median = day.Add(time.Hour), 26e-6
@@ -302,8 +290,6 @@ func TestMergedHeader(t *testing.T) {
 	}
 }
 
-// TestRunThatMeasuredBoth: a run that measured both configs under all routings of the
-// incumbent decides by its times.
 func TestRunThatMeasuredBoth(t *testing.T) {
 	all := []string{"uniform", "zipf:1.0", "hotrank:4"}
 	for _, c := range []struct {
@@ -359,7 +345,6 @@ func TestMergeRefusesWhatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestFallbackIsTheIncumbents: a merge keeps the incumbent's fallback fields.
 func TestFallbackIsTheIncumbents(t *testing.T) {
 	old := sealed(row(ep.Even, 1, 8, 128))
 	old.Header.Fallback = []string{"top_k", "hidden"}

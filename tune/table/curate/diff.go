@@ -38,7 +38,7 @@ func Diff(a, b *table.Table) []Difference {
 	return out
 }
 
-// kind returns how the two tables differ in a segment, "" if they do not differ.
+// kind returns "" if the two tables do not differ.
 func (s segment) kind() Kind {
 	switch {
 	case s.a == nil:

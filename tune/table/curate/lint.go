@@ -25,34 +25,30 @@ type Finding struct {
 	Text     string
 }
 
-// Legality returns why a config cannot run, or nil if it can run. A nil Legality means that the
-// table's kernels are unknown here; Lint then does not check legality.
+// A Legality returns why a config cannot run, or nil. With a nil Legality, Lint does not check it.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
 // minRounds is the least number of rounds for a meaningful interval.
 const minRounds = 10
 
 // farEnd is the largest ratio that Lint accepts between a row's end and the nearest measured token
-// count. Ends are rarely measured: two rows meet half way between two measured counts, on a
-// logarithmic scale.
+// count. Two rows meet half way between two measured counts, on a logarithmic scale.
 const farEnd = 4
 
 // fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare is the share of the legal configs that a search should try. On synthetic search
-// spaces, searches that try a tenth find configs within 0.3 % of the best, on average (search.md in
+// leastShare is the share of the legal configs that a search should try. On synthetic spaces,
+// searches that try a tenth come within 0.3 % of the best, on average (search.md in
 // testdata/archive/records-diaries.tar.xz).
 const leastShare = 0.1
 
-// linter collects findings.
 type linter struct {
 	header table.Header
 	row    int // index of the current row, -1 for the table
 	found  []Finding
 }
 
-// add adds a finding about the current row if the row has the fault.
 func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	if fault {
 		l.found = append(l.found, Finding{l.row, s, rule, fmt.Sprintf(format, args...)})
@@ -60,8 +56,7 @@ func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 }
 
 // Lint returns the faults of a table, in the order of rows. band is the relative difference that
-// does not matter. Lint does not look for overlapping rows or a wrong id, because table.Load
-// refuses them.
+// does not matter.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	h := t.Header
 	l := &linter{header: h, row: -1}
@@ -91,16 +86,15 @@ func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	return l.found
 }
 
-// anyRouting returns k with the routing class AllRoutings.
 func anyRouting(k table.Key) table.Key {
 	k.Routing = ep.AllRoutings
 	return k
 }
 
 // gain checks the gain of a row that does not keep the default. A row of several routings was
-// chosen by the smallest regret. Its gain is the gain under its worst routing, so it may be below
-// 1. A gain within the A/A spread (how much the default differs from itself) is only a warning. The
-// header has the largest spread of all searches; the row's own search may have been quieter.
+// chosen by the smallest regret. Its gain is that of its worst routing, so it may be below 1. A
+// gain within the A/A spread is only a warning, because the row's own search may have been quieter
+// than the header's largest spread.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
@@ -138,14 +132,12 @@ func restsOnOne(r table.Row) bool {
 	return r.Key.Routing == ep.AllRoutings && len(r.Evidence.Routings) < 2
 }
 
-// fewOfLegal reports whether only a small share of a row's space was tried.
 func fewOfLegal(r table.Row) bool {
 	e := r.Evidence
 	return !e.Complete && float64(e.Tried) < leastShare*float64(e.Legal)
 }
 
-// share adds one finding for all rows for which only a small share of the space was tried. A sweep
-// with a short budget has many such rows.
+// share adds one finding for all rows of a sweep with a short budget.
 func (l *linter) share(rows []table.Row) {
 	few := 0
 	var least table.Evidence
@@ -162,7 +154,7 @@ func (l *linter) share(rows []table.Row) {
 		few, len(rows), 100*leastShare, least.Tried, least.Legal)
 }
 
-// legal checks the legality of a row's config at both ends of its interval.
+// legal checks a row's config at both ends of its interval.
 func (l *linter) legal(r table.Row, legal Legality) {
 	if legal == nil || r.Config.IsDefault() {
 		return

@@ -17,11 +17,10 @@ const (
 	Stays     Effect = "stays"     // the newcomer's row was not better
 	Replaced  Effect = "replaced"  // the newcomer's row was better by more than the band
 	Refreshed Effect = "refreshed" // same config, later evidence
-	Nearer    Effect = "nearer"    // a row that was measured at a nearer token count took its place
+	Nearer    Effect = "nearer"    // a row measured at a nearer token count took its place
 )
 
-// Overlap is an interval of token counts for which both tables had evidence, with both rows
-// and the effect of the merge.
+// Overlap is an interval of token counts for which both tables had evidence.
 type Overlap struct {
 	Key      table.Key
 	Lo       int
@@ -30,10 +29,8 @@ type Overlap struct {
 	Old, New *table.Row
 }
 
-// Comparable returns why two tables cannot be merged, nil if they can be merged. They must have
-// the same machine, bound on SMs and hooks. If one hash stands for all kernels, the tables must
-// also have the same build. If every kernel has its own hash, a merged table may hold several
-// builds.
+// Comparable returns why two tables cannot be merged, or nil. They must have the same machine,
+// bound on SMs and hooks. Without a hash for each kernel, they must also have the same build.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -48,20 +45,18 @@ func Comparable(a, b table.Header) error {
 	return nil
 }
 
-// Merge adds a newcomer's rows to an incumbent table and returns what it did on every
-// interval that both cover. It changes neither argument.
+// Merge adds a newcomer's rows to an incumbent table and returns what it did on every interval that
+// both cover. It changes neither argument.
 //
-// At a token count at which one table was measured, Merge takes that table's row. If both were
-// measured there with different configs, the incumbent's row stays unless the rule prefers the
-// newcomer's. Taking the larger gain instead would collect lucky draws over many merges. Between
-// two measured counts Merge takes the row of the nearer count, by ratio. It takes the row of the
-// other count if only that row covers the interval. Between two of its searches, a sweep only times
-// the two configs that it chose. Merge ignores such a measurement if the other table has a search
-// between the same two counts.
+// At a token count at which one table was measured, Merge takes that table's row. If both were, the
+// incumbent's row stays unless the rule prefers the newcomer's: the larger gain would collect lucky
+// draws over many merges. Between two measured counts Merge takes the row of the nearer count, by
+// ratio. Token counts that a sweep only timed between two searches give way to the other table's
+// searches.
 //
 // A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
-// out a row for all routings that was measured under one routing, because the row for the class of
-// that routing says the same. The fallback fields are those of the incumbent table.
+// out a row for all routings that was measured under one routing. The fallback fields are those of
+// the incumbent table.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -81,9 +76,8 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a copy of a table in which every row names the build of its kernels. It leaves out
-// rows for all routings that were measured under fewer than two routings, and rows whose gain is
-// not certain over sessions.
+// stated returns a copy of a table in which every row names its build. It leaves out rows for all
+// routings measured under fewer than two, and rows whose gain is not certain over sessions.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })
@@ -93,8 +87,7 @@ func stated(t *table.Table) *table.Table {
 	return &out
 }
 
-// choose returns the row of a segment that answers at a token count at which both rows were
-// measured.
+// choose returns the row that answers at a token count at which both were measured.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
 	case s.a == nil:
@@ -117,8 +110,7 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// overlap returns the effect of the merge on a segment. The effect is "" if only one table has a
-// row there.
+// overlap returns the effect of the merge on a segment, "" if only one table has a row there.
 func (s segment) overlap(row *table.Row, near *point) Overlap {
 	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
@@ -137,7 +129,7 @@ func (s segment) overlap(row *table.Row, near *point) Overlap {
 	return o
 }
 
-// appendOverlap adds an overlap. If o continues the last overlap, it extends that one.
+// appendOverlap adds an overlap, or extends the last one.
 func appendOverlap(all []Overlap, o Overlap) []Overlap {
 	if o.Effect == "" {
 		return all
@@ -153,20 +145,18 @@ func appendOverlap(all []Overlap, o Overlap) []Overlap {
 	return append(all, o)
 }
 
-// compareEvidence orders evidence for one config by date, then rounds, then content, so that
-// the order of merging does not matter.
+// compareEvidence orders evidence by date, rounds and content, so that the order of merging does
+// not matter.
 func compareEvidence(a, b table.Evidence) int {
 	return cmp.Or(a.Date.Compare(b.Date), cmp.Compare(a.Rounds, b.Rounds),
 		cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 }
 
-// sameRow reports whether two rows of one key have the same config, build and evidence.
 func sameRow(a, b *table.Row) bool {
 	return sameConfig(a, b) && a.ABI == b.ABI && compareEvidence(a.Evidence, b.Evidence) == 0
 }
 
-// appendRow adds a row for tokens lo to hi. If the last row is the same and ends before lo, it
-// extends that row.
+// appendRow adds a row for tokens lo to hi, or extends the last row.
 func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	if n := len(rows) - 1; n >= 0 {
 		last := &rows[n]
@@ -179,8 +169,7 @@ func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	return append(rows, r)
 }
 
-// mergeHeaders returns the header of a merged table: the later table's machine, the union of
-// both origins, the larger A/A spread and band, and the fallback fields of a.
+// mergeHeaders returns the header of a merged table. The fallback fields are those of a.
 func mergeHeaders(a, b table.Header) table.Header {
 	out, early := a, b
 	if cmp.Or(a.Created.Compare(b.Created), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))) < 0 {
@@ -199,10 +188,9 @@ func mergeHeaders(a, b table.Header) table.Header {
 	return out
 }
 
-// listSeparator separates the origins of a merged table in a header field.
 const listSeparator = " + "
 
-// union joins two lists of origins, sorted and without duplicates.
+// union joins two lists, sorted and without duplicates.
 func union(a, b string) string {
 	parts := append(strings.Split(a, listSeparator), strings.Split(b, listSeparator)...)
 	slices.Sort(parts)
@@ -210,26 +198,21 @@ func union(a, b string) string {
 	return strings.Join(parts, listSeparator)
 }
 
-// Rule decides which row answers at a token count at which both tables were measured with
-// different configs.
+// Rule decides between two rows that were measured at the same token count with different configs.
 type Rule struct {
-	// Band is the largest relative difference of times or gains that does not matter.
+	// Band is the largest relative difference that does not matter.
 	Band float64
-	// Measured returns the seconds of a config in the newcomer's run. It is nil if only the
-	// newcomer's table is known.
+	// Measured returns the seconds of a config in the newcomer's run; nil if only the table is
+	// known.
 	Measured func(k table.Key, tokens int, routing string, c ep.Config) (seconds float64, ok bool)
 
-	builds ep.ABI // builds of the merged table: the later build of every kernel
+	builds ep.ABI // the later build of every kernel
 }
 
-// prefers reports whether the newcomer's row replaces the incumbent's at a token count.
-//
-// A row for all routings is replaced only by a row that was measured under all of its routings,
-// because the largest loss over fewer routings is smaller even if the config is no better. If the
-// newcomer's run timed both configs, its times decide: the incumbent stays if its config is as fast
-// as the newcomer's under every routing. Without such times, prefers compares the gains of the two
-// runs. Gains are weaker evidence, because each is the least over a row's token counts and
-// routings.
+// prefers reports whether the newcomer's row replaces the incumbent's at a token count. A row for
+// all routings must have been measured under all of the incumbent's, because fewer routings have a
+// smaller largest loss. If the newcomer's run timed both configs, its times decide. Gains are
+// weaker evidence, because each is the least over a row's token counts and routings.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false
@@ -241,15 +224,14 @@ func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	return n.Gain > o.Gain*(1+r.Band) && n.GainLow > o.GainHigh
 }
 
-// coversRoutings reports whether a row was measured under all routings of another row.
 func coversRoutings(r, other *table.Row) bool {
 	return !slices.ContainsFunc(other.Evidence.Routings, func(spec string) bool {
 		return !slices.Contains(r.Evidence.Routings, spec)
 	})
 }
 
-// tie reports whether the incumbent's config is as fast as the newcomer's under every routing.
-// `known` is false if the newcomer's run did not time both configs.
+// tie reports whether the incumbent's config is as fast under every routing. `known` is false if
+// the newcomer's run did not time both.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// point is a token count at which at least one of the two tables was measured, with the row that
-// answers there after a merge.
+// point is a measured token count with the row that answers there after a merge.
 type point struct {
 	tokens int
 	row    *table.Row
@@ -27,9 +26,8 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere returns a segment with only the rows that count at a token count. It removes a row
-// that was not measured there, and a row that a search of the other table outranks. If both rows
-// are outranked, both stay.
+// measuredThere keeps the rows of a segment that were measured at a token count and are not
+// outranked. If both are outranked, both stay.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -43,10 +41,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 }
 
 // outranked reports whether a search of the other table takes precedence over a row at a token
-// count. It does if the count lies between two searched counts of the row's own table, and the
-// other table, which has a row there too, searched between these two. Between two searches only the
-// two chosen configs are timed, while a search tries many. A row without any searched count is
-// never outranked.
+// count. The row was only timed there, between two searches of its own table. A search tries many
+// configs, and timing compares only two.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -58,8 +54,7 @@ func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	})
 }
 
-// searched returns, in rising order, the token counts for which a search was made: all
-// measured counts except those that Evidence.Between lists.
+// searched returns the token counts for which a search was made, in rising order.
 func searched(rows []*table.Row) []int {
 	var out []int
 	for _, r := range rows {
@@ -73,7 +68,6 @@ func searched(rows []*table.Row) []int {
 	return slices.Compact(out)
 }
 
-// measured returns the token counts of a segment at which its rows were measured.
 func (s segment) measured() []int {
 	var out []int
 	for _, r := range []*table.Row{s.a, s.b} {
@@ -90,8 +84,7 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends returns the token counts at which the nearest point may change: each point, and each
-// midpoint between two points. A sweep also ends its rows at midpoints.
+// ends returns the token counts at which the nearest point may change: points and midpoints.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
@@ -103,10 +96,8 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment, which is cut at the ends of points, and the
-// point that has this row. It is the nearest point, or the point on the other side if only that
-// point's row is in the segment. The point is nil if the builds of the two rows decide, or if no
-// count was measured.
+// winner returns the row that answers in a segment, and its point. The nearest point wins if its
+// row is in the segment. The point is nil if the builds decide, or if no count was measured.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil
@@ -132,7 +123,6 @@ func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point)
 	return near.row, near
 }
 
-// has reports whether one of the tables has the same row in this segment.
 func (s segment) has(r *table.Row) bool {
 	return s.a != nil && sameRow(s.a, r) || s.b != nil && sameRow(s.b, r)
 }

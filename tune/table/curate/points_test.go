@@ -9,10 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestSearchOutranksACountBetween: a sweep of 1 and 8,192 tokens also timed its two chosen
-// configs at 90 tokens. A table with searches at 32 and 128 tokens keeps its rows, whichever
-// table is merged into the other. If the other table has no search between 1 and 8,192, the
-// row timed at 90 answers.
+// TestSearchOutranksACountBetween: a sweep of 1 and 8,192 tokens also timed its two configs at 90.
+// That row loses to searches at 32 and 128, and wins without them.
 func TestSearchOutranksACountBetween(t *testing.T) {
 	at := func(lo, hi, threads int, tokens, between []int) table.Row {
 		r := row(ep.Even, lo, hi, threads)

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is an interval of token counts of one key in which each of two tables has one row, or
-// none. A nil row means that the table has no row there.
+// segment is an interval of token counts of one key in which each table has one row, or nil.
 type segment struct {
 	key  table.Key
 	lo   int
@@ -17,13 +16,12 @@ type segment struct {
 	a, b *table.Row
 }
 
-// group holds the rows that two tables have for one key.
 type group struct {
 	key  table.Key
 	rows [2][]*table.Row // of the first table and of the second
 }
 
-// groups returns the rows of two tables by key, sorted by Key.Vector.
+// groups returns the rows by key, sorted by Key.Vector.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
 	for side, t := range []*table.Table{a, b} {
@@ -46,8 +44,7 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut returns the segments of a key. A segment begins at the first token count of each row, after
-// the last token count of each row, and at each count in starts.
+// cut returns the segments of a key, which begin at the ends of rows and at starts.
 func (g group) cut(starts ...int) []segment {
 	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
 		starts = append(starts, r.Lo, r.Hi+1)
@@ -65,7 +62,6 @@ func (g group) cut(starts ...int) []segment {
 	return out
 }
 
-// covering returns the row that covers a token count, nil if there is none.
 func covering(rows []*table.Row, tokens int) *table.Row {
 	for _, r := range rows {
 		if r.Lo <= tokens && tokens <= r.Hi {
@@ -75,7 +71,6 @@ func covering(rows []*table.Row, tokens int) *table.Row {
 	return nil
 }
 
-// sameConfig reports whether two rows launch the same config.
 func sameConfig(a, b *table.Row) bool {
 	return a.Config.Key() == b.Config.Key() && a.Default == b.Default
 }

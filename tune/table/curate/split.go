@@ -6,8 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Timing holds the times and the gain of a row's config at one token count, over the routings
-// of its evidence.
+// Timing holds the times and the gain of a row's config at one token count.
 type Timing struct {
 	Median, P10, P90        float64 // seconds of one call
 	Gain, GainLow, GainHigh float64
@@ -15,11 +14,11 @@ type Timing struct {
 	MaxErr                  float64
 }
 
-// Split divides a row that was measured at several token counts into parts, each with the times of
-// its own token count. Merge can then cut the row without losing times. `timed` returns the times
-// of a row's config at one token count; ok is false if they are unknown. A token count with unknown
-// times joins the part before it. Evidence.TimedAt, the token count of the row's own times, always
-// begins a part, which keeps these times. Parts meet at the midpoints between their token counts.
+// Split divides a row that was measured at several token counts into parts, each with its own
+// times. Merge can then cut the row without losing times. `timed` returns the times at one token
+// count, ok false if they are unknown. A token count with unknown times joins the part before it.
+// Evidence.TimedAt always begins a part, which keeps the row's times. Parts meet at the midpoints
+// between their token counts.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil
@@ -61,15 +60,13 @@ func split(r table.Row, timed func(r table.Row, tokens int) (Timing, bool)) []ta
 	return parts
 }
 
-// applyTo returns e with the times and the gain of t.
 func (t Timing) applyTo(e table.Evidence) table.Evidence {
 	e.Median, e.P10, e.P90, e.Rounds, e.Sessions, e.MaxErr = t.Median, t.P10, t.P90, t.Rounds, t.Sessions, t.MaxErr
 	e.Gain, e.GainLow, e.GainHigh = t.Gain, t.GainLow, t.GainHigh
 	return e
 }
 
-// settled returns a part's evidence with Between and TimedAt set. The times belong to the part's
-// first token count.
+// settled returns a part's evidence with Between and TimedAt set.
 func settled(part, whole table.Evidence) table.Evidence {
 	part.Between = nil
 	for _, n := range whole.Between {

@@ -8,8 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestSplit: each part has the times of its own token count. A token count without known times stays
-// in the part before it. The part of the token count at which the row was timed keeps the row's times.
 func TestSplit(t *testing.T) {
 	whole := row(ep.Even, 1, 100, 128)
 	whole.Evidence.Tokens, whole.Evidence.Between, whole.Evidence.TimedAt = []int{1, 4, 16, 64}, []int{4}, 64

@@ -6,7 +6,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestEmbeddedTablesAreWhole: every embedded table loads, is unedited, and was measured on GPUs.
 func TestEmbeddedTablesAreWhole(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: FS()})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportC writes one header without dependencies. Its names begin with the output's name, so
-// that one program can include two tables.
+// exportC writes one header. Its names begin with `base`, so that one program can include two
+// tables.
 func exportC(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.h.tmpl", template.FuncMap{
 		"c": cString, "upper": upper, "join": joinInts,
@@ -25,13 +25,13 @@ func exportC(t *table.Table, base string) ([]File, error) {
 	return []File{{base + ".h", src}}, err
 }
 
-// upper returns a constant's name for a word such as hot-rank or rank:packed.
+// upper returns the name of a constant for a word such as hot-rank or rank:packed.
 func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C. It uses octal escapes: they end after three digits, while hexadecimal
-// escapes have no fixed length. It also escapes '?', so that C reads no trigraphs.
+// cString quotes bytes for C. Octal escapes end after three digits; hexadecimal ones have no fixed
+// length. '?' is escaped against trigraphs.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -45,7 +45,6 @@ func cString(s string) string {
 	return b.String() + `"`
 }
 
-// joinInts spells the numbers of a key with commas between them.
 func joinInts(key [table.KeyFields]int) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(key), " ", ", "), "[]")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportCSV writes one line for each row: the key, the interval, the config and the
-// evidence. Times are seconds of one call.
+// exportCSV writes one line for each row: the key, the interval, the config and the evidence. Times
+// are seconds of one call.
 func exportCSV(t *table.Table, base string) ([]File, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -35,7 +35,7 @@ func rowWords(r table.Row) []string {
 		strconv.FormatBool(e.Complete), e.Date.UTC().Format(time.RFC3339), timedAt(e)}
 }
 
-// timedAt returns the token count of the times, "" if it is unknown.
+// timedAt returns "" if the token count of the times is unknown.
 func timedAt(e table.Evidence) string {
 	if at, ok := e.At(); ok {
 		return strconv.Itoa(at)

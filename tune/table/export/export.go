@@ -30,7 +30,7 @@ type Exporter struct {
 	Files func(t *table.Table, base string) ([]File, error)
 }
 
-// Exporters lists every language. A new language is one file and one line here.
+// Exporters lists every language.
 var Exporters = []Exporter{
 	{"go", ".go", "a Go file that embeds the table and looks up answers with package table", exportGo},
 	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
@@ -53,21 +53,21 @@ func Find(name string) (Exporter, error) {
 //go:embed templates
 var templates embed.FS
 
-// view is a table for the templates, with keys and configs as numbers.
+// view is a table for the templates.
 type view struct {
-	Name       string // identifier made from the output's name
+	Name       string
 	Upper      string
 	Table      *table.Table
 	MachineKey string
-	ABI        ep.ABI // builds of the kernels that rows name
-	Fallback   []int  // indices in Fields
-	Routing    int    // index of routing in Fields
-	Precision  int    // index of precision in Fields
-	Minimax    int    // index of AllRoutings in Classes
-	Even       int    // index of Even in Classes
-	Op         int    // index of op in Fields
-	Combine    int    // index of Combine in RowOps
-	Dispatch   int    // index of dispatch in Fields
+	ABI        ep.ABI
+	Fallback   []int // indices in Fields
+	Routing    int   // index of routing in Fields
+	Precision  int   // index of precision in Fields
+	Minimax    int   // index of AllRoutings in Classes
+	Even       int   // index of Even in Classes
+	Op         int   // index of op in Fields
+	Combine    int   // index of Combine in RowOps
+	Dispatch   int   // index of dispatch in Fields
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
@@ -76,7 +76,7 @@ type view struct {
 	Bounds     bounds
 }
 
-// list is an enumeration. Keys hold indices of its elements.
+// list is an enumeration; keys hold indices of its elements.
 type list struct {
 	Name  string
 	Words []string
@@ -89,7 +89,7 @@ type viewRow struct {
 	Default bool
 }
 
-// bounds holds the limits between routing classes, see ep.Classify.
+// bounds holds the limits between routing classes.
 type bounds struct{ EvenShare, EvenHottest, ConcentratedShare, HotRankHottest float64 }
 
 func newView(t *table.Table, base string) view {
@@ -146,8 +146,7 @@ func words[T ~string](values []T) []string {
 	return out
 }
 
-// identifier returns a name of lower-case letters, digits and underscores that is no keyword
-// of Go.
+// identifier returns a lower-case name that is no keyword of Go.
 func identifier(base string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -161,7 +160,6 @@ func identifier(base string) string {
 	return name
 }
 
-// render executes a template of this package.
 func render(name string, funcs template.FuncMap, v view) ([]byte, error) {
 	t, err := template.New(name).Funcs(funcs).ParseFS(templates, "templates/"+name)
 	if err != nil {

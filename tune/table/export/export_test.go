@@ -26,7 +26,6 @@ func TestIdentifier(t *testing.T) {
 	}
 }
 
-// TestEveryExportTakesAnEmptyTable: the export of a table without rows must still build.
 func TestEveryExportTakesAnEmptyTable(t *testing.T) {
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 1)))
 	tab.Rows, tab.Header.Fallback = nil, nil
@@ -62,7 +61,7 @@ func TestCSVHasEveryRow(t *testing.T) {
 	}
 }
 
-// TestGoExportBuildsAndAnswers builds the exported package in a separate module, as a user would.
+// TestGoExportBuildsAndAnswers builds the package in a separate module, as a user would.
 func TestGoExportBuildsAndAnswers(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -125,8 +124,6 @@ func TestHeaderIsAlsoCPlusPlus(t *testing.T) {
 	}
 }
 
-// TestPythonIsTyped: the module passes the type checkers and linters that a strict project
-// runs.
 func TestPythonIsTyped(t *testing.T) {
 	dir := exported(t, drawTable(t, rand.New(rand.NewPCG(1, 3))))
 	for _, check := range [][]string{{"mypy", "--strict", "--cache-dir=/dev/null"}, {"ruff", "check", "--no-cache", "--isolated"}} {

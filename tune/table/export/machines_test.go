@@ -25,8 +25,6 @@ const machinesPython = `import sys, tuned
 print(*("%d%d" % (tuned.refusal(k, tuned.ABI) is None, tuned.refusal(k, tuned.ABI, other_machines=True) is None) for k in sys.argv[1:]), end=" ")
 `
 
-// TestExportsTakeTheSameMachines: C and Python refuse the machines that Go refuses, whether
-// or not rows of other machines are accepted.
 func TestExportsTakeTheSameMachines(t *testing.T) {
 	gpu := ep.Machine{Backend: "cuda", Name: "GPU", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, Memory: 139 << 30, GPUs: 2, Link: "nv18"}
 	takeTheSame(t, gpu, "11 01 01 00 ")
@@ -35,10 +33,9 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 	takeTheSame(t, noGPU, "11 00 00 00 ")
 }
 
-// takeTheSame asks the exports of a table measured on machine `own` about machines that differ from
-// `own` in one field. An answer has two digits for each machine; 1 means that the machine may use
-// the table. The first digit is for callers that refuse rows of other machines, the second for
-// callers that accept them. `begin` is the beginning of the expected answers.
+// takeTheSame asks the exports about machines that differ from `own` in one field. An answer has
+// two digits for each machine: 1 if callers that refuse (or, second, accept) rows of other machines
+// may use it. `begin` is the beginning of the expected answers.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))
@@ -85,8 +82,6 @@ const buildsPython = `import sys, tuned
 print(*("%d%d" % (tuned.refusal(tuned.MACHINE_KEY, k) is None, tuned.certified(k)) for k in sys.argv[1:]), end=" ")
 `
 
-// TestExportsTakeTheSameBuilds: C, Python and Go accept the same builds of kernels, and certify the
-// same builds.
 func TestExportsTakeTheSameBuilds(t *testing.T) {
 	for _, own := range []ep.ABI{"combine=1f,dispatch=2.1f", "worker 1.2"} {
 		tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))
@@ -114,8 +109,7 @@ func TestExportsTakeTheSameBuilds(t *testing.T) {
 	}
 }
 
-// askExports runs a program in C and one in Python over the exports of a table, with these
-// arguments, and expects that both print want.
+// askExports runs a C and a Python program over the exports and expects that both print want.
 func askExports(t *testing.T, tab *table.Table, inC, inPython string, args []string, want string) {
 	t.Helper()
 	dir := exported(t, tab)

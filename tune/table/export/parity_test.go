@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// A question is a key and a token count to look up.
 type question struct {
 	key    table.Key
 	tokens int
@@ -45,9 +44,7 @@ func drawKey(rng *rand.Rand) table.Key {
 	return k
 }
 
-// drawTable draws a table with every feature: intervals with gaps, intervals of one token count, rows
-// that keep the default with and without a config, rows for all routings, words and numbers as values,
-// hostile labels, and a fallback order.
+// drawTable draws a table with every feature.
 func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	t.Helper()
 	tab := &table.Table{Schema: table.Schema, Header: table.Header{
@@ -82,8 +79,7 @@ func drawTable(t testing.TB, rng *rand.Rand) *table.Table {
 	return tab
 }
 
-// drawQuestions draws problems that are similar to the table's keys, so that answers have every
-// reason.
+// drawQuestions draws problems similar to the table's keys, so that answers have every reason.
 func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 	out := make([][]question, problems)
 	for i := range out {
@@ -120,7 +116,6 @@ func drawQuestions(rng *rand.Rand, tab *table.Table) [][]question {
 	return out
 }
 
-// asked returns questions as input for the parity programs.
 func asked(qs [][]question) string {
 	var b strings.Builder
 	for _, group := range qs {
@@ -134,7 +129,6 @@ func asked(qs [][]question) string {
 	return b.String()
 }
 
-// problemWords spells a key's fields, without the routing, as numbers.
 func problemWords(k table.Key) string {
 	v := k.Vector()
 	at := slices.Index(table.Fields(), "routing")
@@ -145,8 +139,7 @@ func reasonIndex(r table.Reason) int {
 	return slices.Index([]table.Reason{table.Exact, table.Fallback, table.Kept, table.Uncovered, table.Refused}, r)
 }
 
-// goAnswers returns the answers of package table, looked up and resolved, in the format of the
-// parity programs.
+// goAnswers returns the answers of package table, in the format of the parity programs.
 func goAnswers(t *testing.T, tab *table.Table, qs [][]question) []string {
 	t.Helper()
 	set := table.Overlay(table.Source{Table: tab})
@@ -174,7 +167,6 @@ func goAnswers(t *testing.T, tab *table.Table, qs [][]question) []string {
 	return out
 }
 
-// exported writes every export of a table into a fresh directory.
 func exported(t testing.TB, tab *table.Table) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -199,7 +191,6 @@ func tool(t testing.TB, name string) string {
 	return path
 }
 
-// buildC compiles the parity program against the exported header.
 func buildC(t testing.TB, dir string) string {
 	t.Helper()
 	gcc := tool(t, "gcc")
@@ -244,7 +235,7 @@ func compareAnswers(t *testing.T, language string, qs [][]question, want, got []
 	}
 }
 
-// TestParity asks 100,000 random questions of Go, C and Python.
+// TestParity asks 100,000 random questions.
 func TestParity(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	tab := drawTable(t, rng)
@@ -267,7 +258,6 @@ func TestParity(t *testing.T) {
 	})
 }
 
-// TestClassifyParity classifies the same counts in all three languages.
 func TestClassifyParity(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 2))
 	var input strings.Builder
@@ -302,8 +292,7 @@ func TestClassifyParity(t *testing.T) {
 }
 
 // TestHotPath measures one look-up in Go and in C, alternating. C may take at most 1.5 times as
-// long as Go, and Go at most 5 times as long as C. The test compares the best time of each language. On a busy
-// machine the measurement is repeated more often.
+// long as Go, and Go at most 5 times as long as C.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")
@@ -318,7 +307,6 @@ func TestHotPath(t *testing.T) {
 	}
 }
 
-// BenchmarkHotPath prints the look-up's time in both languages.
 func BenchmarkHotPath(b *testing.B) {
 	for b.Loop() {
 		goNs, cNs := hotPath(b, 3)
@@ -327,8 +315,7 @@ func BenchmarkHotPath(b *testing.B) {
 	}
 }
 
-// hotPath measures C and Go in turn, until both meet their bounds or all turns are over. It returns
-// the best time of each language.
+// hotPath measures both in turn until they meet their bounds, and returns the best times.
 func hotPath(t testing.TB, turns int) (goNs, cNs float64) {
 	tab := drawTable(t, rand.New(rand.NewPCG(7, 3)))
 	k := tab.Rows[0].Key
@@ -351,8 +338,8 @@ var (
 	counter int
 )
 
-// goNanoseconds returns the processor time of one look-up. Like the C program it keeps the
-// answer in a register and hides the token count from the compiler.
+// goNanoseconds returns the processor time of one look-up. Like the C program it hides the token
+// count from the compiler.
 func goNanoseconds(t testing.TB, r *table.Resolved) float64 {
 	const n = 10_000_000
 	classes := ep.Classes()

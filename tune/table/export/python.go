@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportPython writes one module of tuples and functions.
 func exportPython(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.py.tmpl", template.FuncMap{
 		"py": strconv.QuoteToASCII, "join": joinInts,

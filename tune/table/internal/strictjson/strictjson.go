@@ -6,11 +6,8 @@
 //   - a field that is missing and not tagged omitempty or omitzero
 //   - null
 //
-// An error is one line that names the line of the file and the field. All checks come before
-// any value is allocated, so that memory stays within a small multiple of the input.
-//
-// Filling values from the tokens of json.Decoder would take three times as long and twice the
-// memory.
+// An error is one line that names the line of the file and the field. All checks come before any
+// value is allocated, so that memory stays within a small multiple of the input.
 package strictjson
 
 import (
@@ -25,9 +22,9 @@ import (
 	"time"
 )
 
-// Unmarshal reads one JSON value into v, a pointer, and refuses text after the value. A struct
-// must not embed another struct, and may have at most 64 fields. The error reads like
-// "line 6: rows[3].key.ranks: what is wrong".
+// Unmarshal reads one JSON value into v, a pointer, and refuses text after it. A struct must not
+// embed another struct, and may have at most 64 fields. The error reads like "line 6:
+// rows[3].key.ranks: what is wrong".
 func Unmarshal(data []byte, v any) error {
 	s := shapeOf(reflect.TypeOf(v).Elem(), map[reflect.Type]*shape{})
 	w := walker{data: data}
@@ -63,7 +60,7 @@ func Unmarshal(data []byte, v any) error {
 // allows 10,000.
 const mostNested = 100
 
-// tooDeep returns the position of the first bracket that nests deeper than mostNested, or -1.
+// tooDeep returns the position of the first bracket nested too deep, or -1.
 func tooDeep(data []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -84,14 +81,13 @@ func tooDeep(data []byte) int {
 	return -1
 }
 
-// longestTime is an upper bound, in bytes, of a time of RFC 3339 with nanoseconds.
+// longestTime bounds the bytes of a time of RFC 3339.
 const longestTime = 64
 
-// longestPath is the number of bytes of a path that an error can show: 80 characters of UTF-8.
+// longestPath is the number of bytes of a path that an error can show.
 const longestPath = 320
 
-// before returns the part of data before the error of encoding/json. Walking this part
-// gives the path of the error.
+// before returns the data before the error of encoding/json.
 func before(data []byte, err error) []byte {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -104,7 +100,6 @@ func before(data []byte, err error) []byte {
 	return data[:max(end-1, 0)]
 }
 
-// plain returns an error of encoding/json, in fewer words if it is about a wrong value.
 func plain(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
@@ -113,9 +108,8 @@ func plain(err error) error {
 	return err
 }
 
-// Line returns the line on which the value at a path such as rows[3].key.ranks begins. If there is
-// none, it returns the line of the deepest part of the path that exists. The data must be valid
-// JSON.
+// Line returns the line on which the value at a path such as rows[3].key.ranks begins, or the line
+// of the deepest part that exists. The data must be valid JSON.
 func Line(data []byte, path string) int {
 	w := walker{data: data, want: path}
 	_ = w.value(anything)
@@ -130,19 +124,17 @@ func line(data []byte, at int) int {
 type shape struct {
 	typ    reflect.Type
 	kind   reflect.Kind
-	custom bool    // the type has an unmarshaler
-	elem   *shape  // shape of the elements of a map or a list
-	fields []field // fields of a struct
+	custom bool
+	elem   *shape // shape of the elements of a map or a list
+	fields []field
 }
 
-// field describes a struct's field in JSON.
 type field struct {
 	name     string
 	shape    *shape
 	optional bool
 }
 
-// anything is the shape of a value without constraints.
 var anything = &shape{kind: reflect.Interface}
 
 func init() { anything.elem = anything }
@@ -173,19 +165,17 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// walker compares JSON with a shape. It relies on valid syntax up to the end of the data, so
-// it only looks for the ends of values.
+// walker compares JSON with a shape. It relies on valid syntax up to the end of the data.
 type walker struct {
 	data []byte
 	pos  int
 	at   int    // position at which the current name or value begins
-	path []byte // path of the current value; after an error, path of the faulty value
+	path []byte // path of the current or the faulty value
 
 	want  string // path that Line looks for
 	found int    // position at which the deepest part of want begins
 }
 
-// errEnd says that the data ends inside a value.
 var errEnd = errors.New("the end")
 
 func (w *walker) value(s *shape) error {
@@ -210,7 +200,6 @@ func (w *walker) value(s *shape) error {
 	return w.scalar()
 }
 
-// structure walks an object against the fields of a struct.
 func (w *walker) structure(s *shape) error {
 	var seen uint64
 	err := w.members(func(name []byte) (*shape, error) {
@@ -234,10 +223,9 @@ func (w *walker) structure(s *shape) error {
 	return err
 }
 
-// maxNames bounds the names of one map, because a map takes more memory than its text.
+// maxNames bounds the names of one map, which takes more memory than its text.
 const maxNames = 256
 
-// mapping walks an object with arbitrary names.
 func (w *walker) mapping(elem *shape) error {
 	seen := map[string]bool{}
 	return w.members(func(name []byte) (*shape, error) {
@@ -254,7 +242,7 @@ func (w *walker) mapping(elem *shape) error {
 	})
 }
 
-// members walks the names and values of an object. `take` returns the shape of a name's value.
+// members walks an object; `take` returns the shape of a name's value.
 func (w *walker) members(take func(name []byte) (*shape, error)) error {
 	w.pos++
 	for w.peek() != '}' {
@@ -297,8 +285,7 @@ func (w *walker) list(elem *shape) error {
 	return nil
 }
 
-// inside walks the value at the current path and the comma after it, then cuts the path back
-// to its outer part.
+// inside walks the value at the current path and the comma after it, then cuts the path.
 func (w *walker) inside(s *shape, outer int) error {
 	if w.peek() != 0 && w.want != "" && w.leadsTo(w.want) {
 		w.found = w.pos
@@ -312,14 +299,13 @@ func (w *walker) inside(s *shape, outer int) error {
 	return nil
 }
 
-// leadsTo reports whether the current path is path or one of its beginnings.
+// leadsTo reports whether the current path is a beginning of path.
 func (w *walker) leadsTo(path string) bool {
 	rest, ok := strings.CutPrefix(path, string(w.path))
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// custom walks a value whose type has an unmarshaler and calls the unmarshaler, because
-// errors of encoding/json about such a value name no place.
+// custom calls the type's unmarshaler, because errors of encoding/json about it name no place.
 func (w *walker) custom(s *shape) error {
 	start := w.pos
 	if err := w.value(anything); err != nil {
@@ -342,7 +328,6 @@ func (w *walker) custom(s *shape) error {
 	return nil
 }
 
-// scalar walks a string, a number, true, false or null.
 func (w *walker) scalar() error {
 	if w.data[w.pos] == '"' {
 		_, err := w.text()
@@ -358,7 +343,6 @@ func (w *walker) scalar() error {
 	return nil
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
 func (w *walker) peek() byte {
 	for ; w.pos < len(w.data); w.pos++ {
 		if c := w.data[w.pos]; c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -368,7 +352,6 @@ func (w *walker) peek() byte {
 	return 0
 }
 
-// text walks a string and returns the bytes between its quotes.
 func (w *walker) text() ([]byte, error) {
 	for at := w.pos + 1; at < len(w.data); at++ {
 		switch w.data[at] {

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// file has a field of every kind that epbench's files have.
 type file struct {
 	Name  string             `json:"name"`
 	Rows  []row              `json:"rows"`
@@ -51,8 +50,7 @@ func TestUnmarshalFillsAsEncodingJSONDoes(t *testing.T) {
 	}
 }
 
-// TestUnmarshalNamesThePlace makes one change in a valid file. The error must name the line and the
-// field of the change.
+// TestUnmarshalNamesThePlace makes one change in a valid file.
 func TestUnmarshalNamesThePlace(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{`"lo": -2`, `"lo": -2, "hi": 3`, `line 5: rows[1]: unknown field "hi"`},
@@ -127,8 +125,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: encoding/json accepts every input that Unmarshal accepts, with the same
-// values. An error is one line.
+// FuzzUnmarshal: encoding/json accepts the same input with the same values.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good[:40]))

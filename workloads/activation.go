@@ -8,8 +8,8 @@ import (
 )
 
 // Gates fills dst with the BF16 bits of one input row of the activation: first the gate values,
-// then as many up values. Magnitudes lie in [2^-3, 2^5); one in 1,024 lies in [128, 256), where the
-// exponential of a float32 overflows. The values depend only on seed, rank, row and column.
+// then as many up values. One magnitude in 1,024 lies in [128, 256), where the exponential of a
+// float32 overflows. The values depend only on seed, rank, row and column.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {
@@ -26,7 +26,7 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 }
 
 // ActivationScale returns the input scale of a group of rows, only for NVFP4. Neighbouring groups
-// differ, so that a check notices a wrong group. Scales are small, so that results hardly saturate.
+// differ, so that a check notices a wrong group.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received returns the number of rows that a rank receives, without padding.
@@ -47,8 +47,7 @@ func (w *Workload) Received(rank int) int {
 	return n
 }
 
-// BytesActivation returns the bytes that an activation reads and writes on the rank with the most
-// rows.
+// BytesActivation returns the bytes that an activation reads and writes on the fullest rank.
 func (w *Workload) BytesActivation() int64 {
 	p := w.Problem
 	l := dtype.Of(p.Dispatch, p.Hidden)

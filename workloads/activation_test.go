@@ -15,7 +15,7 @@ func TestActivationBytes(t *testing.T) {
 		t.Errorf("the ranks receive %d and %d rows, want 128 in all", a, b)
 	}
 	rows := max(w.Received(0), w.Received(1))
-	// A row has 2 x 256 BF16 values of input, 256 bytes of FP8 output and 256/128 scales of 4 bytes.
+	// a row has 2 x 256 BF16 values of input, 256 bytes of FP8 output and 2 scales of 4 bytes
 	if got, want := w.BytesMemory(ep.Activation), int64(rows*(2*2*256+256+2*4)); got != want {
 		t.Errorf("%d bytes for %d rows, want %d", got, rows, want)
 	}

@@ -25,16 +25,15 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 	})
 }
 
-// Rebalance returns the placement of EPLB's global policy, which ignores hosts. load holds the load
-// of each expert, and redundant slots come on top of the experts. Rebalance follows
+// Rebalance returns the placement of EPLB's global policy, which ignores hosts. Rebalance follows
 // replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
 
 // RebalanceOver returns the placement of EPLB's hierarchical policy (rebalance_experts_hierarchical
-// in eplb.py). All replicas of a group of experts are on one host. If the groups do not divide
-// among the hosts, RebalanceOver uses the global policy, as EPLB does.
+// in eplb.py). All replicas of a group are on one host. Groups that do not divide among the hosts
+// get the global policy, as in EPLB.
 func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
 	if hosts <= 1 || groups%hosts != 0 {
 		return Rebalance(load, redundant, ranks)
@@ -176,8 +175,7 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 
 func (l *PlacedLoad) host(rank int) int { return rank * l.hosts / len(l.Ranks) }
 
-// Expert adds n selections of an expert, shared equally among its slots. It does not change
-// BetweenRanks, because the source ranks are unknown.
+// Expert adds n selections of an expert, shared equally among its slots.
 func (l *PlacedLoad) Expert(expert int, n int64) {
 	slots := l.place.Slots[expert]
 	for i, s := range slots {
@@ -196,8 +194,7 @@ func (l *PlacedLoad) MaxMeanSlot() float64 { return maxMean(floats(l.Slots)) }
 // MaxMeanRank returns the busiest rank's load, divided by the mean.
 func (l *PlacedLoad) MaxMeanRank() float64 { return maxMean(floats(l.Ranks)) }
 
-// MaxMeanPair returns the largest load from one rank to another, divided by the mean; 1 if there is
-// one rank.
+// MaxMeanPair returns the largest load from one rank to another, divided by the mean.
 func (l *PlacedLoad) MaxMeanPair() float64 {
 	var pairs []float64
 	for from, row := range l.BetweenRanks {

@@ -30,8 +30,8 @@ func drawnTrace(t *testing.T, spec string) string {
 	return path
 }
 
-// plainJudge returns the busiest rank's load in the second half over the mean, in blocks and with
-// the placement `after`.
+// plainJudge returns the busiest rank's load over the mean, in blocks and with the placement
+// `after`.
 func plainJudge(ids [][]int32, experts, ranks int, after *Placement) (before, placed float64) {
 	second := ids[len(ids)/2:]
 	blocks, slots := make([]float64, ranks), make([]float64, ranks)
@@ -135,8 +135,7 @@ func TestBalanceIsJudgedLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Expert 0 has five replicas, with 10 selections each in the second half. Expert 7 has one
-	// slot, with 50.
+	// Expert 0 has five replicas with 10 selections each, and expert 7 one slot with 50.
 	if n := len(r.After.Slots); n != 12 || r.After.MaxMeanSlot() != 6 {
 		t.Errorf("%d slots, %v: the placement must come from the first half alone", n, r.After.Slots)
 	}

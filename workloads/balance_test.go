@@ -80,7 +80,7 @@ func TestRebalanceIsEPLB(t *testing.T) {
 
 // TestPlacedLoad compares with counts made by hand.
 func TestPlacedLoad(t *testing.T) {
-	// Expert 0 has load 9 and gets both redundant slots, so each of its three copies has load 3.
+	// expert 0 gets both redundant slots, so each of its three copies has load 3
 	p, err := Rebalance([]int64{9, 2, 2, 1}, 2, 2)
 	if err != nil || len(p.Slots[0]) != 3 {
 		t.Fatal(p, err)
@@ -253,8 +253,7 @@ func TestRebalanceOverFallsBack(t *testing.T) {
 	}
 }
 
-// TestRemoteHosts compares with counts by hand: one token needs both hosts, and one only the other
-// host.
+// TestRemoteHosts compares with counts by hand.
 func TestRemoteHosts(t *testing.T) {
 	blocks, err := InBlocks(8, 4)
 	if err != nil {
@@ -267,7 +266,7 @@ func TestRemoteHosts(t *testing.T) {
 	if l.Remote != 2 {
 		t.Errorf("%d copies cross hosts, want 2", l.Remote)
 	}
-	// A token of rank 3, on host 1, selects expert 0 on host 0. Host 0 then has 4 of 7 selections.
+	// A token of rank 3, on host 1, selects expert 0 on host 0.
 	l.Token(3, []int32{0, -1})
 	if l.Remote != 3 || l.MaxMeanHost(2) != 4.0/3.5 {
 		t.Errorf("%d copies, busiest host %g times the mean; want 3 and %g", l.Remote, l.MaxMeanHost(2), 4.0/3.5)

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// byHand is a routing of 7 tokens whose counts were worked out by hand, with two experts on each of
-// three ranks.
+// byHand is a routing of 7 tokens whose counts were worked out by hand.
 func byHand() *Workload {
 	return &Workload{
 		Problem: ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 3, Nodes: 1, Hidden: 128, Experts: 6, TopK: 2, Tokens: 4, MaxTokens: 4, Dispatch: ep.BF16, Combine: ep.BF16},
@@ -24,8 +23,6 @@ func byHand() *Workload {
 	}
 }
 
-// TestCountsByHand has rows of source ranks and columns of expert ranks. With Dedup a token is sent
-// to a rank once.
 func TestCountsByHand(t *testing.T) {
 	w := byHand()
 	if got, want := w.Messages(Direct), (Matrix{{3, 3, 0}, {1, 0, 3}, {0, 0, 1}}); !reflect.DeepEqual(got, want) {
@@ -72,8 +69,8 @@ func TestBusiestByHand(t *testing.T) {
 	}
 }
 
-// TestMeasuresByHand: the Gini coefficient of the loads is 2 x (1x1 + 2x2 + 3x3 + 4x4 + 5x10) / (5
-// x 20) - (5 + 1) / 5 = 0.4.
+// TestMeasuresByHand: the Gini coefficient is 2 x (1x1 + 2x2 + 3x3 + 4x4 + 5x10) / (5 x 20) - (5 +
+// 1) / 5 = 0.4.
 func TestMeasuresByHand(t *testing.T) {
 	load, even, none := []float64{3, 10, 1, 4, 2}, []float64{2, 2, 2, 2}, []float64{0, 0, 0, 0}
 	for _, c := range []struct {
@@ -112,7 +109,7 @@ func TestCopiesByHand(t *testing.T) {
 }
 
 // TestJudgeByHand: expert 0 gets both redundant slots and three copies on two ranks, which take
-// turns. In blocks, rank 0 gets both selections of the first window and one of the second.
+// turns.
 func TestJudgeByHand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.npy")
 	w, err := trace.Create(path, 1, false)

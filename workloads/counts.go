@@ -17,8 +17,7 @@ func (w *Workload) TotalCounts() []int64 {
 	return n
 }
 
-// selections calls f for every selection of a rank that becomes a row. With SkipA2A every rank
-// serves only its own experts.
+// selections calls f for every selection of a rank that becomes a row.
 func (w *Workload) selections(rank int, f func(token int, expert int32)) {
 	lo, hi := int32(0), int32(w.Problem.Experts)
 	if w.Problem.SkipA2A {

@@ -21,8 +21,7 @@ var driftKind = kind{
 	},
 }
 
-// drift replaces each expert e in a batch by the expert that has e's popularity at the given step;
-// step 0 changes nothing.
+// drift replaces each expert e by the expert that has e's popularity at the given step.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
@@ -35,7 +34,6 @@ func drift(b *batch, h float64, step int) {
 }
 
 // popularityAfter returns for each expert e the expert that has e's popularity after some steps.
-// After h steps half of the experts have not exchanged theirs.
 func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	name := newIdentity(n)
 	if n < 2 {
@@ -54,8 +52,7 @@ func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	return name
 }
 
-// exchange solves (1-c) e^-c = keep for the chance c that an expert starts an exchange. The number
-// of others that pick it is a Poisson count of mean c.
+// exchange solves (1-c) e^-c = keep for the chance c that an expert starts an exchange.
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {
@@ -69,7 +66,7 @@ func exchange(keep float64) float64 {
 }
 
 // Sequence yields the workloads of steps 0 to n-1 of a routing. After every h steps half of the
-// experts have exchanged their popularity. Each step draws other tokens.
+// experts have exchanged their popularity.
 func Sequence(spec string, h float64, n int, p ep.Problem, seed uint64) iter.Seq2[*Workload, error] {
 	return func(yield func(*Workload, error) bool) {
 		for step := range n {

@@ -17,8 +17,7 @@ var eplbKind = kind{
 }
 
 // rebalance maps the experts of a drawn batch to slots, of which `spare` hold replicas. It knows
-// this batch's loads, the best case: a balancer in production knows only past loads. Groups are
-// ignored, as EPLB does within one host.
+// this batch's loads, the best case: a balancer in production knows only past loads.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {

@@ -11,8 +11,8 @@ import (
 // Fit is a distribution that was fitted to recorded loads.
 type Fit struct {
 	Spec string
-	// Distance is the total variation distance, 0 to 1, between the recorded and the expected
-	// shares of experts, both sorted.
+	// Distance is the total variation distance, 0 to 1, between the sorted shares of recorded and
+	// fitted experts.
 	Distance float64
 }
 

@@ -32,8 +32,7 @@ func (g grouped) prepare(s drawRequest) (filler, error) {
 	return limited{grouped: g, size: size}, nil
 }
 
-// limited draws the score of every expert, as the router does. No cheaper exact way is known,
-// because the choices of groups and experts depend on each other.
+// limited draws the score of every expert, as the router does. No cheaper exact way is known.
 type limited struct {
 	grouped
 	size int // experts of a group
@@ -65,7 +64,7 @@ func scores(seed rng, s []uint32) {
 	}
 }
 
-// topTwo returns the sum of the two largest scores, plus one so that it is never 0.
+// topTwo returns the sum of the two largest scores plus one, so that it is never 0.
 func topTwo(s []uint32) uint64 {
 	var a, b uint32       // a >= b
 	for _, v := range s { // no branches: random scores defeat branch prediction
@@ -75,8 +74,8 @@ func topTwo(s []uint32) uint64 {
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the best experts of the best groups, largest first. It sets `best` of these
-// groups to 0.
+// choose fills ids with the best experts of the best groups, largest first, and clears these
+// groups.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

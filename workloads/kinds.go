@@ -40,8 +40,7 @@ func modifiers() []kind {
 	}
 }
 
-// statistic is a measure of the expected loads of experts. A parameter can be solved for a target,
-// whose bounds the embedded param holds.
+// statistic is a measure of the expected loads of experts.
 type statistic struct {
 	param
 	of func(load []float64) float64

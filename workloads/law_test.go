@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// level is the p-value below which a test fails. Seeds are fixed, so a test that passed once passes
-// until the law changes.
+// level is the p-value below which a test fails. Seeds are fixed, so results change only with the
+// law.
 const level = 1e-4
 
 // chiSquare tests counts with `free` degrees of freedom.
@@ -72,8 +72,7 @@ func TestTopOneShares(t *testing.T) {
 
 func must(load []float64, _ error) []float64 { return load }
 
-// TestShares: with top-k, each token selects an expert with the expert's share. Counts must lie
-// within five standard deviations.
+// TestShares allows five standard deviations.
 func TestShares(t *testing.T) {
 	const tokens = 4096
 	for _, spec := range []string{"khot:32:0.9", "one:0.9", "hotrank:2.0", "powerlaw:1.01", "lognormal:0.5", "dirichlet:0.3", "lognormal:3.0"} {
@@ -226,7 +225,7 @@ func TestGroupedIsGroupLimitedTopK(t *testing.T) {
 }
 
 // pattern returns the number of experts in each group as digits, in the order in which groups first
-// appear in ids. 411 is four of the first group, one of the second, one of the third.
+// appear in ids: 411.
 func pattern(ids []int32, size int) int {
 	var seen []int32
 	var n []int

@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// loadLaw draws by relative loads of experts. One parameter, x, says how uneven they are. The seed
-// decides which expert gets which load.
+// loadLaw draws by relative loads of experts. The seed decides which expert gets which load.
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
 	param     param                                             // name and bounds of the parameter

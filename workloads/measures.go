@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// This file measures loads: counts or expected shares. Solved parameters depend on these measures,
-// so sums run in a fixed order and without fused operations.
+// Solved parameters depend on the measures below, so sums run in a fixed order and without fused
+// operations.
 
 func total(load []float64) float64 {
 	sum := 0.0

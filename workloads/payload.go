@@ -48,9 +48,8 @@ func mix(x uint64) uint64 {
 
 // Weight fills dst with the BF16 bits of an expert's weight matrix, row-major, from element `first`
 // on, a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the rows of the gate half first;
-// matrix 1 is W2 [Hidden, Intermediate]. Magnitudes lie in [2^-3, 2) / 2^s, where 2^s is about the
-// square root of the row's length, so that products are as large as tokens. For FP8 tokens each
-// weight is an E4M3 number divided by 2^s.
+// matrix 1 is W2 [Hidden, Intermediate]. Magnitudes lie in [2^-3, 2) / 2^s, so that products are as
+// large as tokens. For FP8 tokens each weight is an E4M3 number divided by 2^s.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {

@@ -5,10 +5,8 @@ import (
 	"slices"
 )
 
-// poisson draws sets of exactly k experts. Expert e is in a set with probability share[e]. It has
-// the largest entropy of all such draws: conditional Poisson sampling (Chen, Dempster and Liu,
-// Biometrika 81, 1994). An urn cannot reach given shares, and systematic sampling repeats the same
-// sets.
+// poisson draws sets of exactly k experts, with the largest entropy for the given shares:
+// conditional Poisson sampling (Chen, Dempster and Liu, Biometrika 81, 1994).
 type poisson struct {
 	k      int
 	always []int32     // experts with share 1
@@ -16,8 +14,7 @@ type poisson struct {
 	tail   [][]float64 // [j][i]: sum over j-subsets of order[i:] of the product of their odds
 }
 
-// Shares of at least `certain` count as 1, and of at most `never` as 0, because their odds would be
-// lost in rounding.
+// Shares outside these bounds count as 1 or 0, because their odds would be lost in rounding.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12
@@ -137,8 +134,7 @@ func firstBelow(s []float64, cut float64) int {
 	return lo
 }
 
-// shares scales loads to the sum k, with no share above 1. Others get the excess in proportion to
-// their loads.
+// shares scales loads to the sum k, with no share above 1.
 func shares(load []float64, k int) []float64 {
 	out := slices.Clone(load)
 	full := make([]bool, len(load))

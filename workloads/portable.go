@@ -2,9 +2,8 @@ package workloads
 
 import "math"
 
-// The functions below decide expert ids, so they give the same bits on every machine. math.Exp does
-// not, because it is assembly on some machines. On arm64 x*y+z may be fused, unless x*y is
-// converted to float64.
+// The functions below decide expert ids, so they give the same bits on every machine. On arm64
+// x*y+z may be fused, unless x*y is converted to float64.
 
 // ln returns the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {

@@ -16,7 +16,7 @@ type Preset struct {
 	Name         string   `yaml:"name" json:"name"`
 	Aliases      []string `yaml:"aliases" json:"aliases,omitempty"`
 	Hidden       int      `yaml:"hidden" json:"hidden"`                       // width of the residual stream
-	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // width of a token that is sent between ranks; differs from Hidden if experts work in a latent space
+	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // width of a token that is sent; differs from Hidden if experts work in a latent space
 	Intermediate int      `yaml:"intermediate" json:"intermediate"`           // width inside one expert
 	Experts      int      `yaml:"experts" json:"experts"`                     // routed experts
 	Shared       int      `yaml:"shared" json:"shared"`                       // experts that every token takes
@@ -31,7 +31,7 @@ type Preset struct {
 }
 
 // HiddenOf returns Problem.Hidden for an op: the intermediate size for an activation (0 if
-// unknown), else the elements of a token that is sent.
+// unknown), else WireHidden.
 func (p Preset) HiddenOf(op ep.Op) int {
 	if op == ep.Activation {
 		return p.Intermediate

@@ -14,8 +14,7 @@ import (
 // maxPresetBytes bounds a preset file.
 const maxPresetBytes = 1 << 20
 
-// ReadPresets reads a YAML list of presets. It refuses unknown keys, repeated names and shapes
-// outside the bounds of ep.Problem.
+// ReadPresets reads a YAML list of presets, and refuses shapes outside the bounds of ep.Problem.
 func ReadPresets(r io.Reader) ([]Preset, error) {
 	lr := &io.LimitedReader{R: r, N: maxPresetBytes + 1}
 	dec := yaml.NewDecoder(lr)

@@ -211,8 +211,7 @@ func (it item) spell() string {
 	return b.String()
 }
 
-// format returns the shortest spelling of v that reads back exactly, with a decimal point unless it
-// is whole.
+// format returns the shortest spelling of v that reads back exactly.
 func (p param) format(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !p.whole && !strings.Contains(s, ".") {

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// handMade returns a workload of top-2: rank 0 has tokens {0 1}, {0 2}, {3 -}, rank 1 has {0 3}.
+// handMade has top-2: rank 0 has tokens {0 1}, {0 2}, {3 -}, rank 1 has {0 3}.
 func handMade() *Workload {
 	p := shape(2, 4, 2, 3)
 	p.Hidden = 64
@@ -49,8 +49,7 @@ func TestStatsByHand(t *testing.T) {
 	if got := w.Messages(Dedup); !reflect.DeepEqual(got, Matrix{{2, 2}, {1, 1}}) {
 		t.Errorf("one message for each token and rank: %v", got)
 	}
-	// A dispatch message has 128 bytes of payload, 16 of index and 16 of ids; a combine message
-	// has 128 bytes.
+	// a dispatch message has 128 bytes of payload, 16 of index and 16 of ids
 	if d, c := w.BytesDispatch(Direct), w.BytesCombine(Direct); d != 2*160 || c != 2*128 {
 		t.Errorf("the busiest rank moves %d bytes in a dispatch and %d in a combine", d, c)
 	}

@@ -50,8 +50,7 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest returns the largest number that any rank sends or receives, without the diagonal. A link
-// moves data in both directions at once.
+// Busiest returns the largest number that any rank sends or receives, without the diagonal.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {
@@ -79,8 +78,7 @@ func (w *Workload) BytesDispatch(kind MessageKind) int64 {
 	return w.Messages(kind).Bytes(MessageBytes(p.Dispatch, p.Hidden, p.TopK)).Busiest()
 }
 
-// BytesCombine returns the bytes of a combine on the busiest rank's link. With Dedup a rank adds up
-// its experts' outputs first.
+// BytesCombine returns the bytes of a combine on the busiest rank's link.
 func (w *Workload) BytesCombine(kind MessageKind) int64 {
 	return w.Messages(kind).Bytes(CombineBytes(w.Problem.Hidden)).Busiest()
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // urn draws experts one after another, each with a chance proportional to its weight among the
-// others (successive sampling, Plackett-Luce). Integer weights exclude rounding.
+// others (successive sampling, Plackett-Luce).
 type urn struct {
 	weight []uint64
 	start  []uint64 // sum of the weights before this expert
@@ -15,8 +15,7 @@ type urn struct {
 	alias  []int32  // any other takes alias[i]
 }
 
-// maxRepeats is the number of repetitions after which `rest` draws. The law stays, because a
-// repetition says nothing about the next expert.
+// maxRepeats is the number of repetitions after which `rest` draws, with the same law.
 const maxRepeats = 3
 
 // newUrn makes an urn of positive weights, at least 2^-40 of the largest.
@@ -87,8 +86,7 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts not in `drawn`: it takes a random point on the sum of their weights,
-// and adds drawn weights before it.
+// rest draws from the experts not in `drawn`.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
 	d := sorted[:copy(sorted[:], drawn)]
@@ -111,8 +109,7 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 }
 
 // shares estimates for each expert the probability to be among k drawn experts. It adds up the
-// chances of each step, which has less noise than the count of draws (Rao-Blackwell). For an expert
-// in more than half of the tokens the count has less noise.
+// chances of each step (Rao-Blackwell), or counts draws where that has less noise.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)

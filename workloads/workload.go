@@ -25,8 +25,7 @@ type Workload struct {
 	Class   ep.Class  // empty unless New made the workload
 }
 
-// BatchRank returns the rank of the dispatched tokens: with SkipA2A rank 0, because all ranks hold
-// its tokens.
+// BatchRank returns the rank whose tokens are dispatched: 0 with SkipA2A, else the rank itself.
 func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
@@ -35,7 +34,7 @@ func (w *Workload) BatchRank(rank int) int {
 }
 
 // SharedSlice returns the first token and the number of tokens for which a rank runs the shared
-// expert. With SkipA2A each rank takes one part of the same batch.
+// expert.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.BatchRank(rank)].Tokens
 	if !w.Problem.SkipA2A {

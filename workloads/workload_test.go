@@ -31,8 +31,7 @@ func mustNew(t testing.TB, spec string, p ep.Problem, seed uint64) *Workload {
 	return w
 }
 
-// plainSpecs lists specs without targets, at least one of every kind except trace. All specs are
-// valid for v3.
+// plainSpecs lists specs for v3 without targets, at least one of every kind except trace.
 var plainSpecs = []string{
 	"uniform", "balanced", "grouped:8:4", "zipf:1.0", "zipf:3.0", "powerlaw:1.01", "powerlaw:1.2:100.0",
 	"lognormal:0.5", "dirichlet:0.3", "khot:32:0.9", "hotrank:2.0", "hotrank:4.0", "one:0.9", "local",

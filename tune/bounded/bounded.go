@@ -20,8 +20,8 @@ const (
 	workTimes   = 64
 )
 
-// ObjectBytes is the least number of bytes that a small value costs, such as an interface value, a
-// slice header or a map entry.
+// ObjectBytes is the least number of bytes of a small value, such as an interface value or a map
+// entry.
 const ObjectBytes = 64
 
 // A Budget holds the memory and work that reading one file may still take. It is for one
@@ -53,8 +53,7 @@ func ForFile(f *os.File) (*Budget, error) {
 	return New(info.Size()), nil
 }
 
-// Allocate charges memory that the reader is about to hold. `what` names the content of that memory
-// in the error.
+// Allocate charges memory that the reader is about to hold.
 func (b *Budget) Allocate(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.memory {
 		return fmt.Errorf("%s: more memory than a file of %s may take, which is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))

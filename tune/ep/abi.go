@@ -41,7 +41,7 @@ func NewABI(words map[string]string) ABI {
 	return ABI(strings.Join(out, ","))
 }
 
-// list returns the words by kernel. It returns nil if one word stands for every kernel.
+// list returns the words by kernel, nil if one word stands for every kernel.
 func (a ABI) list() map[string]string {
 	if known, ok := wholeBuilds[a]; ok {
 		return known
@@ -57,8 +57,7 @@ func (a ABI) list() map[string]string {
 	return out
 }
 
-// Short returns a short form for people: the number of kernels and a hash of their words, or
-// the beginning of the only word.
+// Short returns a short form for people.
 func (a ABI) Short() string {
 	if list := a.list(); list != nil && len(list) > 1 {
 		sum := sha256.Sum256([]byte(NewABI(list)))
@@ -75,16 +74,13 @@ func (a ABI) Of(kernel string) string {
 	return string(a)
 }
 
-// Kernels returns the kernels that an ABI names, sorted. It returns none if one word stands
-// for every kernel.
+// Kernels returns the kernels that an ABI names, sorted.
 func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
 
-// For returns the words of a config's kernel, or of both kernels of a pair. If one word stands for
-// every kernel, it returns the whole ABI.
+// For returns the words of a config's kernel, or of both kernels of a pair.
 func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
 
-// Part returns the words of the given kernels. If one word stands for every kernel, it
-// returns the whole ABI.
+// Part returns the words of the given kernels. A word for every kernel is returned as it is.
 func (a ABI) Part(kernels ...string) ABI {
 	list := a.list()
 	if list == nil {
@@ -102,8 +98,8 @@ func (a ABI) Part(kernels ...string) ABI {
 // AllKernels stands for every kernel in a list of kernels.
 const AllKernels = "all kernels"
 
-// Changed returns the kernels for which two ABIs have different words, sorted. If the ABIs differ
-// and one of them has one word for every kernel, it returns AllKernels.
+// Changed returns the kernels for which two ABIs have different words, sorted. AllKernels stands
+// for a word for every kernel.
 func (a ABI) Changed(b ABI) []string {
 	x, y := a.list(), b.list()
 	switch {
@@ -122,15 +118,14 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether build a has the word of every kernel that row, the ABI of a table row,
-// names. It returns false for a word without a hash, whose kernel can no longer be built.
+// Serves reports whether build a has every word of row, the ABI of a table row. It returns false
+// for a word without a hash, whose kernel can no longer be built.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }
 
-// Accepts reports whether a config measured with the kernels of row means the same in build a. It
-// does if a has every kernel of row with the same revision. If one of the ABIs has no list of
-// kernels, Accepts returns the same as Serves.
+// Accepts reports whether build a has every kernel of row with the same revision. If one of the
+// ABIs has no list of kernels, Accepts returns the same as Serves.
 func (a ABI) Accepts(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
 }
@@ -151,8 +146,7 @@ func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
 	return true
 }
 
-// Overlay returns the words of both ABIs. If both ABIs name a kernel, it takes b's word. If one of
-// the ABIs has one word for every kernel, it returns b.
+// Overlay returns the words of both ABIs. If both ABIs name a kernel, it takes b's word.
 func (a ABI) Overlay(b ABI) ABI {
 	x, y := a.list(), b.list()
 	if x == nil || y == nil {

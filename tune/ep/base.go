@@ -11,11 +11,9 @@ const maxSharedDrift = 0.005
 
 // ShareBase sets one Base for all configs that ran in the same rounds. Base is the time of the
 // matrix product without calls. For each round and rank it is the lower quartile of the configs'
-// readings. The product does the same work for every config, but its time depends on the call
-// before it. If each config subtracted its own readings, calls on few SMs would look too cheap.
+// readings. If each config subtracted its own readings, calls on few SMs would look too cheap.
 //
-// If the product's time drifts by more than maxSharedDrift, ShareBase sets no Base. A config with
-// fewer rounds than others gets the first of the shared rounds.
+// If the product's time drifts by more than maxSharedDrift, ShareBase sets no Base.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {

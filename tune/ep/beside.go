@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// BesideRounds holds the times of calls beside a matrix product, in seconds by round and rank. Each
-// value is the time of one call, of the share of the product that belongs to one call, or of both.
+// BesideRounds holds the times of calls beside a matrix product, in seconds by round and rank.
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
@@ -70,8 +69,7 @@ func (t *BesideRounds) Append(u *BesideRounds) {
 	t.Amount = u.Amount
 }
 
-// Validate checks that every array has the given numbers of rounds and ranks, and that every value
-// is between 0 and 1e6.
+// Validate checks the numbers of rounds and ranks, and that every value is between 0 and 1e6.
 func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
 		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {

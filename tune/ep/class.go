@@ -13,9 +13,8 @@ const (
 	HotRank      Class = "hot-rank"     // one rank has at least 1.75 times the mean load, or 1.5 times if there are two ranks
 )
 
-// AllRoutings is the class to look up if the routing is unknown. The row of this class has
-// the config whose largest regret over the measured routings is smallest. A config's regret
-// under a routing is how much slower it is there than the fastest config.
+// AllRoutings is the class to look up if the routing is unknown. Its row has the config with the
+// smallest largest regret over the measured routings.
 const AllRoutings Class = "all"
 
 var knownRoutings = [...]Class{Even, Skewed, Concentrated, HotRank}
@@ -29,9 +28,8 @@ func Classes() []Class {
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
 // The bounds between classes. Share is 1/(1+cv^2), with cv the coefficient of variation of the load
-// over experts: an even routing has a cv below 0.58, a concentrated one has a cv above 2.
-// HotRankHottest is below 2, so that every draw of a routing that sends one rank twice the mean
-// exceeds it.
+// over experts. HotRankHottest is below 2, so that every draw of a routing that sends one rank
+// twice the mean exceeds it.
 const (
 	EvenShare         = 0.75 // least Share of an even routing
 	EvenHottest       = 1.25 // upper bound of Hottest of an even routing, exclusive
@@ -42,13 +40,11 @@ const (
 // Skew measures how uneven a routing is. The unevenness that chance may explain is
 // subtracted.
 type Skew struct {
-	// Share is the effective number of experts divided by the number of experts, in (0, 1]. The
-	// effective number is the inverse Simpson index 1/sum(p^2), with p an expert's share of the
-	// selections. It is estimated without bias from pairs of selections (Simpson, Nature 163,
-	// 1949).
+	// Share is the effective number of experts, the inverse Simpson index, divided by the number of
+	// experts, in (0, 1]. It is estimated without bias from pairs of selections (Simpson, Nature
+	// 163, 1949).
 	Share float64
-	// Hottest is the number of selections of the fullest rank divided by the mean over
-	// ranks, in [1, ranks].
+	// Hottest is the fullest rank's selections divided by the mean over ranks, in [1, ranks].
 	Hottest float64
 }
 
@@ -104,8 +100,7 @@ func (s Skew) Class(ranks int) Class {
 }
 
 // Classify returns the class of the counts that MeasureSkew reads, AllRoutings if it cannot use
-// them. Sum the counts over enough steps: with fewer than about 16 selections per expert only
-// strong skew can be told from chance.
+// them. With fewer than about 16 selections per expert only strong skew shows.
 func Classify(counts []int64, ranks int) Class {
 	s, ok := MeasureSkew(counts, ranks)
 	if !ok {

@@ -33,8 +33,8 @@ func TestSkewClassBoundaries(t *testing.T) {
 	}
 }
 
-// TestMeasureSkew compares with values computed by hand: 40 selections make 780 pairs, of which
-// chance may explain 3*sqrt(780).
+// TestMeasureSkew compares with values computed by hand: chance may explain 3*sqrt(780) of 780
+// pairs.
 func TestMeasureSkew(t *testing.T) {
 	s, ok := MeasureSkew([]int64{40, 0}, 2)
 	if want := (Skew{Share: 780 / (780 - 3*math.Sqrt(780)) / 2, Hottest: (40 - 3*math.Sqrt(20)) / 20}); !ok || s != want {

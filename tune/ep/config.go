@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// Value is the value of a parameter: a decimal integer or a lower-case word. In JSON an
-// integer is a number.
+// Value is the value of a parameter: a decimal integer or a lower-case word.
 type Value string
 
-// Int returns the value as a number. ok is false for a word. 07 is a word.
+// Int returns the value as a number; ok is false for a word, such as 07.
 func (v Value) Int() (n int, ok bool) {
 	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
 		return n, true
@@ -71,8 +70,7 @@ type Config struct {
 	Values map[string]Value `json:"values"`
 }
 
-// IsDefault reports whether c is the zero Config. It returns false for a config that names the
-// default's kernel and parameters.
+// IsDefault reports whether c is the zero Config.
 func (c Config) IsDefault() bool { return c.Kernel == "" }
 
 // Int returns a parameter as a number, 0 if it is absent or a word.
@@ -194,7 +192,7 @@ func (c Config) Validate() error {
 }
 
 // Difference spells the parameters in which c differs from a default: "algo=dedup sms=64". It
-// returns "default" if no parameter differs, and c's Key if the kernels differ.
+// returns c's Key if the kernels differ.
 func (c Config) Difference(dflt Config) string {
 	if c.Kernel != dflt.Kernel {
 		return c.Key()
@@ -230,12 +228,11 @@ const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is the number of characters of a printed id. In a space of 60,000 configs about one in
-// twenty shares its id with another.
+// idLength is the number of characters of a printed id.
 const idLength = 4
 
-// ID returns a short name of a config: the first characters of a hash of its Key. A pair joins two
-// ids with "+", and the zero Config has the id "default".
+// ID returns the first characters of a hash of c's Key. A pair joins two ids with "+", and the zero
+// Config has the id "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()
@@ -258,7 +255,7 @@ func (c Config) hash() string {
 	return idEncoding.EncodeToString(sum[:16])
 }
 
-// HasID reports whether id names c. The id may have more characters than ID returns.
+// HasID reports whether id, which may be longer than ID, names c.
 func (c Config) HasID(id string) bool {
 	if dispatch, combine, err := Split(c); err == nil {
 		d, k, ok := strings.Cut(id, "+")

@@ -1,14 +1,12 @@
 // Package ep defines the types that all of epbench shares: problems, configs, machines and routing
-// classes. It imports only the standard library, contains no kernel and does no input or output, so
-// a serving process can link it together with package table.
+// classes. It imports only the standard library, so that a serving process can link it.
 //
 // A [Problem] describes a call and can be a map key.
 //
 // A [Config] names a kernel and a [Value] for each of its parameters. The zero Config stands for
 // the default, which a caller without a table launches. [ParseConfig] reads its full spelling, the
 // Key; tables and logs show its short ID. [Join] makes the config of a pair from a dispatch and a
-// combine, and [Split] returns the two. A [Cost] says which resources a config takes away from a
-// model that runs at the same time.
+// combine, and [Split] returns the two.
 //
 // A [Machine] says on which hardware a call runs. Tables treat machines with the same Key as the
 // same machine.

@@ -7,18 +7,17 @@ import "strings"
 type Layout string
 
 const (
-	// LayoutExpert has the rows of each expert side by side. The array row_offsets holds the
-	// index of each expert's first row.
+	// LayoutExpert has the rows of each expert side by side, with the first row's index in
+	// row_offsets.
 	LayoutExpert Layout = ""
 	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
 	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Within an expert,
 	// rows lie in the order of their source ranks.
 	LayoutMasked Layout = "masked"
-	// LayoutRank has one row for each token that a rank receives, with arrays of the token's local
-	// experts and weights. Each source rank has T rows and a count; the first rows hold its tokens
-	// in order. Combine sends one row back for each token: the weighted sum over the local experts,
-	// which the caller makes.
+	// LayoutRank has one row for each token that a rank receives, with the token's local experts
+	// and weights. Each source rank has T rows and a count; the first rows hold its tokens in
+	// order. The caller makes their weighted sum, which combine sends back.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps between the source ranks' rows.
 	LayoutRankPacked Layout = "rank:packed"

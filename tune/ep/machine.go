@@ -17,12 +17,11 @@ type Machine struct {
 	CUDA    string `json:"cuda"`         // CUDA version; treated like Driver
 }
 
-// Predicted is the backend of a machine whose times come from a model. Tables and run
-// directories refuse it, so that nobody takes a prediction for a measurement.
+// Predicted is the backend of a machine whose times come from a model.
 const Predicted = "predicted"
 
-// Rehearsal returns the sentence that marks times of the CPU backend, "" for other backends. Ranks
-// 0 is an unknown number.
+// Rehearsal returns the sentence that marks times of the CPU backend, "" for others. Ranks 0 is
+// unknown.
 func (m Machine) Rehearsal(ranks int) string {
 	if m.Backend != "cpu" {
 		return ""
@@ -35,8 +34,7 @@ func (m Machine) Rehearsal(ranks int) string {
 }
 
 // SessionSpread returns the relative standard deviation of a config's time between sessions. The
-// value for GPUs comes from runs on 2 H100 with many sessions (epbench replay sessions). Without
-// GPUs it is 0, because there the band of equal times is far wider.
+// value for GPUs comes from runs on 2 H100 with many sessions (epbench replay sessions).
 func (m Machine) SessionSpread() float64 {
 	if m.GPUs == 0 {
 		return 0
@@ -44,15 +42,14 @@ func (m Machine) SessionSpread() float64 {
 	return 0.02
 }
 
-// Key returns the text by which tables identify the machine. It rounds memory down to GiB,
-// because drivers reserve different amounts of it.
+// Key returns the text by which tables identify the machine, with its memory in GiB.
 func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Similar reports whether configs tuned on another machine can run on m. Both must have GPUs of the
-// same backend, architecture and link, but different Keys. Its GPUs must not have more SMs than
-// those of m, because a config names how many SMs it uses.
+// Similar reports whether configs tuned on another machine can run on m. Backend, architecture and
+// link of the GPUs must be the same. Its GPUs must not have more SMs than those of m, because a
+// config names how many SMs it uses.
 func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }

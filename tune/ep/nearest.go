@@ -3,7 +3,7 @@ package ep
 import "strings"
 
 // Nearest returns the first known name that begins with `name`, or the one with the least edit
-// distance. It returns "" if more than half of the letters would have to change.
+// distance. It returns "" if none is similar.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {

@@ -2,11 +2,10 @@ package ep
 
 import "fmt"
 
-// Objective says which time a search minimizes. A config that is fastest alone may cost the
-// most while a matrix product runs on the same GPU.
+// Objective says which time a search minimizes.
 type Objective int
 
-// The zero value is Alone: in a Problem without an objective nothing else runs on the GPU.
+// The zero value is Alone.
 const (
 	Alone         Objective = iota // the time of a call while no matrix product runs
 	BesideProduct                  // the time of call and product together, minus the time of the product alone

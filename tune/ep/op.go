@@ -17,17 +17,16 @@ const (
 	// Problem.Hidden is the number of elements of an output row, and Problem.Dispatch its dtype.
 	Activation Op = "activation"
 
-	// Layer is a whole MoE layer: dispatch, the experts' two matrix products with SwiGLU between
-	// them, and combine, timed as one call. epbench has no kernels for it: workers, which are
-	// separate programs, declare them. Problem.Layout stays LayoutExpert.
+	// Layer is a whole MoE layer as one call: dispatch, two matrix products with SwiGLU between
+	// them, and combine. Only workers declare kernels for it. Problem.Layout stays LayoutExpert.
 	Layer Op = "layer"
 )
 
 // Ops lists every operation in the order in which tables print them.
 func Ops() []Op { return append(RowOps(), Layer) }
 
-// RowOps lists the operations for which tables have rows. Exported tables and packs store the index
-// of an operation in this list, so append a new operation at the end.
+// RowOps lists the operations for which tables have rows. Exported tables and packs store an index
+// in this list, so append new operations.
 func RowOps() []Op { return append(Exchanges(), Activation) }
 
 // Exchanges lists the operations in which ranks send each other tokens.

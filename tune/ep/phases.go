@@ -1,7 +1,6 @@
 package ep
 
-// RunTime holds the times of the steps of a worker's runs, in seconds of the host's clock. All
-// fields are 0 if a backend does not measure them.
+// RunTime holds the seconds of the steps of a worker's runs, 0 if they were not measured.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
 	Rounds float64 `json:"rounds"` // from the first launch to the last reading
@@ -19,8 +18,8 @@ type StageTime struct {
 	Seconds float64 `json:"seconds"` // of one call
 }
 
-// CheckTime holds the times of the steps of checking outputs against the oracle, in seconds of the
-// host's clock. All fields are 0 if a backend does not measure them.
+// CheckTime holds the seconds of the steps of a check against the oracle, 0 if they were not
+// measured.
 type CheckTime struct {
 	Filling   float64 `json:"filling"`   // filling outputs with a pattern and writing inputs
 	Running   float64 `json:"running"`   // running the kernels once

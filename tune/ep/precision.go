@@ -2,8 +2,7 @@ package ep
 
 import "fmt"
 
-// Precision says how exact a config's output is. In a Problem it is the precision that the caller
-// needs: a look-up for Full never answers with a Reduced config.
+// Precision says how exact a config's output is.
 type Precision int
 
 // The zero value is Full, the safe choice for a Problem without a precision.

@@ -37,21 +37,20 @@ type Problem struct {
 	Precision Precision `json:"precision"`
 
 	// Beside names the matrix product that runs at the same time as the calls, in the spelling of
-	// Product.String. It is "" if nothing runs at the same time.
+	// Product.String; "" is none.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
 	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
 
-	// Intermediate is the number of elements between an expert's two matrix products, without the
-	// gate's half. It is set only for op Layer.
+	// Intermediate is the number of elements between an expert's two matrix products. It is set
+	// only for op Layer.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 
 // LocalExperts returns the number of experts that one rank holds.
 func (p Problem) LocalExperts() int { return p.Experts / p.Ranks }
 
-// Validate checks every field against its bounds. The error names the field, the bound and a
-// value that is allowed.
+// Validate checks every field. The error names the field, the bound and a value that is allowed.
 func (p Problem) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -182,7 +181,7 @@ func divisors(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// Key spells the problem as one line of text. Two problems are equal if their keys are equal.
+// Key spells the problem as one line of text. Equal problems have equal keys.
 func (p Problem) Key() string {
 	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,

@@ -15,8 +15,7 @@ const (
 	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one with as much work as attention
 )
 
-// Product is the work that runs on every rank at the same time as a call: matrix products, or a
-// copy.
+// Product is the work that runs on every rank at the same time as a call.
 type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
@@ -30,8 +29,7 @@ const (
 )
 
 // ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step with the same sizes, and copy. Without
-// sizes M, N and K stay zero, and Problem.WithProduct sets them. DTYPE is BF16 and GROUPS is 1
-// unless given.
+// sizes M, N and K stay zero, and Problem.WithProduct sets them.
 func ParseProduct(s string) (Product, error) {
 	kind, sizes, sized := strings.Cut(s, ":")
 	p := Product{Kind: kind}
@@ -99,9 +97,9 @@ func (p Product) String() string {
 }
 
 // WithProduct returns the problem with an objective and a product. A product without sizes gets the
-// model's own sizes: the gate and up projections of the local experts, [M, hidden] x [hidden, 2 x
-// intermediate]. M is the mean number of rows of an expert, at least 1. For FP8 it is a multiple of
-// 16, to which libraries pad.
+// gate and up projections of the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the
+// mean number of rows of an expert, at least 1. For FP8 it is a multiple of 16, to which libraries
+// pad.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16
@@ -141,8 +139,7 @@ func (p Problem) AtTokens(tokens, room int) Problem {
 	return p
 }
 
-// Shape returns the problem at 0 tokens. Problems that differ only in tokens have the same
-// Shape.
+// Shape returns the problem at 0 tokens.
 func (p Problem) Shape() Problem { return p.AtTokens(0, 0) }
 
 // Product returns the product that p.Beside names, ok false if there is none.

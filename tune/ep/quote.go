@@ -2,8 +2,7 @@ package ep
 
 import "strings"
 
-// Quote spells a word so that a POSIX shell reads it back. Words of safe characters stay as they
-// are.
+// Quote spells a word so that a POSIX shell reads it back.
 func Quote(word string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 	if word != "" && strings.Trim(word, safe) == "" {

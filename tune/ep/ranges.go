@@ -10,9 +10,9 @@ import (
 // maxInts is the largest length of a list: a longer one is probably a typing error.
 const maxInts = 100_000
 
-// ParseInts reads a list of integers as flags and files spell it. Terms are separated by commas. A
-// term is a number, lo:hi, lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so on). With a step or xN,
-// hi is in the list only if a step ends exactly at hi. The result is sorted, without duplicates.
+// ParseInts reads a list of integers, sorted and without duplicates. A term is a number, lo:hi,
+// lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so on). With a step or xN, hi is in the list only
+// if a step ends exactly at hi.
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {

@@ -2,8 +2,8 @@ package ep
 
 import "strings"
 
-// DigestDigits is the length of the digest in trace:FILE@DIGEST, the spec of a recorded routing.
-// The digest is the beginning of the SHA-256 of the file's bytes, in hex.
+// DigestDigits is the length of the digest in trace:FILE@DIGEST: the beginning of the file's
+// SHA-256, in hex.
 const DigestDigits = 12
 
 // SplitDigest splits FILE@DIGEST; digest is "" if the text has none.

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine may add up. "gated" means the rows of a token's experts, multiplied by
-// their gate weights. "plain" means one row from each rank, which the caller has already weighted
-// and summed.
+// Sums lists what a combine may add up: "gated", a token's rows multiplied by their gate weights,
+// or "plain", one row from each rank, summed by the caller.
 func Sums() []string { return []string{"gated", "plain"} }
 
 // Parts lists the work that the time of a call may include besides the transfer of rows:
@@ -57,8 +56,7 @@ func (w Work) Validate() error {
 	return nil
 }
 
-// Pair returns the work of a dispatch and the combine w. A library or layout that differs becomes
-// "".
+// Pair returns the work of a dispatch and the combine w.
 func (w Work) Pair(dispatch Work) Work {
 	out := Work{Sum: w.Sum, Inside: slices.Concat(dispatch.Inside, w.Inside)}
 	if w.Library == dispatch.Library {
@@ -86,9 +84,7 @@ func (w Work) InLayout(l Layout) Work {
 }
 
 // Key spells the work for a problem as one line, "" if the layout is unknown. Two calls do the same
-// work if their keys are equal. Layouts of one kind have the same key, because they differ only in
-// gaps. A problem with BF16 tokens has no cast. The only part of a layer is host, because it takes
-// and returns tokens.
+// work if their keys are equal.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoBuilds returns a table whose row of class even has an earlier build than the host's, and its
-// row for all routings the host's build.
+// twoBuilds returns a table in which only the row for all routings has the host's build.
 func twoBuilds() (*Table, Host) {
 	changed, same := testRow(ep.Even, 0, 64, 128), testRow(ep.AllRoutings, 0, 64, 256)
 	changed.Config.Kernel, changed.ABI = "old", "old=1"

@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Validate returns the first fault of a table: a field out of bounds, or rows that overlap. The
-// error begins with the field's path, such as rows[3].key.ranks.
+// Validate returns the first fault of a table. The error begins with the field's path, such as
+// rows[3].key.ranks.
 func (t *Table) Validate() error {
 	if t.Schema != Schema {
 		return fmt.Errorf("schema: %d, this version reads %d; use the epbench that wrote the table, or sweep again", t.Schema, Schema)

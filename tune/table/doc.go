@@ -6,7 +6,7 @@
 // measured on. Each [Row] has a [Key] (op, shape, dtypes, routing class, precision), an interval of
 // token counts, a config and the [Evidence] for it.
 //
-// A serving process does four things, the first three once:
+// A serving process does this, all but the last once:
 //
 //   - [Open] reads tables from several places and overlays them in a [Set]: the embedded
 //     tables, then the system's, the user's, and one file. The last table with a row answers.
@@ -19,11 +19,11 @@
 //
 // An [Answer] has a config and a [Reason]. If no row matches exactly, a row may answer that differs
 // in the table's fallback fields: mostly the row for all routings, or the one of the nearest shape.
-// If no row answers, the answer is the default. The rank count and the dtypes never differ, nor the
+// Otherwise the answer is the default. The rank count and the dtypes never differ, nor the
 // precision if the caller needs full precision.
 //
 // [Load] is strict. It refuses unknown, missing and doubled fields, overlapping rows and edited
-// files. Its error names the line. [Table.Refusal] says why a host may not use a table.
+// files. Its error names the line.
 //
 // Package curate compares, merges and checks tables. Package export writes them in C, Python and
 // Go.

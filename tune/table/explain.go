@@ -52,9 +52,8 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest returns why no row answers: the fields in which the closest row must match but differs,
-// or the tokens that rows cover. The closest row differs in the fewest such fields, and then in
-// later fields of Fields. Nearest returns "" if there are no rows.
+// Nearest returns why no row answers, "" if there are no rows. The closest row differs in the
+// fewest fields, and then in later fields of Fields.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Key identifies what a row is for: a problem without its token counts, and a routing class.
+// Key identifies what a row is for: a problem without token counts, and a routing class.
 type Key struct {
 	Op           ep.Op    `json:"op"`
 	Mode         ep.Mode  `json:"mode"`
@@ -59,8 +59,7 @@ func Fields() []string {
 		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision", "objective", "layout"}
 }
 
-// FallbackFields lists the fields in which the row of a fallback may differ. The others decide
-// which operation is computed, or on which hardware.
+// FallbackFields lists the fields in which the row of a fallback may differ.
 func FallbackFields() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }
@@ -77,8 +76,7 @@ const (
 	layoutField    = 14
 )
 
-// Vector returns the key as numbers, in the order of Fields. A name becomes its index in the list
-// of package ep, -1 if unknown. Two keys are equal if their vectors are equal.
+// Vector returns the key as numbers, in the order of Fields, -1 for an unknown name.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.RowOps(), k.Op), slices.Index(ep.Modes(), k.Mode),

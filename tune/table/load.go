@@ -24,8 +24,7 @@ const MaxTableBytes = 64 << 20
 // within a small multiple of the input.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 
-// LoadEdited reads a table whose content may not match its id. Such a table gets a new id, and
-// Header.Edited is set.
+// LoadEdited reads a table whose content may not match its id, and sets Header.Edited.
 func LoadEdited(r io.Reader) (*Table, error) { return load(r, true) }
 
 func load(r io.Reader, allowEdited bool) (*Table, error) {
@@ -53,8 +52,7 @@ func load(r io.Reader, allowEdited bool) (*Table, error) {
 	return t, t.Seal()
 }
 
-// parse reads and checks everything but the id, and sorts the rows. It refuses another schema
-// first.
+// parse reads and checks everything but the id, and sorts the rows.
 func parse(data []byte) (*Table, error) {
 	t := &Table{Schema: schemaOf(data)}
 	if t.Schema == 0 || t.Schema == Schema {
@@ -106,8 +104,8 @@ func DefaultLocations() Locations {
 	return l
 }
 
-// Open reads every table of l. A bad l.File is an error. A bad table in a directory is only listed
-// in Warnings, so that it cannot keep a server from starting.
+// Open reads every table of l. A bad l.File is an error; a bad table in a directory only goes into
+// Warnings.
 func Open(l Locations) (*Set, error) {
 	var sources []Source
 	var warnings []error

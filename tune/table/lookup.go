@@ -140,8 +140,7 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 }
 
 // Lookup answers one question by visiting all rows. A process that asks often calls
-// Resolved.Lookup. In a set that Set.For returned, it skips rows of earlier builds and other
-// machines that are illegal there.
+// Resolved.Lookup.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {
@@ -153,8 +152,7 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 	return Answer{Reason: s.noRowReason(k)}
 }
 
-// foreign reports whether a row has another build or machine, so that its config may be illegal
-// here.
+// foreign reports whether a row has another build or machine.
 func (r *indexedRow) foreign() bool { return r.earlier || r.similar }
 
 // illegal reports whether a config cannot run on the host.
@@ -164,8 +162,7 @@ func (h Host) illegal(p ep.Problem, c ep.Config) bool {
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
 
-// noRowReason returns Refused if no table has rows with the rank count and the dtypes, otherwise
-// Uncovered.
+// noRowReason returns Refused if no table has the rank count and the dtypes, otherwise Uncovered.
 func (s *Set) noRowReason(k Key) Reason {
 	for _, src := range s.Sources() {
 		if ranks, dtypes := src.Table.hasRows(k); ranks && dtypes {
@@ -181,8 +178,7 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 }
 
 // LookupPair answers a pair from its own row, or from rows of its dispatch and its combine with the
-// reason Halves. These two were never timed together. If dispatch or combine keeps the default, the
-// pair keeps the default too.
+// reason Halves. If dispatch or combine keeps the default, the pair keeps the default too.
 //
 // Without a Host.Check the pair keeps the default. If the Check refuses the join, the pair keeps
 // the default with the reason Illegal.

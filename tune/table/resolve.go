@@ -50,9 +50,7 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
-// paint fills the cells of one class with the answers of rows, best first. Where a config is
-// illegal on the host, the answer is the default, or the next row after one of another build or
-// machine.
+// paint fills the cells of one class with the answers of rows, best first.
 func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
 	p.reset()
 	query := k.Vector()
@@ -87,7 +85,7 @@ func (r *Resolved) fill(p painter, lo, hi int, a Answer) {
 }
 
 // lastLegal returns the largest token count of a row at which its config is legal here, or
-// row.Lo-1. More tokens never need less memory.
+// row.Lo-1.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -103,8 +101,7 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. The entries of next lead from i to the first free cell, so filling
-// takes time only for free cells.
+// painter fills each cell once. The entries of next lead from i to the first free cell.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -136,8 +133,8 @@ func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	return filled
 }
 
-// Lookup returns the answer for the tokens of the fullest rank and a routing class. It allocates
-// nothing, and the answer must not be changed.
+// Lookup returns the answer for the tokens of the fullest rank and a class. It allocates nothing.
+// Do not change the answer.
 func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 	if uint(tokens) >= uint(r.span) {
 		return &r.answers[0]
@@ -175,9 +172,7 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 // launch.
 type Digest [sha256.Size]byte
 
-// Digest returns the digest of r. It is equal on two ranks only if problem, tables, answers and
-// build are the same. It ignores verification and file names, because these may differ between
-// hosts.
+// Digest returns the digest of r: of problem, answers, tables and build, not of file names.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)
@@ -190,9 +185,8 @@ func (r *Resolved) Digest() Digest {
 	return Digest(h.Sum(nil))
 }
 
-// Agree makes all ranks launch the same config. It returns r if the digests of all ranks are equal,
-// otherwise a Resolved that always answers the default. Fewer digests than ranks count as a
-// difference.
+// Agree returns r if the digests of all ranks are equal, otherwise a Resolved that always answers
+// the default. Fewer digests than ranks count as a difference.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

@@ -57,8 +57,7 @@ func randomKey(t *rapid.T) Key {
 
 func sameAnswer(a, b Answer) bool {
 	same := a.Config.Key() == b.Config.Key() && fmt.Sprint(a.Differs) == fmt.Sprint(b.Differs)
-	// A table that loses its last row for a rank count is refused. Both reasons stand for the
-	// default.
+	// without its last row for a rank count a table is refused
 	return same && (a.Reason == b.Reason || a.Row == nil && b.Row == nil)
 }
 
@@ -309,8 +308,7 @@ func TestHooksMustMatch(t *testing.T) {
 	}
 }
 
-// TestRowForEvenAnswersLast: the row for all routings comes before the row for even ones, and the
-// row of an uneven class answers only its own.
+// TestRowForEvenAnswersLast: the row of an uneven class answers only its own.
 func TestRowForEvenAnswersLast(t *testing.T) {
 	all, even, skewed := testRow(ep.AllRoutings, 0, 8, 128), testRow(ep.Even, 0, 64, 256), testRow(ep.Skewed, 0, 80, 512)
 	tab := testTable(all, even, skewed)

@@ -21,9 +21,8 @@ type Source struct {
 	verified bool  // Table.Doubts finds no reason to doubt the table on the host
 }
 
-// Set overlays several tables, the lowest first. Of rows that cover the same question, the upper
-// table's answers. A Set never changes. To reload, build another Set on all ranks between two
-// steps.
+// Set overlays several tables, the lowest first: the upper table's row answers. A Set never
+// changes. To reload, build another Set on all ranks between two steps.
 type Set struct {
 	sources  []Source
 	rows     []indexedRow // if two rows tie, the first one answers
@@ -104,8 +103,7 @@ type Host struct {
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal returns why a table may not be used on this host for a problem, or nil. The machine, the
-// hooks, the rank count and the dtypes must match, and the kernels of at least one row.
+// Refusal returns why a table may not be used on this host for a problem, or nil.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -161,8 +159,7 @@ func (t *Table) Builds(h Host) (earlier, refused int) {
 	return earlier, refused
 }
 
-// hasRows reports whether any row has the rank count of a key, and whether any has its dtypes. A
-// row of op combine counts as a row of every dispatch dtype.
+// hasRows reports whether any row has the rank count of a key, and its dtypes.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
@@ -171,8 +168,7 @@ func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	return ranks, dtypes
 }
 
-// Doubts returns why a usable table is not verified on this host: another driver or CUDA version,
-// unknown kernels, an edit by hand.
+// Doubts returns why a usable table is not verified on this host, such as another driver.
 func (t *Table) Doubts(h Host) []string {
 	var out []string
 	head := t.Header
@@ -199,8 +195,8 @@ func minor(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For returns the set with only the rows that a host may use for a problem. The notes name tables
-// that are refused, of earlier builds, or unverified.
+// For returns the set with only the rows that a host may use for a problem, and notes about the
+// other tables.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources, narrow.host = slices.Clone(s.sources), h
@@ -230,8 +226,8 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	return &narrow, notes
 }
 
-// accepted returns the rows that the host accepts, in the spelling of this build. It judges each
-// build once, because many rows share few builds.
+// accepted returns the rows that the host accepts. Each build is judged once, because many rows
+// share few builds.
 func (s *Set) accepted() []indexedRow {
 	type build struct {
 		source int

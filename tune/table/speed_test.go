@@ -23,8 +23,8 @@ func bigTable(n int) *Table {
 	return tab
 }
 
-// TestResolveTakesTimeLinearInRows: linear work with a sort takes about 25 times as long for 16
-// times the rows, quadratic work 256 times.
+// TestResolveTakesTimeLinearInRows: linear work takes about 25 times as long for 16 times the rows,
+// quadratic work 256 times.
 func TestResolveTakesTimeLinearInRows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")

@@ -48,8 +48,8 @@ type Header struct {
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default. With a bound on SMs, the row names the
-// default's config, because a runtime's own default ignores the bound.
+// IsDefault reports whether a row launches the default. With a bound on SMs the row names the
+// default's config.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
@@ -57,7 +57,7 @@ func (h Header) IsDefault(r Row) bool {
 
 // GainInterval returns the 95 % interval of a row's gain. For one session it adds the spread
 // between sessions (docs/intervals.md). Sessions of an older protocol count as one, because they
-// could share memory addresses. A gain that was not measured is exactly 1.
+// could share memory addresses.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
@@ -72,9 +72,8 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 // ownMemoryProtocol is the first record.Protocol in which every session has other memory addresses.
 const ownMemoryProtocol = 1
 
-// Certain reports whether a row's evidence is sufficient for its choice: the interval of its gain
-// lies above 1. A row that launches the default needs none, and neither does a row of several
-// routings.
+// Certain reports whether a row's evidence is sufficient for its choice. A gain needs an interval
+// above 1. The default and rows of several routings need none.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
 	return h.IsDefault(r) || r.OfSeveral() || low > 1
@@ -105,13 +104,13 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint returns the last token count of a row that was measured at `a` tokens, if the next was
-// measured at `b`: their geometric mean, rounded down.
+// Midpoint returns the last token count of a row that was measured at `a` tokens if the next was at
+// `b`: their geometric mean, rounded down.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // Evidence holds the measurements from which a row was made. Times are seconds of one call: the
-// slowest rank of each round, then the median over rounds. Of several token counts or routings,
-// they are of the case with the least gain.
+// slowest rank of each round, then the median over rounds. Of several cases, the one with the least
+// gain counts.
 type Evidence struct {
 	Clock    string    `json:"clock"`     // how it was timed: chain, span, event or wall
 	Median   float64   `json:"median"`    // median time of the row's config

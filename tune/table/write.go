@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Seal sorts rows by key and tokens, rounds dates down to seconds in UTC, and sets the ID to the
-// content's hash.
+// Seal sorts rows, rounds dates down to seconds in UTC, and sets the ID.
 func (t *Table) Seal() error {
 	t.Header.Created = t.Header.Created.UTC().Truncate(time.Second)
 	for i := range t.Rows {

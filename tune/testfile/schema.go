@@ -12,8 +12,8 @@ import (
 )
 
 // Schema returns the JSON schema of a value's type. `own` returns the schema of a type with JSON
-// methods of its own, or nil. `commented` is the import path of the current folder, whose comments
-// go into the schema, or "".
+// methods of its own, or nil. `commented` is the import path whose comments go into the schema, or
+// "".
 func Schema(t testing.TB, title string, value any, commented string, own func(reflect.Type) *jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {

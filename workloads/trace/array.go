@@ -58,8 +58,7 @@ func (a *array) kindOf(o Options) Kind {
 	return IDs
 }
 
-// pick finds the arrays called o.Array, or with the first known name of the wanted kind. Arrays of
-// one name continue each other.
+// pick finds the arrays called o.Array, or with the first known name of the wanted kind.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {
@@ -156,8 +155,7 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	return r, r.addWeights(in, weights, main[0], o)
 }
 
-// checkElements refuses ids that are floats. Before axesOf: floats are mostly logits, and an error
-// about axes would mislead the user.
+// checkElements refuses ids that are floats, mostly logits, before axesOf gives a misleading error.
 func checkElements(main []*array, kind Kind) error {
 	for _, a := range main {
 		if kind == IDs && (a.elem.kind == 'f' || a.elem.kind == 'b') {

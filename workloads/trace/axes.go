@@ -12,7 +12,7 @@ type Axis string
 const (
 	Steps   Axis = "steps"   // forward passes, or ranks that each counted their own tokens; all are added up
 	Layers  Axis = "layers"  // layers; one of them is read, see Options.Layer
-	Ranks   Axis = "ranks"   // ranks that hold the experts in blocks; the axis of experts then counts the experts of one rank
+	Ranks   Axis = "ranks"   // ranks that hold the experts in blocks; the experts are then those of one rank
 	Experts Axis = "experts" // counts or logits of experts
 	Tokens  Axis = "tokens"
 	TopK    Axis = "topk" // the ids of a token

@@ -98,8 +98,7 @@ func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
 
 var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-// csvCounts reads a whole file of counts, one layer and expert in each line. Of other layers it
-// keeps only the totals.
+// csvCounts reads a whole file of counts, one layer and expert in each line.
 func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
 	if expert < 0 {

@@ -37,7 +37,6 @@ func (d elem) order() binary.ByteOrder {
 }
 
 // int32s decodes integers. An id that does not fit becomes math.MinInt32, which no check accepts.
-// The common types have separate loops for speed.
 func (d elem) int32s(dst []int32, b []byte) {
 	switch {
 	case d.kind == 'i' && d.size == 4 && !d.big:
@@ -104,8 +103,7 @@ func (d elem) float(b []byte) float64 {
 	return math.Float64frombits(u)
 }
 
-// half decodes an IEEE binary16: it moves the bits to binary32, and corrects the exponent by 127 -
-// 15.
+// half decodes an IEEE binary16 through binary32.
 func half(h uint16) float64 {
 	bits := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13
 	if h&0x7c00 == 0x7c00 { // infinite or not a number

@@ -22,8 +22,8 @@ import (
 // So a line of the later two may be about layers or ranks.
 var eplbLine = regexp.MustCompile(`EPLB step: (?:(\d+) for model (\S+): )?avg_tokens=([\d.]+), ?max_tokens=(\d+), ?balancedness=([\d.]+)`)
 
-// openEPLBLog reads the EPLB lines of a vLLM log. They hold no counts, so it only returns an error
-// with their figures and with the way to record a routing.
+// openEPLBLog returns an error with the figures of the EPLB lines of a vLLM log, which hold no
+// counts.
 func openEPLBLog(path string, _ Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,8 +58,7 @@ type eplbSummary struct {
 	severalModels bool
 }
 
-// add adds a line, and refuses one whose balancedness is not avg_tokens / max_tokens, to within
-// rounding.
+// add refuses a line whose balancedness is not avg_tokens / max_tokens, to within rounding.
 func (s *eplbSummary) add(m [][]byte) error {
 	avg, err1 := strconv.ParseFloat(string(m[3]), 64)
 	most, err2 := strconv.ParseFloat(string(m[4]), 64)

@@ -163,8 +163,7 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files, or joins those of one rank each in the order of ranks.
-// A file may have no counts if another file has some.
+// sumParts adds up the counts of all files, or joins those of one rank each.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)

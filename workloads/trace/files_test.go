@@ -77,8 +77,8 @@ func TestIDsAgreeWithCounts(t *testing.T) {
 	}
 }
 
-// changeOne writes a copy of a .pt with one changed figure. The map of replicas (the last tensor)
-// stays, because another map could be right.
+// changeOne changes one figure of a .pt, but not the map of replicas, because another map could be
+// right.
 func changeOne(t *testing.T, file string, random *rand.Rand) string {
 	t.Helper()
 	z, err := zip.OpenReader(file)

@@ -15,12 +15,11 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxJSON bounds a JSON file, which is read whole. 100 layers of 512 experts over 100 steps take 40
-// MB.
+// maxJSON bounds a JSON file; 100 layers of 512 experts over 100 steps take 40 MB.
 const maxJSON = 64 << 20
 
 // openJSON reads counts as nested arrays, also in an object such as {"logical_count": [[...],
-// ...]}, which SGLang's --init-expert-location reads too.
+// ...]}.
 func openJSON(path string, o Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {

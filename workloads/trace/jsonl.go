@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// openJSONL reads one token from each line: an array of ids, or an object with topk_ids and,
-// optionally, topk_weights. Other keys are ignored. openMegatron reads a file whose first line is a
-// record of Megatron-core.
+// openJSONL reads an array of ids from each line, or an object with topk_ids and, optionally,
+// topk_weights. openMegatron reads a file whose first line is a record of Megatron-core.
 func openJSONL(path string, o Options) (*Reader, error) {
 	if begins, err := beginsLike(path, isMegatron); err != nil || begins {
 		if err != nil {

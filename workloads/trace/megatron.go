@@ -176,8 +176,7 @@ func (m *megatronFile) rewind() error {
 	return err
 }
 
-// survey finds the layers, the ranks, and the top-k of each layer; tpe is true for counts (tokens
-// per expert).
+// survey finds the layers, the ranks, and the top-k of each layer; tpe is true for counts.
 func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	if err := m.rewind(); err != nil {
 		return nil, false, err

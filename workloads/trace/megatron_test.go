@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestMegatronRouterTrace reads two files that RouterTracer wrote. The expected counts were added
-// up by hand.
+// TestMegatronRouterTrace reads two files that RouterTracer wrote.
 func TestMegatronRouterTrace(t *testing.T) {
 	r, err := OpenAll([]string{golden + "megatron_router"}, Options{Layer: 2})
 	if err != nil {

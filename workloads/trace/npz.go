@@ -13,8 +13,8 @@ import (
 
 const maxMembers = 1 << 16
 
-// openNPZ reads a .npz: a zip of .npy members, whose names say what they hold. A bad member is an
-// error only if the caller wants it.
+// openNPZ reads a .npz: a zip of .npy members. A bad member is an error only if the caller wants
+// it.
 func openNPZ(path string, o Options) (*Reader, error) {
 	return openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
 		for _, m := range z.File {

@@ -54,7 +54,7 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// unpickle runs a pickle. It returns errPickle where an opcode panics on an index or a type.
+// unpickle runs a pickle; a malformed one gives errPickle.
 func unpickle(in []byte, cost *bounded.Budget) (v any, err error) {
 	m := &machine{in: in, cost: cost, memo: map[uint32]any{}}
 	defer func() {
@@ -103,8 +103,7 @@ func (m *machine) hold(bytes int) {
 	}
 }
 
-// push charges the least memory of a value: an interface value and its entry on the stack, which
-// doubles as it grows.
+// push charges the least memory of a value and of its entry on the stack.
 func (m *machine) push(v any) {
 	m.hold(bounded.ObjectBytes)
 	m.stack = append(m.stack, v)

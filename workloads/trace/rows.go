@@ -103,7 +103,7 @@ func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 
 const sumElements = 1 << 16
 
-// sum adds up the rows of counts; with an axis of ranks each row has one rank's experts.
+// sum adds up the rows of counts.
 func (r *rows) sum() ([]int64, error) {
 	sum := make([]int64, r.k*r.at[0].ranks)
 	for {
@@ -173,8 +173,8 @@ func withSelections(totals []int64) (out []int) {
 	return out
 }
 
-// noteTotals notes a layer with another total than the one that is read. All totals should be
-// equal, because every token of a pass goes through every layer.
+// noteTotals notes a layer with another total, because every token of a pass goes through every
+// layer.
 func (r *Reader) noteTotals(layer int, totals []int64) {
 	layer = max(layer, 0)
 	if layer >= len(totals) || totals[layer] == 0 {
@@ -188,8 +188,8 @@ func (r *Reader) noteTotals(layer int, totals []int64) {
 	}
 }
 
-// next reads up to n rows into r.raw, as many as lie side by side. It returns the first row's
-// number in its part, the number of rows and their type.
+// next reads up to n rows into r.raw, and returns the first one's number, their number and their
+// type.
 func (r *rows) next(n int) (first, count int, e elem, err error) {
 	for r.part == 0 || r.done == r.at[r.part-1].rows() {
 		if err := r.advance(); err != nil {
@@ -267,8 +267,7 @@ func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadClose
 	}
 }
 
-// logitRows turns rows of logits into the ids of their k largest values, in descending order. Equal
-// values keep their order.
+// logitRows turns rows of logits into the ids of their k largest values, in descending order.
 type logitRows struct {
 	*rows
 	topK int

@@ -181,8 +181,7 @@ func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*
 	}
 }
 
-// checkMeta makes r compare counts with the meta_info.json beside them. The sum of counts must be a
-// multiple of num_experts_per_token.
+// checkMeta makes r compare counts with the meta_info.json beside them.
 func (r *Reader) checkMeta(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

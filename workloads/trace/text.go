@@ -47,8 +47,7 @@ func (l *lines) next() (string, error) {
 // rowParser reads the ids of one token, and its weights or nil.
 type rowParser func(text string) (ids []int32, weights []float32, err error)
 
-// tokens makes a Reader of one token from each line, `first` read already. All have as many ids and
-// weights.
+// tokens makes a Reader of one token from each line; `first` was read already.
 func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
 	ids, weights, err := parse(first)
 	if err != nil {

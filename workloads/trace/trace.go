@@ -145,7 +145,7 @@ type Summary struct {
 	Counts  []int64 // [highest id + 1] selections of each expert
 }
 
-// Scan reads the rest of a trace in constant memory, and copies ids to w unless it is nil.
+// Scan reads the rest of a trace in constant memory, and copies ids to w if it is not nil.
 func (r *Reader) Scan(w Writer) (Summary, error) {
 	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
 	if r.Kind == Counts {

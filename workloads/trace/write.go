@@ -90,8 +90,7 @@ func (w *npyWriter) finish() error {
 	return writeNPYHeader(io.NewOffsetWriter(w.f, 0), w.descr, w.rows, w.k)
 }
 
-// npzWriter writes arrays to temporary files beside the output, because zip members are complete
-// one by one.
+// npzWriter writes arrays to temporary files, because zip members are complete one by one.
 type npzWriter struct {
 	out    *os.File
 	arrays []*npyWriter // ids, then weights if there are any

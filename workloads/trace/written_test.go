@@ -7,8 +7,7 @@ import (
 )
 
 // TestWritten reads recordings of the engines' own recorders; docs/importers.md names functions and
-// commits. torch.bincount added up the expected counts. In SGLang's files expert 0 has six replicas
-// and experts 1 to 3 have two.
+// commits. In SGLang's files expert 0 has six replicas and experts 1 to 3 have two.
 func TestWritten(t *testing.T) {
 	for _, c := range []struct {
 		path  string

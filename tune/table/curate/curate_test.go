@@ -122,8 +122,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo: an answer comes from one of the tables, at this token count
-// or at the measured count next below or above.
+// TestMergedAnswersComeFromOneOfTheTwo, at this token count or at the measured count next below or
+// above.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")
@@ -199,8 +199,7 @@ func TestMergeOfOtherTokenCounts(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredCountsFollowTheNearest: the new row, measured at 64, also gets the counts above
-// sqrt(8 x 64) = 22.6, the midpoint to the measured count 8.
+// TestUnmeasuredCountsFollowTheNearest: the midpoint of 8 and 64 is sqrt(8 x 64) = 22.6.
 func TestUnmeasuredCountsFollowTheNearest(t *testing.T) {
 	old, fresh := row(ep.Even, 9, 128, 128), row(ep.Even, 64, 256, 512)
 	old.Evidence.Tokens, fresh.Evidence.Tokens = []int{64}, []int{64, 256}

@@ -17,7 +17,7 @@ const (
 	Note Severity = "warning" // the user should know this before shipping the table
 )
 
-// Finding is one fault of a table. Row is the row's index, or -1 for a fault of the whole table.
+// Finding is one fault of a table; Row is -1 for the whole table.
 type Finding struct {
 	Row      int
 	Severity Severity
@@ -25,21 +25,21 @@ type Finding struct {
 	Text     string
 }
 
-// A Legality returns why a config cannot run, or nil. With a nil Legality, Lint does not check it.
+// A Legality returns why a config cannot run, or nil.
 type Legality func(ep.Machine, ep.Problem, ep.Config) error
 
 // minRounds is the least number of rounds for a meaningful interval.
 const minRounds = 10
 
 // farEnd is the largest ratio that Lint accepts between a row's end and the nearest measured token
-// count. Two rows meet half way between two measured counts, on a logarithmic scale.
+// count.
 const farEnd = 4
 
 // fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare is the share of the legal configs that a search should try. On synthetic spaces,
-// searches that try a tenth come within 0.3 % of the best, on average (search.md in
+// leastShare is the share of the legal configs that a search should try. With a tenth, searches on
+// synthetic spaces come within 0.3 % of the best (search.md in
 // testdata/archive/records-diaries.tar.xz).
 const leastShare = 0.1
 
@@ -91,10 +91,9 @@ func anyRouting(k table.Key) table.Key {
 	return k
 }
 
-// gain checks the gain of a row that does not keep the default. A row of several routings was
-// chosen by the smallest regret. Its gain is that of its worst routing, so it may be below 1. A
-// gain within the A/A spread is only a warning, because the row's own search may have been quieter
-// than the header's largest spread.
+// gain checks the gain of a row that does not keep the default. The gain of several routings is
+// that of the worst one, so it may be below 1. Within the header's A/A spread, the largest of all
+// searches, a gain is only a warning.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
@@ -126,8 +125,7 @@ func (l *linter) evidence(r table.Row) {
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 
-// restsOnOne reports whether a row for all routings was measured under fewer than two routings. Its
-// largest loss then says nothing about other routings.
+// restsOnOne reports whether a row for all routings was measured under fewer than two.
 func restsOnOne(r table.Row) bool {
 	return r.Key.Routing == ep.AllRoutings && len(r.Evidence.Routings) < 2
 }

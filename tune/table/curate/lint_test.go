@@ -19,7 +19,7 @@ func TestLint(t *testing.T) {
 	bounded.Header.MaxSMs = 24
 	for i := range bounded.Rows {
 		e := &bounded.Rows[i].Evidence
-		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // a row with a bound on SMs that keeps the default holds the default's config, so its gain is 1
+		e.Gain, e.GainLow, e.GainHigh = 1, 1, 1 // such a row holds the default's config, so its gain is 1
 	}
 	if f := Lint(bounded, nil, 0.01); len(f) > 0 {
 		t.Errorf("a bounded table that keeps the default has findings: %v", f)

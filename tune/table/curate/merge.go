@@ -49,14 +49,12 @@ func Comparable(a, b table.Header) error {
 // both cover. It changes neither argument.
 //
 // At a token count at which one table was measured, Merge takes that table's row. If both were, the
-// incumbent's row stays unless the rule prefers the newcomer's: the larger gain would collect lucky
+// incumbent's row stays unless the rule prefers the newcomer's. The larger gain would collect lucky
 // draws over many merges. Between two measured counts Merge takes the row of the nearer count, by
-// ratio. Token counts that a sweep only timed between two searches give way to the other table's
-// searches.
+// ratio.
 //
-// A row of a later build of its kernels replaces a row of an earlier build everywhere. Merge leaves
-// out a row for all routings that was measured under one routing. The fallback fields are those of
-// the incumbent table.
+// A row of a later build replaces a row of an earlier build everywhere. The fallback fields are
+// those of the incumbent table.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -76,8 +74,8 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a copy of a table in which every row names its build. It leaves out rows for all
-// routings measured under fewer than two, and rows whose gain is not certain over sessions.
+// stated returns a table in which every row names its build, without rows whose evidence is not
+// enough.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })
@@ -169,7 +167,7 @@ func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	return append(rows, r)
 }
 
-// mergeHeaders returns the header of a merged table. The fallback fields are those of a.
+// mergeHeaders returns the header of a merged table, with the fallback fields of a.
 func mergeHeaders(a, b table.Header) table.Header {
 	out, early := a, b
 	if cmp.Or(a.Created.Compare(b.Created), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))) < 0 {
@@ -209,10 +207,9 @@ type Rule struct {
 	builds ep.ABI // the later build of every kernel
 }
 
-// prefers reports whether the newcomer's row replaces the incumbent's at a token count. A row for
-// all routings must have been measured under all of the incumbent's, because fewer routings have a
-// smaller largest loss. If the newcomer's run timed both configs, its times decide. Gains are
-// weaker evidence, because each is the least over a row's token counts and routings.
+// prefers reports whether the newcomer's row replaces the incumbent's at a token count. A row of
+// fewer routings never does, because its largest loss is smaller. If the newcomer's run timed both
+// configs, its times decide. Gains are weaker evidence, because each is the least of several.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false
@@ -230,8 +227,8 @@ func coversRoutings(r, other *table.Row) bool {
 	})
 }
 
-// tie reports whether the incumbent's config is as fast under every routing. `known` is false if
-// the newcomer's run did not time both.
+// tie reports whether the incumbent's config is as fast under every routing, if the newcomer's run
+// timed both.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

@@ -26,8 +26,8 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere keeps the rows of a segment that were measured at a token count and are not
-// outranked. If both are outranked, both stay.
+// measuredThere keeps the rows that were measured at a token count and are not outranked, or both
+// if both are.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -40,9 +40,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a search of the other table takes precedence over a row at a token
-// count. The row was only timed there, between two searches of its own table. A search tries many
-// configs, and timing compares only two.
+// outranked reports whether a row was only timed at a token count, while the other table was
+// searched near it. A search tries many configs, and timing compares only two.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -96,8 +95,8 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment, and its point. The nearest point wins if its
-// row is in the segment. The point is nil if the builds decide, or if no count was measured.
+// winner returns the row that answers in a segment, and its point. The point is nil if the builds
+// decide, or if no count was measured.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

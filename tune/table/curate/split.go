@@ -15,10 +15,9 @@ type Timing struct {
 }
 
 // Split divides a row that was measured at several token counts into parts, each with its own
-// times. Merge can then cut the row without losing times. `timed` returns the times at one token
-// count, ok false if they are unknown. A token count with unknown times joins the part before it.
-// Evidence.TimedAt always begins a part, which keeps the row's times. Parts meet at the midpoints
-// between their token counts.
+// times. `timed` returns the times at one token count, ok false if they are unknown. A token count
+// with unknown times joins the part before it. Evidence.TimedAt always begins a part, which keeps
+// the row's times.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil

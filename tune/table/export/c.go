@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportC writes one header. Its names begin with `base`, so that one program can include two
-// tables.
+// exportC writes one header, with names that begin with `base`.
 func exportC(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.h.tmpl", template.FuncMap{
 		"c": cString, "upper": upper, "join": joinInts,
@@ -30,8 +29,8 @@ func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C. Octal escapes end after three digits; hexadecimal ones have no fixed
-// length. '?' is escaped against trigraphs.
+// cString quotes bytes for C, with octal escapes, because hexadecimal ones have no fixed length.
+// Question marks are escaped against trigraphs.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

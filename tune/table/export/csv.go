@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportCSV writes one line for each row: the key, the interval, the config and the evidence. Times
-// are seconds of one call.
+// exportCSV writes one line for each row, with seconds of one call.
 func exportCSV(t *table.Table, base string) ([]File, error) {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)

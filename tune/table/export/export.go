@@ -1,5 +1,5 @@
 // Package export writes tuned tables in C, Go, Python and CSV. The exported look-ups give the same
-// answers as package table, with the same row and the same reason.
+// answers as package table.
 package export
 
 import (
@@ -21,8 +21,8 @@ type File struct {
 	Data []byte
 }
 
-// Exporter writes one language. Files takes a sealed table and the name of the output without
-// directory or extension. It returns the main file first.
+// Exporter writes one language. Files takes a sealed table and a name without extension, and
+// returns the main file first.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file
@@ -117,7 +117,7 @@ func newView(t *table.Table, base string) view {
 	var kernels []string
 	for _, r := range t.Rows {
 		if !t.Header.ABI.Accepts(t.Header.Build(r)) {
-			continue // the header names a later revision of the row's kernels, so no caller can use the row
+			continue // no caller can use a row of an earlier revision
 		}
 		kernels = append(kernels, t.Header.Build(r).Kernels()...)
 		k := r.Config.Key()

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportGo writes a Go file and the table that it embeds. Composite literals of 10,000 rows would
-// slow every build, and could not be checked against the table's id.
+// exportGo writes a Go file and the table that it embeds, because composite literals of 10,000 rows
+// would slow every build.
 func exportGo(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.go.tmpl", template.FuncMap{"base": func() string { return base }}, newView(t, base))
 	if err != nil {

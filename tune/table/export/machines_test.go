@@ -33,9 +33,9 @@ func TestExportsTakeTheSameMachines(t *testing.T) {
 	takeTheSame(t, noGPU, "11 00 00 00 ")
 }
 
-// takeTheSame asks the exports about machines that differ from `own` in one field. An answer has
-// two digits for each machine: 1 if callers that refuse (or, second, accept) rows of other machines
-// may use it. `begin` is the beginning of the expected answers.
+// takeTheSame asks the exports about machines that differ from `own` in one field. The first digit
+// of an answer is for callers that refuse rows of other machines, the second for those that accept
+// them. 1 is a yes.
 func takeTheSame(t *testing.T, own ep.Machine, begin string) {
 	t.Helper()
 	tab := drawTable(t, rand.New(rand.NewPCG(1, 5)))
@@ -109,7 +109,7 @@ func TestExportsTakeTheSameBuilds(t *testing.T) {
 	}
 }
 
-// askExports runs a C and a Python program over the exports and expects that both print want.
+// askExports runs a C and a Python program over the exports.
 func askExports(t *testing.T, tab *table.Table, inC, inPython string, args []string, want string) {
 	t.Helper()
 	dir := exported(t, tab)

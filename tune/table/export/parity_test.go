@@ -291,8 +291,8 @@ func TestClassifyParity(t *testing.T) {
 	}
 }
 
-// TestHotPath measures one look-up in Go and in C, alternating. C may take at most 1.5 times as
-// long as Go, and Go at most 5 times as long as C.
+// TestHotPath: a look-up in C may take 1.5 times as long as in Go, and in Go 5 times as long as in
+// C.
 func TestHotPath(t *testing.T) {
 	if testing.Short() {
 		t.Skip("timed; left out with -short")
@@ -338,8 +338,8 @@ var (
 	counter int
 )
 
-// goNanoseconds returns the processor time of one look-up. Like the C program it hides the token
-// count from the compiler.
+// goNanoseconds returns the processor time of one look-up, with the token count hidden from the
+// compiler.
 func goNanoseconds(t testing.TB, r *table.Resolved) float64 {
 	const n = 10_000_000
 	classes := ep.Classes()

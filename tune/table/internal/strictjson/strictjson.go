@@ -23,8 +23,7 @@ import (
 )
 
 // Unmarshal reads one JSON value into v, a pointer, and refuses text after it. A struct must not
-// embed another struct, and may have at most 64 fields. The error reads like "line 6:
-// rows[3].key.ranks: what is wrong".
+// embed another struct, and may have at most 64 fields.
 func Unmarshal(data []byte, v any) error {
 	s := shapeOf(reflect.TypeOf(v).Elem(), map[reflect.Type]*shape{})
 	w := walker{data: data}
@@ -56,8 +55,7 @@ func Unmarshal(data []byte, v any) error {
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// mostNested is the deepest nesting that is read. encoding/json takes 75 bytes for each level, and
-// allows 10,000.
+// mostNested is the deepest nesting that is read; encoding/json allows 10,000.
 const mostNested = 100
 
 // tooDeep returns the position of the first bracket nested too deep, or -1.
@@ -108,8 +106,8 @@ func plain(err error) error {
 	return err
 }
 
-// Line returns the line on which the value at a path such as rows[3].key.ranks begins, or the line
-// of the deepest part that exists. The data must be valid JSON.
+// Line returns the line on which the value at a path such as rows[3].key.ranks begins. A path that
+// does not exist gives the line of its deepest part.
 func Line(data []byte, path string) int {
 	w := walker{data: data, want: path}
 	_ = w.value(anything)
@@ -165,7 +163,7 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// walker compares JSON with a shape. It relies on valid syntax up to the end of the data.
+// walker compares valid JSON with a shape.
 type walker struct {
 	data []byte
 	pos  int
@@ -285,7 +283,7 @@ func (w *walker) list(elem *shape) error {
 	return nil
 }
 
-// inside walks the value at the current path and the comma after it, then cuts the path.
+// inside walks the value at the current path and the comma after it.
 func (w *walker) inside(s *shape, outer int) error {
 	if w.peek() != 0 && w.want != "" && w.leadsTo(w.want) {
 		w.found = w.pos

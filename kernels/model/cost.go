@@ -13,9 +13,7 @@ import (
 //
 // in microseconds, for the counts of the busiest rank. fixed grows with the local experts and with each
 // doubling of the host's ranks. stream is about the larger of two times: that of link and memory together,
-// and that of the SMs. The link moves its bytes at a share of its bandwidth. The memory takes time for each
-// of the experts' rows, for the bytes of these rows, and for the rank's own tokens. The SMs move all bytes.
-// A megabyte has 10^6 bytes.
+// and that of the SMs. A megabyte has 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`

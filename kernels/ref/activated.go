@@ -38,11 +38,11 @@ func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	return out
 }
 
-// CheckActivation compares the output of an activation on a rank with the oracle. Device and oracle
-// round exp differently. After rounding to the dtype the difference is rarely visible:
+// CheckActivation compares a rank's output of an activation with the oracle. Device and oracle round exp
+// differently:
 //   - a BF16 value may differ by two codes, an element of another dtype by one code;
-//   - an FP8 scale may differ by one part in a million, an NVFP4 scale by one code. With MXFP4, a
-//     row is also correct if it is the encoding of values that differ by one part in a million;
+//   - an FP8 scale may differ by one part in a million, an NVFP4 scale by one code, and an MXFP4 row may encode
+//     values that differ by one part in a million;
 //   - about 999 of 1,000 values must be equal: see mostOff.
 //
 // The scales of NVFP4's padding rows must be zero, and rows after the last row must be unchanged.

@@ -1,38 +1,31 @@
-// Package ref computes the correct outputs of dispatch, combine and the activation kernels in all dtypes,
-// and compares outputs of backends with them. It is called the oracle. It is plain Go, written from the
-// specification, and shares no code with the backends that it checks. Only the comparisons of rows run
-// in parallel.
+// Package ref is the oracle: it computes the correct outputs of dispatch, combine and the activation kernels in
+// all dtypes, and compares outputs of backends with them. It is written from the specification and shares no
+// code with the backends.
 //
 // # What is computed
 //
-// Dispatch delivers each token to each of its experts. A rank's output has a group of rows for each local
-// expert. Each group has a segment for each source rank, with the tokens in any order. If there is a
-// fused shared expert, group 0 holds the rank's own tokens in order. With FP8 the length of each group
-// is rounded up to a multiple of four rows; these padding rows are neither written nor checked.
+// A rank's output of dispatch has a group of rows for each local expert, with a segment for each source rank,
+// whose tokens are in any order. A fused shared expert is group 0: the rank's own tokens in order. With FP8
+// groups are padded to multiples of four rows; padding is neither written nor checked.
 //
-// Between dispatch and combine, a multiplication stands for the experts:
-// y = bf16(dequantize(x) * workloads.ExpertGain). Combine returns for each token
-// bf16(sum of weight*y in the order of k), with products and sum in float32. If there is a shared
-// expert, the shared row is added to this result in BF16, which rounds a second time.
+// Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) stands for the experts. Combine
+// returns for each token bf16(sum of weight*y in the order of k), in float32. A shared row is added to this
+// result in BF16, which rounds a second time.
 //
 // # Tolerance
 //
 // A dispatched row must have the oracle's bytes.
 //
-// A combined value may differ from the float64 sum by at most a bound. The bound has two parts. Each
-// rounding to BF16 adds 2^-8 of its result. Float32 arithmetic in any order, fused or not, adds (K+1)*2^-24
-// of the sum of magnitudes. Three kinds of sums are rounded to BF16: the sum over the routed experts, the
-// sum with the shared expert, and with BF16Partial the partial sum of each expert rank. CombineCasts also
-// accepts the sum of a library whose FP8 cast rounds x/s differently. With Compare.Bits there is no bound:
-// a value must have the exact bits of the sum in its order.
+// A combined value may differ from the float64 sum by a bound. Each rounding to BF16 adds 2^-8 of its result:
+// of the routed sum, of the sum with the shared expert, and with BF16Partial of each rank's partial sum.
+// Float32 arithmetic in any order, fused or not, adds (K+1)*2^-24 of the sum of magnitudes. With Compare.Bits
+// the bits must be exact.
 //
 // # Layouts
 //
 // In layout masked, each local expert has a fixed number of rows. In the layouts by rank, a rank receives a
-// token once if it has one of the token's experts. With the token it receives the local expert and the
-// weight of each top-k position. Between dispatch and combine the rank multiplies its experts' outputs
-// by the weights, adds them in float32 in top-k order, and rounds to BF16. Combine adds these rows in
-// the order of ranks.
+// token once, with the local expert and the weight of each top-k position. It adds its experts' weighted
+// outputs in float32 in top-k order and rounds to BF16. Combine adds these rows in the order of ranks.
 package ref
 
 import (

@@ -21,15 +21,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Limits holds the longest times that the client waits for an answer. If no answer comes in time, it considers
-// the worker hung. The deadline of the worker's kernels should be much shorter than Round, because only
-// the worker can report which rank waited for which.
+// Limits holds the longest times that the client waits for an answer. The deadline of the worker's kernels should
+// be much shorter than Round, because only the worker knows which rank hangs.
 type Limits struct {
-	Hello   time.Duration // request hello, with the start of the process
-	Open    time.Duration // request open: allocating buffers and making inputs
-	Prepare time.Duration // request prepare, with compilation
+	Hello   time.Duration // with the start of the process
+	Open    time.Duration // buffers and inputs
+	Prepare time.Duration // with compilation
 	Round   time.Duration // one call of the slowest candidate
-	Verify  time.Duration // request verify, with the comparison
+	Verify  time.Duration // with the comparison
 }
 
 // DefaultLimits returns limits for one node of GPUs.
@@ -40,8 +39,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Backend is the client side: a kernels.Backend whose sessions are in another process, the worker. If
-// the worker dies, Backend starts it again.
+// Backend is a kernels.Backend whose sessions are in another process, the worker. It restarts a worker that died.
 type Backend struct {
 	command     Command
 	limits      Limits
@@ -50,14 +48,14 @@ type Backend struct {
 	kernels     []kernels.Kernel
 	quarantined map[string]*kernels.Failure // by quarantineKey
 	restarts    int
-	losses      []string // ends of the worker that no candidate caused
+	losses      []string // ends that no candidate caused
 }
 
-// Known returns this program's own declarations of a worker's kernels, nil if it has none. If it
-// returns an error, the worker is not used.
+// Known returns this program's own declarations of a worker's kernels, or nil. After an error the worker is not
+// used.
 type Known func(Welcome) ([]kernels.Kernel, error)
 
-// Built returns a Known that refuses workers built from other kernel sources than this program.
+// Built returns a Known that refuses workers built from other kernel sources.
 func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	return func(w Welcome) ([]kernels.Kernel, error) {
 		if w.ABI != abi {
@@ -67,9 +65,8 @@ func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	}
 }
 
-// Open starts the worker and exchanges hello and welcome with it. A config of a kernel that `known` returns
-// is legal if both this program's code and the worker's rules allow it. If `known` is nil or returns no
-// kernels, only the worker's rules decide.
+// Open starts the worker. Configs of kernels that `known` returns must pass both this program's checks and the
+// worker's rules. `known` may be nil.
 func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
@@ -86,8 +83,7 @@ func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend,
 	return b, nil
 }
 
-// served returns the kernels that a worker declares. They may be fewer than the kernels that known
-// returns: epcomm-worker, for example, cannot call activation.
+// served returns the kernels that a worker declares, perhaps fewer than known returns.
 func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	for _, d := range w.Kernels {
 		k, err := d.kernel()
@@ -114,8 +110,7 @@ func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	return out, nil
 }
 
-// withRules returns the kernel `own` with the rules of the worker's declaration added. The rules may
-// state what only the worker knows, such as the number of launched ranks.
+// withRules adds the declaration's rules to the kernel `own`.
 func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	check := own.Check
 	own.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -124,7 +119,7 @@ func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	return own
 }
 
-// greet starts a process and exchanges hello and welcome with it.
+// greet starts a process and exchanges hello and welcome.
 func (b *Backend) greet(ctx context.Context) error {
 	p, err := start(ctx, b.command, b.limits.Hello)
 	if err != nil {
@@ -144,8 +139,7 @@ func (b *Backend) greet(ctx context.Context) error {
 	return nil
 }
 
-// checkWelcome refuses another protocol, faulty declarations, and after a restart another
-// machine or other kernels.
+// checkWelcome refuses another protocol, faulty declarations, and a changed machine or kernels after a restart.
 func checkWelcome(w, before Welcome) error {
 	if w.Protocol != Protocol {
 		return fmt.Errorf("speaks protocol %d, but this program speaks %d", w.Protocol, Protocol)
@@ -174,7 +168,7 @@ func checkWelcome(w, before Welcome) error {
 	return nil
 }
 
-// explain returns the reason why a call failed, with the worker's last output.
+// explain returns why a call failed, with the worker's last output.
 func explain(ctx context.Context, p *process, method string, err error) error {
 	var rpc *jrpc2.Error
 	switch {
@@ -182,7 +176,7 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 		return ctx.Err()
 	case errors.Is(err, errSilent):
 		return fmt.Errorf("no answer to %s (%s)%s", method, p.progress(), p.printedLast())
-	// jrpc2 reports a broken connection as an RPC error with code InternalError.
+	// jrpc2 reports a broken connection as InternalError.
 	case errors.As(err, &rpc) && (rpc.Code != jrpc2.InternalError || !p.client.IsStopped()):
 		return fmt.Errorf("%s: %s", method, rpc.Message)
 	case !p.client.IsStopped() && !notSent(err):
@@ -193,29 +187,23 @@ func explain(ctx context.Context, p *process, method string, err error) error {
 	return fmt.Errorf("%s: %s", method, p.howItEnded())
 }
 
-// notSent reports whether err means that the request could not be written, because the worker has
-// ended or is ending.
+// notSent reports whether the worker ended before the request was written.
 func notSent(err error) bool {
 	var number syscall.Errno
 	return errors.As(err, &number) || errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed)
 }
 
-// Machine implements kernels.Backend.
 func (b *Backend) Machine() ep.Machine { return b.welcome.Machine }
 
-// Kernels implements kernels.Backend.
 func (b *Backend) Kernels() []kernels.Kernel { return slices.Clone(b.kernels) }
 
-// ABI implements kernels.Versioned.
 func (b *Backend) ABI() ep.ABI { return b.welcome.ABI }
 
 // Restarts returns how often the worker was started again.
 func (b *Backend) Restarts() int { return b.restarts }
 
-// Losses implements kernels.Restarting.
 func (b *Backend) Losses() []string { return slices.Clone(b.losses) }
 
-// Empty implements kernels.Clocker.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	var r EmptyReply
 	if err := b.proc.call(ctx, methodEmpty, nil, &r, b.limits.Open); err != nil {
@@ -224,22 +212,18 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	return r.Clocks, nil
 }
 
-// Precompile implements kernels.Precompiler.
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
-		// If this fails, the next request fails too and reports it.
+		// The next request would report a failure.
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
 	}
 }
 
-// MultiSession implements kernels.MultiSession.
 func (b *Backend) MultiSession() bool { return b.welcome.Sessions }
 
-// Products implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return b.welcome.Beside }
 
-// checkBeside refuses a problem whose matrix product the worker cannot run. Such a worker would time
-// the calls without the product.
+// checkBeside refuses a product that the worker cannot run. It would time the calls alone.
 func (b *Backend) checkBeside(p ep.Problem) error {
 	of, ok := p.Product()
 	switch {
@@ -251,7 +235,6 @@ func (b *Backend) checkBeside(p ep.Problem) error {
 	return fmt.Errorf("beside: %s cannot run %s at the same time as its calls; use %s", b.welcome.Worker, of.Kind, strings.Join(b.welcome.Beside, " or "))
 }
 
-// Open implements kernels.Backend.
 func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := b.checkBeside(w.Problem); err != nil {
 		return nil, err
@@ -263,7 +246,6 @@ func (b *Backend) Open(ctx context.Context, w *workloads.Workload) (kernels.Sess
 	return s, nil
 }
 
-// Close implements kernels.Backend.
 func (b *Backend) Close() error {
 	if b.proc == nil {
 		return nil
@@ -272,15 +254,14 @@ func (b *Backend) Close() error {
 	if b.proc.lost() {
 		b.proc.kill()
 	} else {
-		_ = b.proc.call(context.Background(), methodShutdown, nil, nil, shutLimit) // stop follows in any case
+		_ = b.proc.call(context.Background(), methodShutdown, nil, nil, shutLimit)
 	}
 	b.proc.stop()
 	b.proc = nil
 	return nil
 }
 
-// live starts the worker again if its process no longer answers. It records a loss if the process ended
-// by itself between two requests. Other ends were reported when they happened.
+// live restarts a process that no longer answers. It records a loss if the process ended between two requests.
 func (b *Backend) live(ctx context.Context) error {
 	if !b.proc.lost() {
 		return nil
@@ -292,20 +273,18 @@ func (b *Backend) live(ctx context.Context) error {
 	return b.restart(ctx)
 }
 
-// recordLoss stores and prints how a worker ended, if no candidate caused the end.
+// recordLoss stores and prints an end that no candidate caused.
 func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
 	b.print(how + "; no config caused this, so the worker is started again")
 }
 
-// giveUp kills the process after a failed request that was not about a candidate. The next session
-// starts a new process.
+// giveUp kills the process after a failed request about no candidate.
 func (b *Backend) giveUp() {
 	b.proc.busy.Store(true)
 	b.proc.kill()
 }
 
-// print shows a line to the user in the same way as the worker's own output.
 func (b *Backend) print(line string) {
 	if b.command.Said != nil {
 		b.command.Said(line)

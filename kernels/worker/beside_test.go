@@ -13,13 +13,11 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// tick is the time in seconds by which the clock of tickPython advances at each reading. A tick
-// is a power of two, so that sums of ticks are exact. A tick is short (4 us), because epbench refuses
-// rounds that are longer than the real time until the worker's answer.
+// tick is the seconds by which tickPython's clock advances at each reading. A power of two makes sums exact.
+// epbench refuses rounds that are longer than real time, so it is short.
 const tick = 1.0 / (1 << 18)
 
-// tickPython gives workers in Python a clock that advances one tick at each reading. Python runs
-// sitecustomize.py before the worker's program.
+// tickPython gives workers in Python a clock of ticks, by sitecustomize.py.
 func tickPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +26,7 @@ func tickPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", dir)
 }
 
-// besideSession opens the workload of toySession with a product that runs during the calls.
+// besideSession opens toySession's workload with a product.
 func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o ep.Objective) (kernels.Session, ep.Config) {
 	t.Helper()
 	q, err := ep.ParseProduct(product)
@@ -39,9 +37,8 @@ func besideSession(t *testing.T, b kernels.Backend, op ep.Op, product string, o 
 	return openProblem(t, b, p, "zipf:1.0+masked:0.2"), kernels.Of(b.Kernels(), op)[0].DefaultConfig(b.Machine(), p)
 }
 
-// TestToyBeside: a worker in Python verifies and times calls while a product runs in another thread.
-// With the clock of tickPython a dispatch or a combine takes one tick, and a pair two. The product of a
-// round's three calls takes one tick if it is measured alone: 1/3 tick for each call.
+// TestToyBeside: a dispatch or a combine takes one tick, a pair two. The product of three calls takes one tick
+// alone: 1/3 for each call.
 func TestToyBeside(t *testing.T) {
 	tickPython(t)
 	b, _ := openToy(t, toyFile, "")
@@ -73,10 +70,8 @@ func TestToyBeside(t *testing.T) {
 	}
 }
 
-// TestSharedAlike shows that the share of the product (its launches during one call) does not depend
-// on the config that a session runs first. A dispatch with the default config takes two ticks, one
-// with messages=4 takes five. The trial of the product, 32 launches, takes one tick. The share lasts
-// twice as long as a default dispatch: 2 x 2 = 4 ticks, which are 4 x 32 = 128 launches.
+// TestSharedAlike: the product's share does not depend on the first config. Its trial of 32 launches takes one
+// tick, so twice a default dispatch of 2 ticks is 4 x 32 = 128 launches.
 func TestSharedAlike(t *testing.T) {
 	tickPython(t)
 	b, _ := openToy(t, "testdata/paced.py", "")
@@ -93,9 +88,7 @@ func TestSharedAlike(t *testing.T) {
 	}
 }
 
-// TestToyInPhases runs the product between sending and receiving. For the dispatch and for the combine of
-// a pair the clock is read four times: before sending, before and after the product, and after receiving.
-// These are three ticks, one of which is the product's. So a pair takes 2 x 3 = 6 ticks.
+// TestToyInPhases: a dispatch or a combine has three ticks, sending, product and receiving. So a pair takes 6.
 func TestToyInPhases(t *testing.T) {
 	tickPython(t)
 	b, _ := openToy(t, "testdata/split.py", "")
@@ -120,7 +113,6 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestBesideRefused shows that epbench refuses a kind of product that the worker does not offer.
 func TestBesideRefused(t *testing.T) {
 	none, _ := openToy(t, "testdata/split.py", "none")
 	some, _ := openToy(t, toyFile, "")
@@ -143,8 +135,7 @@ func TestBesideRefused(t *testing.T) {
 	}
 }
 
-// TestStreams runs streams.py, which simulates two streams of a GPU with launches of known times and
-// checks the times of a round.
+// TestStreams runs streams.py, which simulates two streams of a GPU.
 func TestStreams(t *testing.T) {
 	command := exec.CommandContext(t.Context(), python(t), "-B", "testdata/streams.py")
 	command.WaitDelay = 30 * time.Second

@@ -16,19 +16,17 @@ const Loopback = "127.0.0.1:0"
 
 // Command describes how to start a worker.
 type Command struct {
-	Argv []string // program and arguments; the program is looked up on PATH
+	Argv []string // looked up on PATH
 
-	// Listen is the address, host or host:port, to which ranks connect. If it is empty,
-	// the worker speaks over its standard input and output.
+	// Listen is the host or host:port to which ranks connect; "" for standard input and output.
 	Listen string
 
-	// Said is called with each line on the worker's standard output that is no message of the
-	// protocol. It may be nil.
+	// Said gets each line on standard output that is no message; it may be nil.
 	Said func(line string)
 }
 
-// Split splits a command line as a shell does. It honours quotes and backslashes, and replaces $NAME
-// and ${NAME} from the environment. It refuses all other shell syntax, such as pipes and wildcards.
+// Split splits a command line as a shell does, with quotes, backslashes, $NAME and ${NAME}. It refuses all other
+// shell syntax.
 func Split(line string) ([]string, error) {
 	words, err := words(line)
 	var argv []string
@@ -44,11 +42,9 @@ func Split(line string) ([]string, error) {
 	return argv, nil
 }
 
-// errShell is the error for a command line that needs a shell.
 var errShell = errors.New("of the shell's syntax only quotes, backslashes and $NAME are supported; quote the rest, or write sh -c '...'")
 
-// words returns the words of one simple command. It quotes everything that expand.Fields
-// would expand.
+// words returns the words of one simple command, quoted against expand.Fields.
 func words(line string) ([]*syntax.Word, error) {
 	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(line), "")
 	if err != nil {
@@ -77,7 +73,7 @@ func words(line string) ([]*syntax.Word, error) {
 	return call.Args, nil
 }
 
-// plain reports whether a part of a word is quoted text or the value of a variable.
+// plain reports whether a part of a word is quoted text or a variable.
 func plain(line string, part syntax.WordPart) bool {
 	switch x := part.(type) {
 	case *syntax.Lit:
@@ -93,7 +89,7 @@ func plain(line string, part syntax.WordPart) bool {
 	return false
 }
 
-// unescaped removes the backslashes of text outside quotes.
+// unescaped removes backslashes outside quotes.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -20,8 +20,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestLocalDeclarations: if a worker has the same build as this program, this program's declaration of
-// a kernel replaces the worker's. A kernel that the worker does not declare is left out.
+// TestLocalDeclarations: this program's declarations replace those of a worker of the same build.
 func TestLocalDeclarations(t *testing.T) {
 	declares := openScripted(t, "honest")
 	own := declares.Kernels()[:1]
@@ -37,8 +36,6 @@ func TestLocalDeclarations(t *testing.T) {
 	}
 }
 
-// TestKnownRules: a config of a known kernel is legal if both this program's check and the
-// worker's rules allow it.
 func TestKnownRules(t *testing.T) {
 	refuses := func(p string) func(ep.Machine, ep.Problem, ep.Config) error {
 		return func(_ ep.Machine, _ ep.Problem, c ep.Config) error {
@@ -57,7 +54,7 @@ func TestKnownRules(t *testing.T) {
 	for _, c := range []struct {
 		ranks int
 		p     ep.Value
-		want  string // "" if it is legal
+		want  string // "" if legal
 	}{{2, "1", ""}, {4, "1", "two were launched"}, {2, "3", "refused here"}} {
 		err := all[0].Check(ep.Machine{}, ep.Problem{Ranks: c.ranks}, ep.Config{Kernel: "dispatch", Values: map[string]ep.Value{"p": c.p}})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -17,10 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// soon is long enough for a busy host to kill a process, and shorter than any hang.
+// soon is long enough for a busy host to kill a process.
 const soon = 2 * time.Minute
 
-// within fails the test if f takes too long.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -35,8 +34,6 @@ func within(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestCancelledHang cancels a request to a worker that hangs. The request returns at once, and no
-// process is left after closing.
 func TestCancelledHang(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		t.Run(fmt.Sprintf("launched %v", launched), func(t *testing.T) {
@@ -71,14 +68,13 @@ func TestCancelledHang(t *testing.T) {
 	}
 }
 
-// TestLostSession lets a worker hang or crash in open or close. The next session must get a new
-// process.
+// TestLostSession: after a hang or crash in open or close, the next session has a new process.
 func TestLostSession(t *testing.T) {
 	for _, script := range []string{"hang-open", "crash-open", "hang-close", "crash-close"} {
 		t.Run(script, func(t *testing.T) {
 			setMark(t)
 			b := openScripted(t, script)
-			if script == "hang-open" { // a short limit only for the request that hangs
+			if script == "hang-open" { // only for the request that hangs
 				b.limits.Open = 2 * time.Second
 			}
 			var said []string
@@ -111,8 +107,7 @@ func TestLostSession(t *testing.T) {
 	}
 }
 
-// TestDiedBetween shows that a worker that dies between two requests is started again without
-// blaming a candidate.
+// TestDiedBetween: a death between two requests is no candidate's.
 func TestDiedBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	s, c := openWorkload(t, b, ep.Dispatch), defaultOf(t, b, ep.Dispatch)
@@ -126,8 +121,7 @@ func TestDiedBetween(t *testing.T) {
 	}
 }
 
-// TestBackground lets the command end and leave its rank in the background. The rank must stay usable
-// while it prints.
+// TestBackground: a rank that its command left in the background stays usable while it prints.
 func TestBackground(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-run")
 	shell := fmt.Sprintf("%s=0 %s & sleep 0.1", rankEnv, os.Args[0])
@@ -140,7 +134,7 @@ func TestBackground(t *testing.T) {
 	if err := b.proc.wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Prepare(t.Context(), c.With("tile_tokens", "13")); err != nil { // it prints
+	if err := s.Prepare(t.Context(), c.With("tile_tokens", "13")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Run(t.Context(), c, kernels.RunSpec{Rounds: 1, Fold: 1}); err != nil || b.Restarts() > 0 {
@@ -148,8 +142,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestFreedNumber shows that a process group is not killed after its first process has ended, because
-// another group may have got its number.
+// TestFreedNumber: a process group is not killed after its first process ended. Another may have its number.
 func TestFreedNumber(t *testing.T) {
 	for _, launched := range []bool{false, true} {
 		var b *Backend
@@ -178,8 +171,7 @@ func TestFreedNumber(t *testing.T) {
 	}
 }
 
-// TestLeftInGroup shows that all processes in a worker's process group end when the worker is closed.
-// The worker is connected by pipes.
+// TestLeftInGroup: closing ends all processes in the group of a worker on pipes.
 func TestLeftInGroup(t *testing.T) {
 	t.Setenv(scriptEnv, "honest")
 	file := filepath.Join(t.TempDir(), "child")
@@ -193,7 +185,7 @@ func TestLeftInGroup(t *testing.T) {
 	}
 	text := testfile.Read(t, file)
 	within(t, "the end of child "+string(text), func() {
-		for { // the command line is empty when the process has ended
+		for { // an ended process has an empty command line
 			if line, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(text)) + "/cmdline"); len(line) == 0 {
 				return
 			}
@@ -202,7 +194,7 @@ func TestLeftInGroup(t *testing.T) {
 	})
 }
 
-// TestLeave shows that a worker has some time to clean up after its connection has ended.
+// TestLeave: a worker may clean up after its connection has ended.
 func TestLeave(t *testing.T) {
 	for _, listen := range []string{"", Loopback} {
 		t.Setenv(scriptEnv, "honest")
@@ -224,14 +216,13 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestNoStart shows that no file is left if a worker does not answer hello, or if its answer is
-// refused.
+// TestNoStart: no file is left if a worker does not answer hello, or is refused.
 func TestNoStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	refused := `read line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 600`
 	for shell, want := range map[string]string{"sleep 600": "context deadline exceeded", refused: "speaks protocol 0"} {
 		limit := time.Second
-		if shell == refused { // it answers
+		if shell == refused {
 			limit = time.Minute
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -246,8 +237,7 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// once reports whether the script's name ends with event and no earlier call has returned true. The first
-// such call makes the file that markEnv names.
+// once reports whether this is the first such call for the script's event, marked by a file.
 func once(script, event string) bool {
 	mark := os.Getenv(markEnv)
 	if !strings.HasSuffix(script, event) {
@@ -258,7 +248,6 @@ func once(script, event string) bool {
 	return err == nil
 }
 
-// misbehave hangs or crashes, according to a script's first word.
 func misbehave(script string) {
 	if strings.HasPrefix(script, "crash") {
 		os.Exit(3)

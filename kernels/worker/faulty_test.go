@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestToyPrintsAndMisses shows that a rank may print to standard output: epbench shows the text. If a
-// rank's library is missing, the error names the rank and has Python's message.
+// TestToyPrintsAndMisses: ranks may print. If a rank's library is missing, the error names the rank.
 func TestToyPrintsAndMisses(t *testing.T) {
 	b, said := openToy(t, "testdata/drill.py", "print")
 	s, c := toySession(t, b, ep.Dispatch)
@@ -26,7 +25,7 @@ func TestToyPrintsAndMisses(t *testing.T) {
 	}
 }
 
-// TestFaulty runs a worker under faulty.py, which kills rank 1, lets it print, or hides its library.
+// TestFaulty runs a worker under faulty.py, which breaks rank 1.
 func TestFaulty(t *testing.T) {
 	for _, c := range []struct {
 		fault  string

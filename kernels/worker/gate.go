@@ -20,20 +20,18 @@ import (
 	"time"
 )
 
-// Anybody can connect to the address of a run. A rank therefore proves that it knows the run's token, and
-// the listener proves it too. The token itself is not sent: each side sends a random text (nonce), and the
-// other answers with an HMAC of this nonce under the token. Four lines of JSON are exchanged:
+// A rank and the listener prove to each other that they know the run's token, without sending it. Each answers
+// the other's random text (nonce) with an HMAC under the token. Four lines of JSON are exchanged:
 //
 //	rank      {"rank": 1, "ranks": 8, ..., "nonce": R}
 //	listener  {"nonce": L}
 //	rank      {"proof": HMAC-SHA256(token, "rank\n1\n8\nL\nR")}
 //	listener  {"meet": ..., "proof": HMAC-SHA256(token, "epbench\nL\nR")}, or {"error": ...}
 
-// Bounds of a listener.
 const (
 	greetLimit  = 10 * time.Second // from the connection to the proof
-	maxGreeting = 4096             // longest line, in bytes
-	maxUnproved = 256              // largest number of connections without a proof; if one more comes, the oldest is closed
+	maxGreeting = 4096             // of a line, in bytes
+	maxUnproved = 256              // connections; one more closes the oldest
 )
 
 // Challenge asks a rank to prove that it knows the token.
@@ -41,13 +39,12 @@ type Challenge struct {
 	Nonce string `json:"nonce"`
 }
 
-// Proof answers a Challenge. It is the HMAC-SHA256 under the token, in hexadecimal digits, of five words
-// joined by line feeds: "rank", the rank, the number of ranks, the listener's nonce, and the rank's nonce.
+// Proof answers a Challenge: the HMAC-SHA256 under the token, in hexadecimal digits, of five words joined by line
+// feeds: "rank", the rank, the number of ranks, the listener's nonce, and the rank's nonce.
 type Proof struct {
 	Proof string `json:"proof"`
 }
 
-// prove returns the HMAC of words under the token.
 func prove(token string, words ...string) string {
 	h := hmac.New(sha256.New, []byte(token))
 	io.WriteString(h, strings.Join(words, "\n"))
@@ -56,20 +53,20 @@ func prove(token string, words ...string) string {
 
 func sameProof(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// gate accepts connections and counts those that have not proved that they know the token.
+// gate accepts connections and counts the unproved ones.
 type gate struct {
 	mu       sync.Mutex
 	unproved []net.Conn // oldest first
 }
 
-// Shortest and longest pause after an error of Accept, such as too many open files.
+// Pauses after an error of Accept, such as too many open files.
 const (
 	leastPause = 5 * time.Millisecond
 	mostPause  = time.Second
 )
 
-// accept calls `greet` for every connection, each on its own goroutine, until the listener is closed or its
-// deadline passes. It returns the error of the listener.
+// accept calls `greet` for every connection, each on its own goroutine. It returns the listener's error at its
+// end.
 func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	pause := leastPause
 	for {
@@ -89,8 +86,8 @@ func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	}
 }
 
-// enter counts a connection. If there are too many, it closes the oldest. A rank sends its lines at
-// once, so the oldest connection is most likely not a rank's.
+// enter counts a connection, and closes the oldest of too many. Ranks prove themselves at once, so the oldest is
+// hardly a rank's.
 func (g *gate) enter(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,8 +99,7 @@ func (g *gate) enter(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(greetLimit))
 }
 
-// leave stops counting a connection after its lines were read. It reports whether the connection is
-// still open: enter may have closed it.
+// leave stops counting a connection, and reports whether it is still open.
 func (g *gate) leave(c net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +110,7 @@ func (g *gate) leave(c net.Conn) bool {
 	return i >= 0
 }
 
-// admit reads the greeting and the proof of a connection. If it returns an error, the caller sends the
-// error to the other side and closes the connection.
+// admit reads a greeting and its proof. The caller sends an error to the other side and closes.
 func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, string, error) {
 	greeting, proof, err := hear(c, in, token)
 	if open := g.leave(c); err == nil && !open {
@@ -124,9 +119,8 @@ func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, stri
 	return greeting, proof, err
 }
 
-// hear reads a greeting and checks the rank's proof. It returns the greeting and the listener's own
-// proof. A rank on this host may send the token in clear, without a proof: nobody can read such a
-// connection, and a short worker script then needs no HMAC.
+// hear checks a greeting, and returns it with the listener's own proof. A rank on this host may send the token in
+// clear instead, because nobody can read such a connection.
 func hear(c net.Conn, in *bufio.Reader, token string) (g Greeting, proof string, err error) {
 	if err := readLine(in, &g); err != nil {
 		return g, "", fmt.Errorf("greeting: %w", err)
@@ -160,7 +154,7 @@ func hearToken(c net.Conn, g Greeting, token string) error {
 	return nil
 }
 
-// readLine reads one line of JSON. The line must fit in the reader's buffer.
+// readLine reads one line of JSON, which must fit in the reader's buffer.
 func readLine(in *bufio.Reader, v any) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -169,12 +163,10 @@ func readLine(in *bufio.Reader, v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// errUnheard means that the listener closed the connection before it checked the rank, because it has
-// too many connections. Another try may succeed.
+// errUnheard means that the listener had too many connections. Another try may succeed.
 var errUnheard = errors.New("the listener closed the connection")
 
-// knock exchanges greeting and proofs with a listener, and returns the listener's admission. Later
-// messages must be read from `in`, which may already hold some of their bytes.
+// knock exchanges greeting and proofs with a listener. Later messages must be read from `in`.
 func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader, err error) {
 	g.Nonce = rand.Text()
 	in = bufio.NewReaderSize(c, maxGreeting)
@@ -207,10 +199,10 @@ func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader,
 	return a, in, nil
 }
 
-// knockLimit is the time for which connect tries again.
+// knockLimit is how long connect tries again.
 const knockLimit = time.Minute
 
-// connect dials a listener and exchanges greetings with it. It tries again after errUnheard.
+// connect dials a listener and knocks, again after errUnheard.
 func connect(address, token string, g func(net.Conn) (Greeting, error)) (net.Conn, *bufio.Reader, Admission, error) {
 	for end, pause := time.Now().Add(knockLimit), leastPause; ; pause = min(2*pause, mostPause) {
 		c, err := net.DialTimeout("tcp", address, knockLimit)
@@ -230,6 +222,6 @@ func connect(address, token string, g func(net.Conn) (Greeting, error)) (net.Con
 		if !errors.Is(err, errUnheard) || time.Now().After(end) {
 			return nil, nil, a, err
 		}
-		time.Sleep(pause/2 + mathrand.N(pause)) // random, so that ranks do not all try again at the same time
+		time.Sleep(pause/2 + mathrand.N(pause)) // keeps ranks from trying at the same time
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// flood keeps n connections to an address open until the test ends. Some are silent, some send other
-// protocols, and some send a wrong proof. Connections that end are replaced.
+// flood keeps n connections of strangers open: silent, of other protocols, or with a wrong proof.
 func flood(t *testing.T, address string, n int) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -50,10 +49,9 @@ func flood(t *testing.T, address string, n int) {
 	t.Cleanup(func() { close(stop); running.Wait() })
 }
 
-// longEnough is the longest wait of eventually. On an idle host ranks connect within a second.
+// longEnough is the longest wait of eventually.
 const longEnough = 90 * time.Second
 
-// eventually fails the test if f returns an error or takes longer than longEnough.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	done, began := make(chan error, 1), time.Now()
@@ -69,8 +67,7 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// floodFirst returns how long strangers flood a listener before the first rank comes: EPBENCH_FLOOD, such as
-// 60s, or no time.
+// floodFirst returns how long strangers come before the first rank: EPBENCH_FLOOD, such as 60s.
 func floodFirst(t *testing.T) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("EPBENCH_FLOOD"), "0"))
@@ -80,7 +77,6 @@ func floodFirst(t *testing.T) time.Duration {
 	return d
 }
 
-// TestFlood: all ranks can connect to epbench while 200 connections of strangers are open.
 func TestFlood(t *testing.T) {
 	g, _ := fakeGroup(t)
 	t.Cleanup(g.close)
@@ -110,7 +106,6 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestFloodOfRankZero: all ranks can connect to rank 0 while 200 connections of strangers are open.
 func TestFloodOfRankZero(t *testing.T) {
 	l := listenAt(t, Loopback)
 	const ranks = 4
@@ -137,7 +132,6 @@ func TestFloodOfRankZero(t *testing.T) {
 	})
 }
 
-// TestGatherEnds: if ranks do not join in time, Gather's error counts them.
 func TestGatherEnds(t *testing.T) {
 	l := listenAt(t, Loopback)
 	zero := &Line{Place: Place{Rank: 0, Ranks: 3}, Token: "secret"}
@@ -146,8 +140,7 @@ func TestGatherEnds(t *testing.T) {
 	}
 }
 
-// TestProof: the token is never sent, a proof is not accepted on another connection, and a rank
-// refuses a listener that does not know the token.
+// TestProof: the token is never sent, a proof fits one connection, and impostors are refused.
 func TestProof(t *testing.T) {
 	said := func(answer func(in *bufio.Reader, out net.Conn)) (string, error) {
 		l := listenAt(t, Loopback)
@@ -172,7 +165,7 @@ func TestProof(t *testing.T) {
 		return <-heard, err
 	}
 	var proof, nonce string
-	text, err := said(func(in *bufio.Reader, out net.Conn) { // an impostor who knows no token
+	text, err := said(func(in *bufio.Reader, out net.Conn) {
 		var g Greeting
 		var p Proof
 		_ = readLine(in, &g)
@@ -209,7 +202,6 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// pipe returns both ends of a connection.
 func pipe(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
 	l := listenAt(t, Loopback)
@@ -226,7 +218,6 @@ func pipe(t *testing.T) (net.Conn, net.Conn) {
 	return here, there
 }
 
-// faultyListener fails a few times before it accepts.
 type faultyListener struct {
 	net.Listener
 	left int
@@ -240,7 +231,6 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestAcceptGoesOn: the gate keeps accepting connections after an error of Accept.
 func TestAcceptGoesOn(t *testing.T) {
 	l := listenAt(t, Loopback)
 	var g gate
@@ -255,8 +245,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	l.Close()
 }
 
-// TestOldestIsClosed: a connection is unproved until its rank has proved that it knows the token. If
-// there are more than maxUnproved such connections, the oldest is closed.
+// TestOldestIsClosed: one connection too many without a proof closes the oldest.
 func TestOldestIsClosed(t *testing.T) {
 	var g gate
 	var first net.Conn
@@ -277,7 +266,6 @@ func TestOldestIsClosed(t *testing.T) {
 	}
 }
 
-// listenAt opens a TCP port. It fails the test if it cannot.
 func listenAt(t *testing.T, address string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", address)

@@ -18,43 +18,39 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// silence is the time without a heartbeat after which a rank is reported as silent.
+// silence is the time without a heartbeat after which a rank counts as silent.
 const silence = 3 * time.Second
 
-// troubleLimit is how long the client waits for rank 0's answer after another rank has reported a
-// failure. Usually rank 0 waits for that rank in a collective and cannot answer.
+// troubleLimit is how long rank 0 may take to answer after another rank failed. Usually it waits for that rank.
 const troubleLimit = 3 * time.Second
 
-// settle is the time for which a group still reads messages after a rank has disconnected. A message
-// that explains the loss may arrive later on another rank's connection.
+// settle is how long messages are read after a rank disconnected. The cause may arrive later, from another rank.
 const settle = 250 * time.Millisecond
 
-// maxNotice is the largest message, in bytes, from a rank other than 0. The reason of a failure may hold
-// the whole output of a compiler.
+// maxNotice bounds a message of ranks other than 0, in bytes. It may hold a compiler's output.
 const maxNotice = 1 << 20
 
-// group holds the connected ranks of one launched command.
+// group holds the connected ranks of one command.
 type group struct {
 	token    string
-	mark     string // NAME=VALUE in the environment of the command and of every process it starts
+	mark     string // NAME=VALUE in the environment of every process of the command
 	listener net.Listener
 	gate     gate
-	arrived  chan struct{} // closed when rank 0 has connected
-	closed   chan struct{} // closed by close
-	end      func()        // kills the command
+	arrived  chan struct{} // rank 0 has connected
+	closed   chan struct{}
+	end      func()
 
 	mu      sync.Mutex
-	members map[int]*member // connected ranks, by number
-	ending  bool            // whether ranks may disconnect
-	served  int64           // number of the last request that rank 0 answered
-	trouble *Trouble        // the first failure, with the rank's name in the reason
-	gone    bool            // whether trouble says only that a rank disconnected
-	timer   *time.Timer     // ends the group after a failure
+	members map[int]*member // by rank
+	ending  bool            // ranks may disconnect
+	served  int64           // last request that rank 0 answered
+	trouble *Trouble        // first failure; the reason names the rank
+	gone    bool            // trouble is only a disconnection
+	timer   *time.Timer     // ends the group
 }
 
-// newGroup makes a group. Its mark is the random token. If the user has set EPBENCH_TOKEN, the group
-// uses that token and a random mark, because other processes of this host may have the same token in
-// their environment.
+// newGroup makes a group, marked by the random token. A token from EPBENCH_TOKEN may be in other processes too, so
+// the mark then differs.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()
@@ -72,14 +68,13 @@ type member struct {
 	Greeting
 	conn  net.Conn
 	in    *bufio.Reader
-	beat  Beat      // the last heartbeat
-	heard time.Time // when the last heartbeat arrived
+	beat  Beat
+	heard time.Time // arrival of beat
 }
 
-// Trouble reports that a rank failed. The failed rank sends it itself, because rank 0 may be waiting
-// for that rank and be unable to answer.
+// Trouble reports that a rank failed. The rank sends it itself, because rank 0 may wait for it.
 type Trouble struct {
-	ID     int64     `json:"id,omitempty"` // number of the request that failed, 0 if unknown
+	ID     int64     `json:"id,omitempty"` // failed request, 0 if unknown
 	Status ep.Status `json:"status"`
 	Reason string    `json:"reason"`
 }
@@ -88,8 +83,7 @@ func (m *member) String() string {
 	return fmt.Sprintf("rank %d of %d (host %.64s, pid %d)", m.Rank, m.Ranks, m.Host, m.PID)
 }
 
-// add adds a rank. It refuses a rank that has connected already, a rank that states another number of
-// ranks, and every rank after close.
+// add adds a rank. It refuses doubled ranks, another number of ranks, and any rank after close.
 func (g *group) add(m *member) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,14 +104,14 @@ func (g *group) add(m *member) error {
 	return nil
 }
 
-// first returns rank 0, nil before it has connected.
+// first returns rank 0, or nil.
 func (g *group) first() *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.members[0]
 }
 
-// watch handles the messages of a rank other than 0 until its connection ends.
+// watch handles the messages of a rank other than 0.
 func (g *group) watch(m *member) {
 	lines := bufio.NewScanner(m.in)
 	lines.Buffer(nil, maxNotice)
@@ -153,9 +147,8 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail stores the first failure that a rank reports, and ends the group after the delay `after` unless
-// clearTrouble is called before. If a rank is gone already, the group ends in any case. fail ignores a
-// message about a request that rank 0 has answered.
+// fail stores the first failure, and ends the group after a delay unless clearTrouble is called. It ignores
+// failures of answered requests.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,13 +161,13 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 		g.timer = time.AfterFunc(after, g.end)
 	}
 	g.note(m, t)
-	if g.gone { // the lost rank may have caused t, or t the loss, so both are reported
+	if g.gone { // either may be the cause of the other
 		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
 	}
 	g.gone = false
 }
 
-// rankGone stores that a rank disconnected, unless a failure is already known. It then ends the group.
+// rankGone stores a disconnection unless a failure is known, and ends the group.
 func (g *group) rankGone(m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,7 +191,7 @@ func (g *group) endUnlessOver() {
 	}
 }
 
-// note stores t as the group's trouble, with the rank's name. The caller holds mu.
+// note stores t with the rank's name. The caller holds mu.
 func (g *group) note(m *member, t Trouble) {
 	if !slices.Contains(ep.Statuses(), t.Status) || t.Status == ep.OK {
 		t.Status = ep.Crash
@@ -207,16 +200,14 @@ func (g *group) note(m *member, t Trouble) {
 	g.trouble = &t
 }
 
-// stopTimer cancels the end of the group that `fail` has planned, and reports whether there was one. The
-// caller holds mu.
+// stopTimer cancels the planned end, and reports whether there was one. The caller holds mu.
 func (g *group) stopTimer() bool {
 	stopped := g.timer != nil && g.timer.Stop()
 	g.timer = nil
 	return stopped
 }
 
-// clearTrouble records that rank 0 has answered a request. If the group was about to end because of a
-// trouble, it cancels the end and forgets the trouble.
+// clearTrouble records an answer of rank 0, and cancels a planned end.
 func (g *group) clearTrouble(request int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -226,21 +217,18 @@ func (g *group) clearTrouble(request int64) {
 	}
 }
 
-// firstTrouble returns the first failure, nil if there was none.
 func (g *group) firstTrouble() *Trouble {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.trouble
 }
 
-// allowExit lets ranks disconnect without being reported as lost.
 func (g *group) allowExit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ending = true
 }
 
-// close ends all connections. A rank on another host exits when its connection ends.
 func (g *group) close() {
 	g.listener.Close()
 	g.mu.Lock()
@@ -258,7 +246,7 @@ func (g *group) close() {
 	}
 }
 
-// lateRanks describes the ranks for which the others wait; "" if they are unknown.
+// lateRanks describes the ranks for which the others wait, or "".
 func (g *group) lateRanks() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -288,8 +276,8 @@ func (g *group) lateRanks() string {
 	return ""
 }
 
-// fewestInStep describes the ranks in the step that has the fewest ranks; "" if all ranks are in the
-// same step. It is for libraries that do not report whether a rank waits. The caller holds mu.
+// fewestInStep describes the ranks in the rarest step, or "". It serves libraries that do not report waiting. The
+// caller holds mu.
 func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {

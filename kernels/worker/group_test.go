@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fakeGroup returns a group without a launched command. The channel ended is closed when the group
-// would kill the command.
+// fakeGroup returns a group without a command. The channel closes at its end.
 func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	t.Helper()
 	l, address, err := listen(Loopback)
@@ -24,8 +23,6 @@ func fakeGroup(t *testing.T) (g *group, ended chan struct{}) {
 	return g, ended
 }
 
-// TestClosedGroup closes a group whose rank 0 has not connected. The other ranks must get an error,
-// and no rank can be added afterwards.
 func TestClosedGroup(t *testing.T) {
 	g, _ := fakeGroup(t)
 	greeted := make(chan error, 1)
@@ -48,8 +45,7 @@ func TestClosedGroup(t *testing.T) {
 	}
 }
 
-// TestCalm shows that an answer of rank 0 clears the failure that another rank reported, but not the
-// end of another rank's process.
+// TestCalm: an answer of rank 0 clears a failure, but not the end of a process.
 func TestCalm(t *testing.T) {
 	g, ended := fakeGroup(t)
 	m := &member{Greeting: Greeting{Rank: 1, Ranks: 2}}
@@ -67,9 +63,7 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestLateTrouble shows that a reported failure is ignored if rank 0 has already answered its
-// request. A failure of a later request is recorded. A failure without a request number is recorded
-// too, because older workers send no number.
+// TestLateTrouble: a failure of an answered request is ignored. Older workers send no request number.
 func TestLateTrouble(t *testing.T) {
 	for id, counts := range map[int64]bool{4: false, 5: false, 6: true, 0: true} {
 		g, _ := fakeGroup(t)
@@ -81,8 +75,7 @@ func TestLateTrouble(t *testing.T) {
 	}
 }
 
-// TestReasonAfterLoss: rank 2 disconnects, and then rank 1 reports a failure. The disconnection or the
-// failure may be the cause, so the reason names both. An answer of rank 0 does not clear the reason.
+// TestReasonAfterLoss: after a disconnection and a failure, the reason names both.
 func TestReasonAfterLoss(t *testing.T) {
 	g, ended := fakeGroup(t)
 	ofRank := func(rank int) *member { return &member{Greeting: Greeting{Rank: rank, Ranks: 3}} }
@@ -96,8 +89,8 @@ func TestReasonAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLate shows which rank the reason of a hang names: a rank without heartbeats. If every rank sends
-// heartbeats, it is the only rank that does not wait, or the only rank that is in a step of its own.
+// TestLate: a hang names the rank without heartbeats, the only one that does not wait, or the only one in its
+// step.
 func TestLate(t *testing.T) {
 	ofRank := func(rank int, heard time.Duration, b Beat) *member {
 		return &member{Greeting: Greeting{Rank: rank, Ranks: 3}, heard: time.Now().Add(-heard), beat: b}
@@ -125,7 +118,6 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestTwoGroups runs two groups at the same time. Closing one must not end the other.
 func TestTwoGroups(t *testing.T) {
 	a, _ := openLaunched(t, "honest", "idle")
 	b, _ := openLaunched(t, "honest", "idle")
@@ -133,5 +125,5 @@ func TestTwoGroups(t *testing.T) {
 		t.Error("two groups share an address or a token")
 	}
 	a.Close()
-	openWorkload(t, b, ep.Dispatch) // the second group still answers
+	openWorkload(t, b, ep.Dispatch)
 }

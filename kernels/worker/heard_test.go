@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// heard stores the lines that a backend shows, from any goroutine.
+// heard stores the lines that a backend shows.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -24,8 +24,7 @@ func (h *heard) text() string {
 	return strings.Join(h.lines, "\n")
 }
 
-// with waits until the text contains want, at most five seconds, and returns the text. A rank's
-// output may arrive after its answer.
+// with waits for want, at most five seconds, because output may arrive after the answer.
 func (h *heard) with(want string) string {
 	for range 500 {
 		if strings.Contains(h.text(), want) {

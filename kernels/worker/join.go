@@ -17,15 +17,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Place holds the rank of a process that a launcher such as torchrun or mpirun started.
+// Place is a process's rank under a launcher such as torchrun or mpirun.
 type Place struct {
 	Rank, Ranks int
-	Local       int // number among the ranks on this host
+	Local       int // among the ranks on this host
 }
 
-// placeNames lists the environment variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last:
-// in a Slurm allocation MPICH starts its daemons with srun, and the Slurm variables then describe a
-// daemon and not a rank. srun may set the MPICH variables too, but never the local rank.
+// placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because srun may have
+// started only MPICH's daemon.
 var placeNames = [][3]string{
 	{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
 	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -33,8 +32,7 @@ var placeNames = [][3]string{
 	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 }
 
-// FindPlace reads the launcher's variables. It prefers a complete set to one without the
-// local rank. If none is set, the process is the only rank.
+// FindPlace reads the launcher's variables, complete sets first. Without any, the process is the only rank.
 func FindPlace() (Place, error) {
 	for _, n := range []int{3, 2} {
 		for _, names := range placeNames {
@@ -67,8 +65,8 @@ func placeFrom(names [3]string) (Place, error) {
 // Line is a launched rank's connection to epbench.
 type Line struct {
 	Place
-	Meet  string // address of rank 0 for the other ranks, from Greeting.Meet of rank 0
-	Token string // the secret that the ranks of a run share
+	Meet  string // address of rank 0 for the other ranks
+	Token string
 	conn  net.Conn
 	in    *bufio.Reader
 
@@ -76,9 +74,8 @@ type Line struct {
 	beat Beat
 }
 
-// Join connects to the epbench that launched this process, using EPBENCH_ADDRESS and EPBENCH_TOKEN. On rank
-// 0 it calls `meet` with this host's address on the connection, and `meet` returns the address at which the
-// other ranks reach rank 0. On other ranks it waits until rank 0 has joined.
+// Join connects to the epbench that EPBENCH_ADDRESS and EPBENCH_TOKEN name. On rank 0, `meet` turns this host's
+// address into rank 0's address for the others. Other ranks wait for rank 0.
 func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
@@ -95,12 +92,12 @@ func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	return l, nil
 }
 
-// greeting returns a function that makes the rank's Greeting for a connection. It calls `meet` once.
+// greeting returns a function that makes a connection's Greeting. It calls `meet` once.
 func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (Greeting, error) {
 	at := ""
 	return func(c net.Conn) (Greeting, error) {
 		g := Greeting{Rank: l.Rank, Ranks: l.Ranks, PID: os.Getpid()}
-		g.Host, _ = os.Hostname() // a label
+		g.Host, _ = os.Hostname()
 		if l.Rank == 0 && at == "" {
 			host, _, err := net.SplitHostPort(c.LocalAddr().String())
 			if err == nil {
@@ -115,8 +112,7 @@ func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (
 	}
 }
 
-// Gather admits the other ranks of the run on a listener of rank 0, and returns the connections to
-// rank 1, 2, ... in order. It closes the listener.
+// Gather admits the other ranks and returns the connections to rank 1 and so on. It closes the listener.
 func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter, error) {
 	defer at.Close()
 	_ = at.SetDeadline(time.Now().Add(limit))
@@ -138,7 +134,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 				err = json.NewEncoder(c).Encode(Admission{Proof: proof})
 			}
 			if err != nil {
-				_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()}) // closed in any case
+				_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()})
 				c.Close()
 				return
 			}
@@ -157,7 +153,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 			if links[one.rank-1] == nil {
 				missing--
 			}
-			links[one.rank-1] = one.ReadWriter // after errUnheard a rank connects again
+			links[one.rank-1] = one.ReadWriter // a second one after errUnheard
 		case err := <-ended:
 			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w", missing, l.Ranks, limit, err)
 		}
@@ -165,13 +161,13 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 	return links, nil
 }
 
-// readWriter reads from the buffered reader of a greeting, and writes to its connection.
+// readWriter joins a greeting's buffered reader and its connection.
 type readWriter struct {
 	io.Reader
 	io.Writer
 }
 
-// Visit connects this rank to the listener of rank 0.
+// Visit connects to rank 0's listener.
 func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	c, in, _, err := connect(address, l.Token, func(net.Conn) (Greeting, error) { return Greeting{Rank: l.Rank, Ranks: l.Ranks}, nil })
 	if err != nil {
@@ -180,20 +176,20 @@ func (l *Line) Visit(address string) (io.ReadWriter, error) {
 	return readWriter{in, c}, nil
 }
 
-// Serve answers epbench's requests with a backend. Only rank 0 calls it.
+// Serve answers epbench's requests on rank 0.
 func (l *Line) Serve(ctx context.Context, name string, b kernels.Backend) error {
 	return Serve(ctx, name, b, l.in, l.conn)
 }
 
-// Doing sets the content of the next heartbeats. Ranks other than 0 call it.
+// Doing sets the content of the next heartbeats, on ranks other than 0.
 func (l *Line) Doing(doing string, waiting bool) {
 	l.mu.Lock()
 	l.beat = Beat{Doing: doing, Waiting: waiting}
 	l.mu.Unlock()
 }
 
-// Watch sends heartbeats until epbench closes the connection. The rank should then exit. Ranks other
-// than 0 call it.
+// Watch sends heartbeats until epbench closes the connection; then the rank should exit. It is for ranks other
+// than 0.
 func (l *Line) Watch() {
 	gone := make(chan struct{})
 	go func() {
@@ -219,7 +215,7 @@ func (l *Line) Watch() {
 	}
 }
 
-// Failed tells epbench that this rank failed while other ranks may wait for this rank.
+// Failed tells epbench that this rank failed.
 func (l *Line) Failed(status ep.Status, reason string) {
 	l.notify(notifyFailed, Trouble{Status: status, Reason: reason})
 }
@@ -227,6 +223,6 @@ func (l *Line) Failed(status ep.Status, reason string) {
 func (l *Line) notify(method string, params any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Watch and Serve notice a broken connection: they read from it.
+	// Watch and Serve notice a broken connection.
 	_ = json.NewEncoder(l.conn).Encode(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
 }

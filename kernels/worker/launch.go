@@ -17,32 +17,32 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// The variables that tell a launched command how to connect.
+// Variables of a launched command.
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
-	launchEnv  = "EPBENCH_LAUNCH" // marks the launched processes if the user has set EPBENCH_TOKEN
+	launchEnv  = "EPBENCH_LAUNCH" // the mark, if the user has set EPBENCH_TOKEN
 )
 
 // Greeting is the first line of a connection of a launched rank.
 type Greeting struct {
-	Nonce string `json:"nonce,omitempty"` // random text for the listener's proof
-	Token string `json:"token,omitempty"` // EPBENCH_TOKEN in clear, in place of Nonce; only from this host
+	Nonce string `json:"nonce,omitempty"` // for the listener's proof
+	Token string `json:"token,omitempty"` // in place of Nonce; only from this host
 	Rank  int    `json:"rank"`
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
-	Meet  string `json:"meet,omitempty"` // address at which other ranks reach rank 0; only rank 0 sends it
+	Meet  string `json:"meet,omitempty"` // address of rank 0 for other ranks
 }
 
 // Admission answers a Proof, or a Greeting with a token.
 type Admission struct {
-	Meet  string `json:"meet"`            // Greeting.Meet of rank 0
-	Proof string `json:"proof,omitempty"` // HMAC-SHA256 of "epbench" and the two nonces, as in Proof
-	Error string `json:"error,omitempty"` // why the connection is refused and closed
+	Meet  string `json:"meet"`
+	Proof string `json:"proof,omitempty"` // of "epbench" and both nonces, see Proof
+	Error string `json:"error,omitempty"` // why the connection is refused
 }
 
-// listen opens a listener for ranks, and returns the address at which they reach it, as host:port.
+// listen opens a listener, and returns its host:port for ranks.
 func listen(at string) (net.Listener, string, error) {
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		at = net.JoinHostPort(at, "0")
@@ -53,7 +53,7 @@ func listen(at string) (net.Listener, string, error) {
 	}
 	a := l.Addr().(*net.TCPAddr)
 	host := a.IP.String()
-	if a.IP.IsUnspecified() { // all interfaces: other hosts reach this one by its name
+	if a.IP.IsUnspecified() { // other hosts reach this one by its name
 		if host, err = os.Hostname(); err != nil {
 			l.Close()
 			return nil, "", err
@@ -62,7 +62,7 @@ func listen(at string) (net.Listener, string, error) {
 	return l, net.JoinHostPort(host, strconv.Itoa(a.Port)), nil
 }
 
-// launch starts the command and waits until its rank 0 has connected.
+// launch starts the command and waits for rank 0.
 func launch(ctx context.Context, p *process, at string, limit time.Duration) (*group, error) {
 	l, address, err := listen(at)
 	if err != nil {
@@ -88,15 +88,13 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits until rank 0 has connected. If the command exits with status 0, await still waits,
-// because the command may have started the ranks in the background. If the command fails, await
-// returns an error.
+// await waits for rank 0. A command that exits with status 0 may have left ranks in the background.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	exited := make(chan struct{})
 	go func() {
-		_ = p.wait() // the error is read below
+		_ = p.wait()
 		close(exited)
 	}()
 	for {
@@ -116,12 +114,12 @@ func (g *group) await(ctx context.Context, p *process, limit time.Duration) erro
 	}
 }
 
-// greet admits the rank of a connection, or sends it the reason why not.
+// greet admits a connection's rank, or tells it why not.
 func (g *group) greet(c net.Conn) {
 	in := bufio.NewReaderSize(c, maxGreeting)
 	m, proof, err := g.admit(c, in)
 	if err != nil {
-		_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()}) // closed in any case
+		_ = json.NewEncoder(c).Encode(Admission{Error: err.Error()})
 		c.Close()
 		return
 	}
@@ -137,12 +135,11 @@ func (g *group) greet(c net.Conn) {
 		go g.watch(m)
 	}
 	if err != nil {
-		c.Close() // the goroutine that reads this connection reports the end
+		c.Close() // its reader reports the end
 	}
 }
 
-// waitForRankZero waits for rank 0. It returns false if the group is closed first; launch closes the group if
-// rank 0 does not connect in time.
+// waitForRankZero returns false if the group is closed first.
 func (g *group) waitForRankZero() bool {
 	select {
 	case <-g.arrived:
@@ -164,17 +161,15 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, string, error) {
 	return m, proof, g.add(m)
 }
 
-// killMarked kills every process of this host whose environment has the mark (see group). A signal to the
-// command's process group would not reach all ranks, because launchers such as torchrun and mpirun put
-// ranks into process groups of their own. Without /proc it does nothing, and ranks exit when their
-// connection ends.
+// killMarked kills every marked process of this host. Launchers put ranks into process groups of their own.
+// Without /proc, ranks exit when their connection ends.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
+		_ = syscall.Kill(pid, syscall.SIGKILL) // may be gone
 	}
 }
 
-// marked lists the ids of the processes of this host whose environment has the mark.
+// marked lists the marked processes of this host.
 func marked(mark string) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

@@ -20,8 +20,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankEnv gives the number of the rank that the test binary plays. roleEnv gives the role of ranks
-// other than 0: idle, fail or die. markEnv names a file that rank 0 makes when its run hangs.
+// rankEnv is the rank that the test binary plays, and roleEnv what it does (idle, fail, die). markEnv names a file
+// that marks a hang.
 const (
 	rankEnv = "EPBENCH_TEST_RANK"
 	roleEnv = "EPBENCH_TEST_ROLE"
@@ -35,8 +35,7 @@ func setMark(t *testing.T) string {
 	return mark
 }
 
-// awaitFile waits until a file exists, at most a minute. It removes the file, so that the next group
-// does not find it.
+// awaitFile waits for a file and removes it.
 func awaitFile(name string) {
 	for range 6000 {
 		if os.Remove(name) == nil {
@@ -46,7 +45,7 @@ func awaitFile(name string) {
 	}
 }
 
-// serveRank plays one rank. Rank 0 serves the CPU backend; the other ranks do what their role says.
+// serveRank plays one rank. Rank 0 serves the CPU backend.
 func serveRank(rank, role string) error {
 	c, in, err := connectAs(rank, os.Getenv(tokenEnv))
 	if err != nil {
@@ -76,11 +75,11 @@ func serveRank(rank, role string) error {
 			os.Exit(1)
 		}()
 	}
-	_, _ = in.ReadByte() // until epbench closes the connection
+	_, _ = in.ReadByte()
 	return nil
 }
 
-// connectAs connects to epbench as one of two ranks and sends the token itself instead of a proof.
+// connectAs connects as one of two ranks, with the token in clear.
 func connectAs(rank, token string) (net.Conn, *bufio.Reader, error) {
 	c, err := net.Dial("tcp", os.Getenv(addressEnv))
 	if err != nil {
@@ -99,7 +98,7 @@ func connectAs(rank, token string) (net.Conn, *bufio.Reader, error) {
 	return c, in, err
 }
 
-// openLaunched starts two ranks. Each is a process of this test binary.
+// openLaunched starts two ranks of this test binary.
 func openLaunched(t *testing.T, script, role string) (*Backend, *heard) {
 	t.Helper()
 	t.Setenv(scriptEnv, script)
@@ -153,8 +152,7 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
-// TestGivenToken uses a token that the user chose. Users choose one to start ranks themselves. Other processes
-// may have the same token in their environment. Ending the group must not kill them.
+// TestGivenToken: ending a group must not kill other processes with a token that the user chose.
 func TestGivenToken(t *testing.T) {
 	t.Setenv(tokenEnv, "a secret of all hosts")
 	bystander := exec.Command("sleep", "600")
@@ -181,8 +179,7 @@ func TestGivenToken(t *testing.T) {
 	}
 }
 
-// TestLaunchedTrouble lets a candidate hang or crash on rank 0, while rank 1 ends, fails or is silent.
-// The failure names the rank, and a new group replaces the old one.
+// TestLaunchedTrouble: a failure names the rank, and a new group replaces the old one.
 func TestLaunchedTrouble(t *testing.T) {
 	for _, c := range []struct {
 		script, role string
@@ -198,7 +195,7 @@ func TestLaunchedTrouble(t *testing.T) {
 			setMark(t)
 			b, _ := openLaunched(t, c.script, c.role)
 			if c.status == ep.Hang {
-				b.limits.Round = silence + time.Second // a rank is reported as silent before the round ends
+				b.limits.Round = silence + time.Second // longer than silence
 			}
 			b.proc.group.waitFor(t, 2)
 			s := openWorkload(t, b, ep.Dispatch)
@@ -212,7 +209,7 @@ func TestLaunchedTrouble(t *testing.T) {
 			if left := marked(mark); len(left) > 0 {
 				t.Errorf("processes left: %v", left)
 			}
-			os.Setenv(roleEnv, "idle") // openLaunched called t.Setenv for roleEnv, so the test restores the old value
+			os.Setenv(roleEnv, "idle") // t.Setenv restores it
 			if b.proc.group.mark == mark {
 				t.Error("a second group has the token of the first")
 			}

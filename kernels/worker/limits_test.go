@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// timedSession returns a session of two ranks without a worker. The rows of its problem take
-// 2 ranks x 1024 tokens x 8 experts x 2048 values x 2 bytes = 64 MiB.
+// timedSession returns a session of two ranks. Its rows take 2 ranks x 1024 tokens x 8 experts x 2048 values x 2
+// bytes = 64 MiB.
 func timedSession() *session {
 	p := ep.Problem{Op: ep.Dispatch, Ranks: 2, Tokens: 1024, TopK: 8, Hidden: 2048, Experts: 8}
 	return &session{
@@ -20,9 +20,8 @@ func timedSession() *session {
 	}
 }
 
-// TestRequestLimits compares deadlines with values worked out by hand. A request run has 15 s, and 15 s more for each
-// full 100 calls. The first request verify has 15 s and the time of 64 MiB at 4 MiB/s: 15 + 16 = 31 s. Later ones have
-// 15 s and ten times the longest successful one: 15 + 10 x 0.2 = 17 s. No request verify has more than 300 s.
+// TestRequestLimits: run has 15 s, and 15 s more for each 100 calls. The first verify has 15 s and 64 MiB at 4
+// MiB/s: 31 s. Later ones have 15 s and ten times the longest: 15 + 10 x 0.2 = 17 s.
 func TestRequestLimits(t *testing.T) {
 	s := timedSession()
 	for calls, want := range map[int]time.Duration{1: 15, 99: 15, 100: 30, 1000: 165} {
@@ -41,8 +40,7 @@ func TestRequestLimits(t *testing.T) {
 	}
 }
 
-// TestTimesNeedTheirTime: a round takes the slowest rank's time multiplied by the calls of a round. All rounds together
-// cannot take longer than the answer did.
+// TestTimesNeedTheirTime: the slowest rank's rounds cannot take longer than the answer did.
 func TestTimesNeedTheirTime(t *testing.T) {
 	s := timedSession()
 	r := kernels.Rounds{Fold: 2, Clock: "c", Seconds: [][]float64{{0.25, 0.5}, {0.25, 0.125}}} // 2*0.5 + 2*0.25 s
@@ -63,7 +61,7 @@ func TestTimesNeedTheirTime(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfOneCase: a config that failed is refused for the same problem and routing only.
+// TestQuarantineOfOneCase: quarantine is for one problem and routing.
 func TestQuarantineOfOneCase(t *testing.T) {
 	s, c := timedSession(), ep.Config{Kernel: "k"}.With("p", "1")
 	f := s.quarantine(c, kernels.Failf(ep.Hang, "it hung"))
@@ -85,7 +83,7 @@ func TestQuarantineOfOneCase(t *testing.T) {
 	}
 }
 
-// TestReportedStatus: a failure with the status ok, or with an unknown status, becomes a crash.
+// TestReportedStatus: status ok or an unknown one becomes a crash.
 func TestReportedStatus(t *testing.T) {
 	for given, want := range map[ep.Status]ep.Status{ep.OK: ep.Crash, "": ep.Crash, "confused": ep.Crash, ep.Illegal: ep.Illegal, ep.Hang: ep.Hang} {
 		if f := reported(given, "why"); f.Status != want || f.Reason != "why" {
@@ -94,7 +92,6 @@ func TestReportedStatus(t *testing.T) {
 	}
 }
 
-// TestProgressNamesTheSlowestRank reads the progress from the last heartbeat.
 func TestProgressNamesTheSlowestRank(t *testing.T) {
 	for want, b := range map[string]Beat{
 		"no heartbeat":            {Ranks: []int{1, 2}},
@@ -107,8 +104,6 @@ func TestProgressNamesTheSlowestRank(t *testing.T) {
 	}
 }
 
-// TestPairsOfDeclaredKernels: a combine follows only dispatches that its declaration names. If the
-// declaration names none, the combine follows any dispatch.
 func TestPairsOfDeclaredKernels(t *testing.T) {
 	dispatch := func(name string) ep.Config { return ep.Config{Kernel: name} }
 	k, err := KernelDecl{Name: "c", Op: ep.Combine, Accepts: []string{"a", "b"}}.kernel()
@@ -126,8 +121,7 @@ func TestPairsOfDeclaredKernels(t *testing.T) {
 	}
 }
 
-// TestRulesSeeNumbers: values of a config that look like integers are numbers in rules, and so are fields of the
-// problem and the machine. Other values are text.
+// TestRulesSeeNumbers: in rules, what looks like an integer is a number.
 func TestRulesSeeNumbers(t *testing.T) {
 	for expr, want := range map[string]bool{
 		"chunk % 16 == 0":                    true,

@@ -33,8 +33,7 @@ func TestHonestWorker(t *testing.T) {
 	}
 }
 
-// TestMisbehaviour runs each script. The bad candidate must end with the right status and reason, must
-// not run again, and the session must stay usable.
+// TestMisbehaviour: the bad candidate ends with its status, is not run again, and the session stays usable.
 func TestMisbehaviour(t *testing.T) {
 	for _, c := range []struct {
 		script   string
@@ -58,7 +57,7 @@ func TestMisbehaviour(t *testing.T) {
 			s := openWorkload(t, b, ep.Dispatch)
 			good := defaultOf(t, b, ep.Dispatch)
 			long := b.limits
-			switch { // a short limit only for the request that hangs
+			switch { // only for the request that hangs
 			case c.script == "hang-prepare":
 				b.limits.Prepare = 500 * time.Millisecond
 			case c.status == ep.Hang && c.restarts > 0:
@@ -94,7 +93,6 @@ func TestLiesAboutResults(t *testing.T) {
 	}
 }
 
-// TestStrayLine shows that a library's output on standard output is printed and not parsed.
 func TestStrayLine(t *testing.T) {
 	t.Setenv(scriptEnv, "garbage-hello")
 	var said []string
@@ -108,8 +106,7 @@ func TestStrayLine(t *testing.T) {
 	}
 }
 
-// TestAnotherWorker shows that a restarted worker is refused if it reports another machine, another
-// build or other kernels than before the crash. Times of both workers would be mixed.
+// TestAnotherWorker: a restarted worker must report the same machine, build and kernels.
 func TestAnotherWorker(t *testing.T) {
 	for script, want := range map[string]string{
 		"same":          "",
@@ -131,7 +128,6 @@ func TestAnotherWorker(t *testing.T) {
 	}
 }
 
-// TestKilledWorker kills a worker with SIGKILL in the middle of a round.
 func TestKilledWorker(t *testing.T) {
 	mark := setMark(t)
 	b := openScripted(t, "hang-run")
@@ -153,8 +149,7 @@ func TestKilledWorker(t *testing.T) {
 	}
 }
 
-// TestAhead shows that a worker gets the configs to compile before they are prepared, if its welcome asks
-// for them.
+// TestAhead: a worker that asks for it gets configs before prepare.
 func TestAhead(t *testing.T) {
 	b := openScripted(t, "forewarned")
 	s := openWorkload(t, b, ep.Dispatch)

@@ -13,12 +13,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestOddAnswers shows that text between messages on standard output is printed and otherwise
-// ignored. An answer that cannot be read counts as a crash of its candidate, with the reason.
+// TestOddAnswers: text between messages is printed. An unreadable answer is a crash of its candidate.
 func TestOddAnswers(t *testing.T) {
 	for _, c := range []struct {
 		odd, listen string
-		said        string // shown, or in the failure's reason
+		said        string // or in the failure's reason
 		status      ep.Status
 	}{
 		{odd: "log", said: `{"level": "info", "id": 1} {} {"request": {"jsonrpc": "2.0", "id": 1}}`},
@@ -57,8 +56,7 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// TestDeaf sends a request to a worker that no longer reads its input. The error says how the worker's
-// process ended.
+// TestDeaf: a worker no longer reads. The error says how its process ended.
 func TestDeaf(t *testing.T) {
 	w := Welcome{Protocol: Protocol, Machine: ep.Machine{Backend: "b"}, Kernels: []KernelDecl{{Name: "k", Op: ep.Dispatch}}}
 	hello, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "result": w})
@@ -79,7 +77,6 @@ func TestDeaf(t *testing.T) {
 	}
 }
 
-// TestPresentable shows that long lines are cut and control characters removed.
 func TestPresentable(t *testing.T) {
 	for text, want := range map[string]string{
 		"  NCCL\tversion\r2.27 ":               "NCCL version 2.27",
@@ -94,8 +91,7 @@ func TestPresentable(t *testing.T) {
 	}
 }
 
-// TestHelloRefusals shows that names and values that cannot be written in a config or a table are
-// refused, and that the error names the field.
+// TestHelloRefusals: the error names the field that a config or a table cannot hold.
 func TestHelloRefusals(t *testing.T) {
 	param := func(name string, values ...ep.Value) kernels.Param {
 		p := kernels.Param{Name: name, Values: values}

@@ -15,16 +15,14 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// pipeDelay is how long the client waits for the end of the pipes of a process that has ended. A child
-// in another session may keep them open for ever.
+// pipeDelay is how long the pipes of an ended process are read. A child may keep them open for ever.
 const pipeDelay = 2 * time.Second
 
-// outputPipes holds the pipes to which a command prints. It does not use the pipes of exec.Cmd, because
-// exec.Cmd closes them soon after the command ends. Ranks that the command has started in the background
-// would then die when they print.
+// outputPipes holds a command's output pipes. Those of exec.Cmd close soon after the command, and ranks in the
+// background would die when they print.
 type outputPipes struct {
-	read, given []*os.File     // this program's ends; the command's ends, until the command has started
-	copied      sync.WaitGroup // counts the copying goroutines
+	read, given []*os.File     // this program's ends; the command's ends until its start
+	copied      sync.WaitGroup // copying goroutines
 }
 
 func (o *outputPipes) pipe() (r, w *os.File, err error) {
@@ -34,15 +32,14 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe whose bytes are copied to writer, and returns the command's end. It closes writer at the end of the
-// output if writer has a method Close.
+// to makes a pipe to writer, and returns the command's end. If writer has a method Close, it is closed at the end.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
 		return nil, err
 	}
 	o.copied.Go(func() {
-		_, _ = io.Copy(writer, r) // ends at the latest when close closes r
+		_, _ = io.Copy(writer, r) // ends when close closes r
 		if c, ok := writer.(io.Closer); ok {
 			_ = c.Close()
 		}
@@ -50,8 +47,7 @@ func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// started closes this program's copies of the command's ends, so that the pipes end with the
-// command's last process.
+// started closes this program's copies, so that pipes end with the command's last process.
 func (o *outputPipes) started() {
 	for _, w := range o.given {
 		w.Close()
@@ -59,7 +55,7 @@ func (o *outputPipes) started() {
 	o.given = nil
 }
 
-// drain waits until all output is copied, at most pipeDelay.
+// drain waits for all output, at most pipeDelay.
 func (o *outputPipes) drain() {
 	all := make(chan struct{})
 	go func() {
@@ -79,14 +75,13 @@ func (o *outputPipes) close() {
 	}
 }
 
-// saidLines and saidBytes bound the text of one worker that is shown: the number of lines, and the bytes
-// of a line. A worker that prints in every round would otherwise hide all other output.
+// Bounds of a worker's shown text: lines, and bytes of a line.
 const (
 	saidLines = 20
 	saidBytes = 1000
 )
 
-// printer stores and shows the lines that a worker prints.
+// printer stores and shows a worker's lines.
 type printer struct {
 	tail *tailBuffer
 	show func(string)
@@ -112,7 +107,7 @@ func (p *printer) line(text string) {
 	}
 }
 
-// shownText cuts a line to saidBytes and removes control characters.
+// shownText cuts a line and removes control characters.
 func shownText(text string) string {
 	more := ""
 	if len(text) > saidBytes {
@@ -121,7 +116,7 @@ func shownText(text string) string {
 	return strings.TrimSpace(printable(text)) + more
 }
 
-// printable removes control characters and replaces white space by blanks.
+// printable replaces white space by blanks and removes control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -134,7 +129,7 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-// lineWriter passes the bytes written to it to a printer, line by line.
+// lineWriter passes bytes to a printer, line by line.
 type lineWriter struct {
 	to   *printer
 	rest []byte
@@ -152,7 +147,7 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// Close passes on the last line, which may have no line feed.
+// Close passes on a last line without a line feed.
 func (w *lineWriter) Close() error {
 	if len(w.rest) > 0 {
 		w.to.line(string(w.rest))
@@ -161,8 +156,7 @@ func (w *lineWriter) Close() error {
 	return nil
 }
 
-// messageFilter receives the messages of a worker, and prints all other text that arrives. Libraries in
-// a worker may print to standard output: whole lines, or text directly before a message.
+// messageFilter receives a worker's messages, and prints all other text. Text may stand directly before a message.
 type messageFilter struct {
 	channel.Channel
 	printed *printer
@@ -184,12 +178,10 @@ func (t messageFilter) Recv() ([]byte, error) {
 	}
 }
 
-// mostBefore is the longest text before a message, in bytes. It bounds the work of splitMessage, which
-// tries each brace in that text.
+// mostBefore bounds the text before a message in bytes, and so the work of splitMessage.
 const mostBefore = 4096
 
-// splitMessage splits a line into text and a message at its end. message is nil if there is none. JSON
-// without "jsonrpc", such as a log line, is text.
+// splitMessage splits a line into text and a final message, or nil. JSON without "jsonrpc" is text.
 func splitMessage(line []byte) (text, message []byte) {
 	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
 		return line, nil
@@ -209,7 +201,6 @@ func isMessage(b []byte) bool {
 	return json.Unmarshal(b, &m) == nil && m.Version == "2.0"
 }
 
-// tailBuffer keeps the last bytes written to it.
 type tailBuffer struct {
 	mu    sync.Mutex
 	limit int
@@ -233,12 +224,11 @@ func (t *tailBuffer) String() string {
 	return strings.Join(strings.Fields(printable(lines)), " ")
 }
 
-// lineLimit is a reader that fails if a line is longer than limit bytes, so that a worker cannot fill
-// this program's memory.
+// lineLimit is a reader that fails on longer lines, which would fill this program's memory.
 type lineLimit struct {
 	r     io.Reader
 	limit int
-	run   int // bytes of the current line so far
+	run   int // bytes of the line so far
 }
 
 func (l *lineLimit) Read(b []byte) (int, error) {

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestShownLines: twenty lines of a worker are shown. The twentieth says that further lines are not shown. Empty lines
-// do not count.
+// TestShownLines: the twentieth line says that no more are shown. Empty lines do not count.
 func TestShownLines(t *testing.T) {
 	var shown []string
 	p := &printer{tail: &tailBuffer{limit: 100}, show: func(s string) { shown = append(shown, s) }}
@@ -25,7 +24,7 @@ func TestShownLines(t *testing.T) {
 	}
 }
 
-// TestLongLines: a line of more than the limit is an error, wherever it ends, and shorter lines before it are read.
+// TestLongLines: lines before the long one are read.
 func TestLongLines(t *testing.T) {
 	for text, fails := range map[string]bool{
 		"12345\n1234\n\n12345": false,
@@ -40,7 +39,6 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestSplitMessage finds a message at the end of a line, and no message in other JSON.
 func TestSplitMessage(t *testing.T) {
 	const m = `{"jsonrpc":"2.0","id":1,"result":{}}`
 	for _, c := range []struct{ line, text, message string }{
@@ -59,8 +57,6 @@ func TestSplitMessage(t *testing.T) {
 	}
 }
 
-// TestWrittenLines: bytes become lines at line feeds, and a text without one becomes a line when it is long or when
-// the output ends.
 func TestWrittenLines(t *testing.T) {
 	var shown []string
 	w := &lineWriter{to: &printer{tail: &tailBuffer{limit: 9}, show: func(s string) { shown = append(shown, s) }}}
@@ -77,8 +73,7 @@ func TestWrittenLines(t *testing.T) {
 	}
 }
 
-// TestLastWords: the error of a worker that ended quotes the worker's last output. The output goes to standard output or
-// to standard error, with or without a line feed. The worker is connected by pipes or over TCP.
+// TestLastWords: the error of a worker that ended quotes its last output.
 func TestLastWords(t *testing.T) {
 	for _, listen := range []string{"", Loopback} {
 		for _, to := range []string{"1", "2"} {

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// TestFindPlace finds rank, ranks and local rank from the environment variables of each launcher.
 func TestFindPlace(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -46,7 +45,7 @@ func TestFindPlace(t *testing.T) {
 	}
 }
 
-// pythonPlace returns rank, ranks and local rank as the Python harness reads them.
+// pythonPlace returns the place that the Python harness reads.
 func pythonPlace(t *testing.T) string {
 	t.Helper()
 	const program = `import sys; sys.path.insert(0, "../../native/python/workers"); from harness.ranks import find_place; print(*find_place())`
@@ -57,7 +56,6 @@ func pythonPlace(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestJoinUnlaunched shows the error of Join in a process that epbench did not launch.
 func TestJoinUnlaunched(t *testing.T) {
 	t.Setenv(addressEnv, "")
 	if _, err := Join(Place{Ranks: 1}, nil); err == nil || !strings.Contains(err.Error(), `--backend "launch:`) {

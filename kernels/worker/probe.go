@@ -16,12 +16,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is the number of output rows that the client compares itself in each verification. A few
-// are enough, because the worker cannot foresee which rows are chosen.
+// probesPerVerify is the number of rows that the client compares itself. A few suffice, because the worker cannot
+// foresee them.
 const probesPerVerify = 4
 
-// chooseProbes picks rows at random. The operating system seeds the generator, so that a worker cannot
-// compute the choice. For an activation it returns nil: its rows belong to experts and not to tokens.
+// chooseProbes picks random rows that a worker cannot compute; nil for an activation, whose rows belong to
+// experts.
 func chooseProbes(w *workloads.Workload) []Probe {
 	if w.Problem.Op == ep.Activation {
 		return nil
@@ -49,8 +49,7 @@ func chooseProbes(w *workloads.Workload) []Probe {
 	return out
 }
 
-// hasEpilogue reports whether a config has an epilogue. The oracle does not compute
-// epilogues, so only the worker's reference can judge its output.
+// hasEpilogue reports whether a config has an epilogue, which the oracle does not compute.
 func hasEpilogue(c ep.Config) bool {
 	for _, name := range []string{"epilogue", "combine.epilogue"} {
 		if v, ok := c.Values[name]; ok && v != "none" {
@@ -60,16 +59,14 @@ func hasEpilogue(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether dispatch delivers the selection of a probe. A masked selection is not
-// delivered. With skip_a2a, selections of other ranks' experts are not delivered.
+// delivered reports whether dispatch delivers a probe's selection. It does not if masked, or with skip_a2a on
+// another rank.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
 }
 
-// summedAs returns how the ranks of a config's combine add up rows. A combine whose Work.Sum is "plain" takes rows that
-// the experts have already multiplied by their weights. In the layouts by rank the oracle ignores this result and
-// computes BF16Partial.
+// summedAs returns how a config's combine adds rows. With Work.Sum "plain" the experts have applied the weights.
 func (s *session) summedAs(c ep.Config) ref.Partial {
 	if s.workload.Problem.Op == ep.Pair {
 		_, c, _ = ep.Split(c)
@@ -80,8 +77,7 @@ func (s *session) summedAs(c ep.Config) ref.Partial {
 	return ref.BF16Partial
 }
 
-// checkProbes compares the probed rows with the oracle. It returns v, the worker's own comparison, with
-// the wrong rows added.
+// checkProbes returns v with the wrong probed rows added.
 func (s *session) checkProbes(probes []Probe, rows []ProbeRow, summed ref.Partial, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
 		return blame(v, 1, fmt.Sprintf("%d rows were probed, but the worker returned %d", len(probes), len(rows)))
@@ -105,7 +101,6 @@ func (s *session) checkProbes(probes []Probe, rows []ProbeRow, summed ref.Partia
 	return v
 }
 
-// blame returns v with more wrong rows and another detail.
 func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	v.Wrong += wrong
 	v.Rows = max(v.Rows, v.Wrong)
@@ -113,8 +108,7 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	return v
 }
 
-// checkProbe compares one row with the right answers. It returns "" if each value is within the error
-// bound of at least one answer, otherwise a description of the first wrong value.
+// checkProbe returns "" if each value is near at least one right answer, else the first that is not.
 func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)
@@ -130,8 +124,7 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Parti
 	return wrong
 }
 
-// firstWrongColumn describes the first column whose value matches none of the right answers; "" if all
-// columns match.
+// firstWrongColumn describes the first column that matches no right answer, or "".
 func firstWrongColumn(right []ref.Sum, data []byte) string {
 	for c := range right[0].Exact {
 		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))
@@ -142,10 +135,9 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 	return ""
 }
 
-// rightRows yields the right answers of a probe with their error bounds. A combined row has several right
-// answers, because ranks may first add up the outputs of their experts, and libraries may cast the
-// token. A delivered row is exact in BF16. In a quantized dtype each value may be off by one code,
-// because not every machine divides as IEEE 754 says.
+// rightRows yields a probe's right answers with their bounds. A combined row has several, because partial sums and
+// casts differ. A delivered row is exact in BF16. In other dtypes it may be off by one code, because not every
+// machine divides as IEEE 754 says.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial) iter.Seq[ref.Sum] {
 	if w.Problem.Op == ep.Layer {
 		return func(yield func(ref.Sum) bool) { yield(o.LayerRow(at.Rank, at.Token)) }

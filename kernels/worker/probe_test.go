@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestProbesByOp: an activation has no probes, because a probe names a token and an activation's rows
-// belong to experts.
+// TestProbesByOp: an activation has no probes, because its rows belong to experts.
 func TestProbesByOp(t *testing.T) {
 	for _, op := range ep.Ops() {
 		w := &workloads.Workload{
@@ -28,8 +27,8 @@ func TestProbesByOp(t *testing.T) {
 	}
 }
 
-// TestProbesAreDelivered: probes name only rows that the call returns, each once. Rank 0 has no tokens. Of rank 1's
-// selections two are masked, and expert 0 belongs to rank 0.
+// TestProbesAreDelivered: probes name only delivered rows, each once. Rank 0 has no tokens. Rank 1 has two masked
+// selections, and expert 0 is on rank 0.
 func TestProbesAreDelivered(t *testing.T) {
 	w := &workloads.Workload{
 		Problem: ep.Problem{Ranks: 2, Experts: 4, TopK: 2},
@@ -76,8 +75,7 @@ func TestProbesAreDelivered(t *testing.T) {
 	}
 }
 
-// casts lists the ways in which libraries cast to FP8. Each function returns the quotient that is
-// rounded to e4m3 for an element, and the scale of the element's group.
+// casts lists FP8 casts of libraries: the quotient that is rounded, and the group's scale.
 var casts = map[string]func(x, amax float32) (quotient, scale float32){
 	"ours":                   func(x, amax float32) (float32, float32) { return x / (amax / 448), amax / 448 },
 	"DeepEP's low latency":   func(x, amax float32) (float32, float32) { return x * (448 / amax), amax * inverse448 },
@@ -86,12 +84,10 @@ var casts = map[string]func(x, amax float32) (quotient, scale float32){
 
 const inverse448 = float32(1. / 448)
 
-// middle names a token of fp8Pairs and a column whose element is exactly between two e4m3 codes: the
-// element is 1.453125 and the group's maximum 1.9375. DeepEP's low-latency kernel rounds the element
-// to the lower code.
+// middle names a token of fp8Pairs and a column exactly between two e4m3 codes: element 1.453125, group's maximum
+// 1.9375. DeepEP's low-latency kernel rounds it down.
 var middle = struct{ rank, token, column int }{1, 83, 6487}
 
-// fp8Pairs returns a workload of pairs with FP8 dispatch.
 func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
 	t.Helper()
 	w, err := workloads.Draw("uniform", ep.Problem{Op: ep.Pair, Mode: ep.Eager, Ranks: 2, Nodes: 1, Hidden: 7168, Experts: 256, TopK: topK,
@@ -102,7 +98,6 @@ func fp8Pairs(t *testing.T, topK int) *workloads.Workload {
 	return w
 }
 
-// castRow returns the codes and scales of a token under one of casts.
 func castRow(w *workloads.Workload, rank, token int, cast func(x, amax float32) (float32, float32)) (codes []byte, scales []float32) {
 	bits := make([]uint16, w.Problem.Hidden)
 	w.Token(rank, token, bits)
@@ -121,7 +116,7 @@ func castRow(w *workloads.Workload, rank, token int, cast func(x, amax float32) 
 	return codes, scales
 }
 
-// combined returns the BF16 row that a library combines from codes and scales.
+// combined returns the BF16 row that a library combines.
 func combined(w *workloads.Workload, rank, token int, codes []byte, scales []float32) []byte {
 	var out []byte
 	k := w.Problem.TopK
@@ -137,8 +132,7 @@ func combined(w *workloads.Workload, rank, token int, codes []byte, scales []flo
 	return out
 }
 
-// TestProbesOfOtherCasts shows that the check of probes accepts either code for an element that is
-// exactly between two codes.
+// TestProbesOfOtherCasts: for a tie either code is right.
 func TestProbesOfOtherCasts(t *testing.T) {
 	for _, topK := range []int{1, 8} {
 		w := fp8Pairs(t, topK)
@@ -155,8 +149,7 @@ func TestProbesOfOtherCasts(t *testing.T) {
 	}
 }
 
-// TestProbesOneCodeOff shows that the check of probes finds an element that is off by one code, unless
-// the element is exactly between two codes and has one of them.
+// TestProbesOneCodeOff: one code off is found, except for a tie.
 func TestProbesOneCodeOff(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	o := ref.New(w, 1)
@@ -180,8 +173,6 @@ func TestProbesOneCodeOff(t *testing.T) {
 	}
 }
 
-// TestBlamedProbes shows that the detail gives the number of wrong probed rows and the number of wrong
-// rows that the worker reported.
 func TestBlamedProbes(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	s := &session{workload: w, oracle: ref.New(w, 1)}
@@ -192,8 +183,7 @@ func TestBlamedProbes(t *testing.T) {
 	}
 }
 
-// TestProbesWithoutRows: a worker that returns fewer or more rows than were probed is wrong. The row count of the
-// comparison is never below the number of wrong rows.
+// TestProbesWithoutRows: a wrong number of rows is wrong. Never more rows are wrong than counted.
 func TestProbesWithoutRows(t *testing.T) {
 	w := fp8Pairs(t, 8)
 	s := &session{workload: w, oracle: ref.New(w, 1)}
@@ -210,8 +200,8 @@ func TestProbesWithoutRows(t *testing.T) {
 	}
 }
 
-// TestWeightedRows: these sums came from DeepEP V2 on 2 H100. It adds rows that the experts have multiplied by their
-// weights and rounded to BF16, so a sum may be farther from the sum of the unrounded products than a gated sum may.
+// TestWeightedRows: DeepEP V2 on 2 H100 gave these sums. Its experts round weighted rows to BF16, so sums may be
+// farther off.
 func TestWeightedRows(t *testing.T) {
 	for _, c := range []struct {
 		tokens, rank, token, column int
@@ -233,7 +223,6 @@ func TestWeightedRows(t *testing.T) {
 	}
 }
 
-// TestSummedAs: only a combine whose Work.Sum is "plain" takes rows that are multiplied by their weights already.
 func TestSummedAs(t *testing.T) {
 	b := &Backend{kernels: []kernels.Kernel{{Name: "plain", Op: ep.Combine, Work: ep.Work{Sum: "plain"}}, {Name: "gated", Op: ep.Combine, Work: ep.Work{Sum: "gated"}}}}
 	for _, c := range []struct {

@@ -19,16 +19,13 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// stderrTail is the number of last printed bytes that error messages quote.
+// stderrTail is how many last printed bytes errors quote.
 const stderrTail = 2048
 
-// maxLine is the largest message, in bytes. For scale: the routing of 8 ranks with 8,192 tokens and
-// top-22 takes 15 MB.
+// maxLine bounds a message in bytes. The routing of 8 ranks with 8,192 tokens and top-22 takes 15 MB.
 const maxLine = 256 << 20
 
-// leaveLimit is the longest time from the end of the connection to the end of the process. shutLimit is the
-// longest time of the requests close and shutdown. After either, the process may be killed: the system
-// frees what it holds.
+// leaveLimit is the time from the connection's end to the kill, shutLimit the time of close and shutdown.
 const (
 	leaveLimit = 2 * time.Second
 	shutLimit  = 5 * time.Second
@@ -39,27 +36,27 @@ type process struct {
 	cmd      *exec.Cmd
 	out      outputPipes
 	client   *jrpc2.Client
-	group    *group // the launched ranks, nil if the worker speaks over pipes
+	group    *group // nil for a worker on pipes
 	tail     *tailBuffer
 	printed  *printer
-	beats    chan struct{} // holds a value if a heartbeat came
-	ended    chan error    // receives the error with which the connection ended
-	done     chan struct{} // closed when the process has ended
-	wait     func() error  // waits for the command to end
+	beats    chan struct{} // filled by heartbeats
+	ended    chan error    // the connection's error at its end
+	done     chan struct{} // closed at the process's end
+	wait     func() error  // for the command's end
 	timeout  timeout
-	rows     string       // file for probed rows, "" if the worker may be on another host
-	requests atomic.Int64 // number of requests sent so far, which is the number of the last request
-	busy     atomic.Bool  // whether the worker may still work on a request for which process.call no longer waits
-	leaving  atomic.Bool  // whether stop has ended the connection
+	rows     string       // file for probed rows, or ""
+	requests atomic.Int64 // number of the last request
+	busy     atomic.Bool  // a request may still run that call gave up
+	leaving  atomic.Bool  // stop has ended the connection
 
 	mu    sync.Mutex
-	last  Beat  // the last heartbeat
-	exit  error // the error with which the process or the connection ended
-	broke bool  // whether exit is the error of the connection
-	freed bool  // whether another process may have the process id by now
+	last  Beat
+	exit  error // error of the end
+	broke bool  // exit is the connection's error
+	freed bool  // the process id may be in use again
 }
 
-// start starts the command. If the command launches ranks, they must connect within limit.
+// start starts the command. Launched ranks must connect within limit.
 func start(ctx context.Context, c Command, limit time.Duration) (*process, error) {
 	p := &process{
 		cmd:   exec.Command(c.Argv[0], c.Argv[1:]...),
@@ -77,8 +74,7 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		p.out.drain()
 		return err
 	})
-	// The worker gets a process group of its own. So the processes that it starts can be killed
-	// with it, and a Ctrl-C for epbench does not reach it.
+	// A group of its own can be killed whole, and gets no Ctrl-C.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	messages, err := p.connect(ctx, c, limit)
 	if err != nil {
@@ -93,7 +89,7 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 	return p, nil
 }
 
-// connect starts the command and returns the channel of its messages.
+// connect starts the command and returns its channel of messages.
 func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (channel.Channel, error) {
 	stderr, err := p.out.to(p.tail)
 	if err != nil {
@@ -121,7 +117,7 @@ func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (
 		return nil, err
 	}
 	p.rows = newRowsFile()
-	// channel.Line loses the end of a last line without a line feed.
+	// channel.Line loses a last line without a line feed.
 	lines := io.MultiReader(&lineLimit{r: out, limit: maxLine}, strings.NewReader("\n"))
 	return messageFilter{channel.Line(lines, in), p.printed}, nil
 }
@@ -134,14 +130,14 @@ func (p *process) run() error {
 	return nil
 }
 
-// reap waits for the end of the connection and then for the end of the process. If the connection broke,
-// it kills the worker at once. If the worker closed its output, it kills the worker after leaveLimit.
+// reap waits for the end of the connection and then of the process. A broken connection is killed at once, a
+// closed one after leaveLimit.
 func (p *process) reap() {
 	cerr := p.disconnected()
-	p.client.Close() // this also waits until the last messages have been handled
+	p.client.Close() // waits until the last messages are handled
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	if p.group != nil {
-		p.group.close() // the other ranks then exit
+		p.group.close() // makes the other ranks exit
 	}
 	if cerr != nil && !errors.Is(cerr, io.EOF) {
 		p.kill()
@@ -154,13 +150,13 @@ func (p *process) reap() {
 		p.exit, p.broke = cerr, true
 	}
 	p.mu.Unlock()
-	_ = os.Remove(p.rows) // the file may not exist
+	_ = os.Remove(p.rows) // may not exist
 	p.out.close()
 	close(p.done)
 }
 
-// disconnected waits for the end of the connection and returns its error. If the connection is a pipe, it
-// counts as ended soon after the process has ended, even if a child keeps the pipe open.
+// disconnected waits for the connection's end and returns its error. A pipe ends with its process, even if a child
+// keeps it open.
 func (p *process) disconnected() error {
 	if p.group != nil {
 		return <-p.ended
@@ -224,8 +220,7 @@ func (p *process) kill() {
 	}
 }
 
-// release kills processes that a worker on pipes has left in its process group, and records that the
-// group's id may be in use again. It does not kill launched ranks; killMarked does that.
+// release kills what a worker on pipes left in its process group. From now on the id may be in use again.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()
@@ -246,8 +241,8 @@ func (p *process) allowExit() {
 	}
 }
 
-// stop closes the connection and waits for the process to end. Close waits for the worker's last
-// message, and a worker that hangs sends none, so the timer for killing it starts before Close.
+// stop closes the connection and waits for the end. Client.Close waits for a worker that may hang, so the killing
+// timer starts before.
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()
@@ -256,7 +251,7 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// ending returns the error with which the connection ended, or io.EOF if stop ended it.
+// ending returns the connection's error, or io.EOF after stop.
 func (p *process) ending(err error) error {
 	if p.leaving.Load() {
 		return io.EOF
@@ -264,11 +259,10 @@ func (p *process) ending(err error) error {
 	return err
 }
 
-// lost reports whether the process can serve no more requests: its connection has ended, or it may still
-// work on a request for which process.call no longer waits.
+// lost reports whether the process can serve no more requests.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
-// howItEnded waits for the process to end. It returns the cause, and the last output of the process.
+// howItEnded waits for the process's end, and returns cause and last output.
 func (p *process) howItEnded() string {
 	<-p.done
 	p.mu.Lock()
@@ -276,8 +270,7 @@ func (p *process) howItEnded() string {
 	return p.cause() + p.printedLast()
 }
 
-// cause describes why the connection ended. For launched ranks it names the rank, which is more useful
-// than the exit status of the launcher.
+// cause describes the end of the connection. For launched ranks it names the rank.
 func (p *process) cause() string {
 	if p.group != nil {
 		if t := p.group.firstTrouble(); t != nil {
@@ -295,8 +288,7 @@ func (p *process) cause() string {
 	return "worker closed the connection"
 }
 
-// printedLast quotes the process's last output, for the end of an error text. It is "" if there was no
-// output.
+// printedLast quotes the last output for an error, or "".
 func (p *process) printedLast() string {
 	if said := p.tail.String(); said != "" {
 		return "; it printed: " + said
@@ -304,7 +296,7 @@ func (p *process) printedLast() string {
 	return ""
 }
 
-// progress describes the last heartbeat: which ranks are late, or how many rounds each rank has done.
+// progress describes the last heartbeat.
 func (p *process) progress() string {
 	if p.group != nil {
 		if late := p.group.lateRanks(); late != "" {
@@ -329,19 +321,17 @@ func (p *process) progress() string {
 	return s
 }
 
-// errSilent is returned by call if the deadline passed.
+// errSilent means that the deadline passed.
 var errSilent = errors.New("no answer")
 
-// A timeout returns a context that ends after the limit of a request, with cause errSilent. Tests that
-// must wait for late heartbeats replace it.
+// timeout returns a context that ends after a limit, with cause errSilent. Tests replace it.
 type timeout func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc)
 
 func timed(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, errSilent)
 }
 
-// call performs one request. Heartbeats do not extend the deadline, because a worker sends them even
-// while one of its kernels waits for ever.
+// call performs one request. Heartbeats do not extend the deadline: a worker sends them even while a kernel hangs.
 func (p *process) call(ctx context.Context, method string, params, result any, limit time.Duration) error {
 	if result == nil {
 		result = new(json.RawMessage)
@@ -354,7 +344,7 @@ func (p *process) call(ctx context.Context, method string, params, result any, l
 	var err error
 	select {
 	case err = <-answer:
-	case <-ctx.Done(): // CallResult does not return if the worker does not read the request
+	case <-ctx.Done(): // CallResult may not return
 		err = ctx.Err()
 	}
 	if err != nil && ctx.Err() != nil {

@@ -1,9 +1,8 @@
-// Package worker runs a kernels.Backend in another process, the worker. Client and worker exchange
-// JSON-RPC 2.0 messages, one in each line, over the worker's standard input and output;
-// docs/worker-protocol.md describes the protocol. If a worker hangs, crashes or breaks the protocol,
-// the client reports a Failure of the candidate that ran, starts a new process, and does not run that
-// candidate again. A worker may also be a launched command with a process for each rank. These
-// processes connect over TCP, and rank 0 speaks the same protocol.
+// Package worker runs a kernels.Backend in another process, the worker. Both exchange JSON-RPC 2.0 messages;
+// docs/worker-protocol.md describes the protocol.
+//
+// If a worker hangs, crashes or breaks the protocol, the candidate has failed and is not run again. The client
+// starts a new process.
 package worker
 
 import (
@@ -14,7 +13,6 @@ import (
 // Protocol is the version that both sides must speak.
 const Protocol = 2
 
-// Methods of the worker.
 const (
 	methodHello    = "hello"
 	methodOpen     = "open"
@@ -26,13 +24,12 @@ const (
 	methodExplain  = "explain"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
-	notifyBeat     = "heartbeat" // sent by the worker during a request
-	notifyFailed   = "failed"    // sent by a launched rank that failed while others may wait for it
-	notifyAhead    = "ahead"     // sent to a worker whose Welcome has Ahead: configs to compile early
+	notifyBeat     = "heartbeat" // by the worker during a request
+	notifyFailed   = "failed"    // by a launched rank while others may wait for it
+	notifyAhead    = "ahead"     // configs to compile early, if Welcome.Ahead
 )
 
-// codeFailure is the JSON-RPC error code of a candidate's failure. The data of such an error is a
-// failureData. Any other code means that the session is lost.
+// codeFailure is the error code of a candidate's failure, with failureData. With any other the session is lost.
 const codeFailure = -32001
 
 // Hello is the first request.
@@ -45,149 +42,137 @@ type Hello struct {
 type Welcome struct {
 	Protocol int          `json:"protocol"`
 	Worker   string       `json:"worker"` // name and version
-	ABI      ep.ABI       `json:"abi"`    // hashes of the kernels' sources
+	ABI      ep.ABI       `json:"abi"`    // of the kernels' sources
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
-	Ahead    bool         `json:"ahead,omitempty"`    // whether the worker wants the notification "ahead"
-	Turns    bool         `json:"turns,omitempty"`    // whether the worker knows the request "turns"
-	Sessions bool         `json:"sessions,omitempty"` // several sessions can be open at once, each in memory of its own
-	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product that the worker can run at the same time as calls
+	Ahead    bool         `json:"ahead,omitempty"`    // wants the notification "ahead"
+	Turns    bool         `json:"turns,omitempty"`    // knows the request "turns"
+	Sessions bool         `json:"sessions,omitempty"` // several sessions at once
+	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product
 }
 
-// KernelDecl declares a kernel of a worker. A config is legal if it meets all rules. The worker may still
-// answer the request prepare with the failure "illegal".
+// KernelDecl declares a kernel of a worker. A legal config meets all rules, but prepare may still answer
+// "illegal".
 type KernelDecl struct {
 	Name    string          `json:"name"`
 	Op      ep.Op           `json:"op"`
 	Doc     string          `json:"doc"`
 	Params  []kernels.Param `json:"params"`
 	Work    ep.Work         `json:"work,omitzero"`
-	Layouts []ep.Layout     `json:"layouts,omitempty"` // layouts that the kernel supports; if missing, only expert
+	Layouts []ep.Layout     `json:"layouts,omitempty"` // if missing, only expert
 	Rules   []Rule          `json:"rules,omitempty"`
-	Accepts []string        `json:"accepts,omitempty"` // only for a combine: dispatch kernels that it can follow; empty for any
+	Accepts []string        `json:"accepts,omitempty"` // dispatches before a combine; empty for any
 }
 
-// Rule is a condition that every legal config meets. It is a boolean expression in the expr language
-// (expr-lang.org). Its variables are the kernel's parameters, problem.* and machine.*, under their
-// JSON names.
+// Rule is a condition on configs in the expr language (expr-lang.org). Its variables are the kernel's parameters,
+// problem.* and machine.*, under their JSON names.
 type Rule struct {
 	Expr   string `json:"expr"`
-	Reason string `json:"reason"` // printed if the expression is false
+	Reason string `json:"reason"` // if the expression is false
 }
 
 // OpenParams starts a session on one workload.
 type OpenParams struct {
 	Problem ep.Problem    `json:"problem"`
-	Routing string        `json:"routing"` // spelling of the routing, only for labels
-	Seed    uint64        `json:"seed"`    // seed of the tokens' values, see workloads.Workload.Token
+	Routing string        `json:"routing"` // only a label
+	Seed    uint64        `json:"seed"`    // of the tokens' values, see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // with a matrix product: config whose calls decide how much of the product runs beside each call
+	Default *ep.Config    `json:"default,omitempty"` // its calls set the share of a product
 }
 
-// RankRouting is the routing of one rank. Both arrays hold little-endian values in the order [token, k];
-// in JSON they are base64.
+// RankRouting is the routing of one rank: little-endian values [token, k], in JSON base64.
 type RankRouting struct {
 	Tokens  int    `json:"tokens"`
 	Experts []byte `json:"experts"` // int32, -1 if masked
 	Weights []byte `json:"weights"` // float32
 }
 
-// SessionID names an open session.
 type SessionID struct {
 	Session int `json:"session"`
 }
 
-// Candidate names a config in a session.
 type Candidate struct {
 	Session int       `json:"session"`
 	Config  ep.Config `json:"config"`
 }
 
-// AheadParams lists configs that will be prepared soon. A worker that compiles can begin with them. There
-// is no answer.
+// AheadParams lists configs that will be prepared soon. There is no answer.
 type AheadParams struct {
 	Problem ep.Problem  `json:"problem"`
 	Configs []ep.Config `json:"configs"`
 }
 
-// RunParams asks for rounds of a prepared candidate.
 type RunParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
 	Fold   int `json:"fold"`
 }
 
-// TurnsParams asks for one round of each of these prepared candidates, in this order.
+// TurnsParams asks for one round of each candidate, in order.
 type TurnsParams struct {
 	Session int            `json:"session"`
 	Turns   []kernels.Turn `json:"turns"`
 }
 
-// TurnsReply holds the rounds up to the first turn that failed.
+// TurnsReply holds the rounds before the first failure.
 type TurnsReply struct {
 	Rounds []kernels.Rounds `json:"rounds"`
-	Failed *TurnFailure     `json:"failed,omitempty"` // failure of the turn after the last of Rounds
+	Failed *TurnFailure     `json:"failed,omitempty"` // of the next turn
 }
 
-// TurnFailure says why a turn failed.
 type TurnFailure struct {
 	Status ep.Status `json:"status"`
 	Reason string    `json:"reason"`
 }
 
-// VerifyParams asks for a comparison with the worker's reference, and for output
-// rows that the client compares itself.
+// VerifyParams asks for the worker's comparison, and for rows that the client compares.
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
-	// RowsFile is an empty file on the client's host. A worker that can open it may write the bytes
-	// of the probed rows there, in the order of the probes, and leave VerifyReply.Probed empty.
-	// Parsing the rows from JSON took longer than comparing them.
+	// RowsFile is an empty file on the client's host. A worker that can open it may write the probed rows there, in
+	// order, and leave VerifyReply.Probed empty. JSON takes longer than comparing.
 	RowsFile string `json:"rows_file,omitempty"`
 }
 
-// Probe names one output row that the client compares with its own oracle, so that it need not trust the
-// worker's comparison. For op combine and pair it is the combined row of a token on the token's own
-// rank. For op dispatch it is the row that the expert at position K of the token's top-k received.
+// Probe names one output row: of combine and pair a token's combined row, of dispatch what the expert at top-k
+// position K received.
 type Probe struct {
 	Rank  int `json:"rank"`
 	Token int `json:"token"`
 	K     int `json:"k"`
 }
 
-// VerifyReply holds the worker's own comparison and the probed rows.
 type VerifyReply struct {
 	kernels.Comparison
-	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes; missing if they are in RowsFile
+	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes, or in RowsFile
 }
 
-// ProbeRow is the row of one probe: `hidden` dequantized values as little-endian BF16; in JSON it is
-// base64.
+// ProbeRow is a row of `hidden` dequantized values, little-endian BF16, in JSON base64.
 type ProbeRow struct {
 	Data []byte `json:"data"`
 }
 
-// ExplainParams asks why a prepared candidate slows down the matrix product that runs at the same time.
+// ExplainParams asks why a prepared candidate slows down the product.
 type ExplainParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
 }
 
-// ExplainReply holds times of the product while the candidate runs, and while each of several loads runs.
+// ExplainReply holds the product's times beside the candidate and beside loads.
 type ExplainReply struct {
 	Effects []kernels.Effect `json:"effects"`
 }
 
-// EmptyReply holds the seconds that each clock reads for a kernel that does nothing.
+// EmptyReply holds each clock's seconds for an empty kernel.
 type EmptyReply struct {
 	Clocks map[string]float64 `json:"clocks"`
 }
 
 // Beat is the heartbeat, sent at least every second during a request.
 type Beat struct {
-	Doing   string `json:"doing"`             // step in progress: compile, load, run, verify, ...
-	Ranks   []int  `json:"ranks,omitempty"`   // number of rounds that each rank has finished
-	Waiting bool   `json:"waiting,omitempty"` // whether a launched rank waits for the others
+	Doing   string `json:"doing"`             // compile, load, run, verify, ...
+	Ranks   []int  `json:"ranks,omitempty"`   // rounds that each rank has finished
+	Waiting bool   `json:"waiting,omitempty"` // a launched rank waits for the others
 }
 
 type failureData struct {

@@ -17,8 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// openPython starts the example worker in Python. If tee is not empty, the worker's output is copied
-// to a file of this name.
+// openPython starts the example worker in Python. tee, if any, names a file for its output.
 func openPython(t *testing.T, tee string) *Backend {
 	t.Helper()
 	argv := []string{python(t), "../../examples/workers/copyworker.py"}
@@ -33,8 +32,6 @@ func openPython(t *testing.T, tee string) *Backend {
 	return b
 }
 
-// TestPythonWorker runs every op of the example worker through the client,
-// probes included.
 func TestPythonWorker(t *testing.T) {
 	b := openPython(t, "")
 	for _, op := range ep.Exchanges() {
@@ -53,8 +50,6 @@ func TestPythonWorker(t *testing.T) {
 	}
 }
 
-// TestRankWithoutTokens opens a workload in which a rank has no tokens: the message has two empty
-// strings for its routing.
 func TestRankWithoutTokens(t *testing.T) {
 	toy, _ := openToy(t, toyFile, "")
 	for _, b := range []*Backend{toy, openPython(t, "")} {
@@ -73,8 +68,7 @@ func TestRankWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestPythonRules shows that epbench evaluates the rules that the worker declares. If the worker itself
-// refuses a candidate, the candidate fails as illegal.
+// TestPythonRules: epbench evaluates the declared rules, and a refusal by the worker is status illegal.
 func TestPythonRules(t *testing.T) {
 	b := openPython(t, "")
 	k, err := kernels.Find(b.Kernels(), ep.Dispatch, "dispatch")
@@ -99,8 +93,6 @@ func TestPythonRules(t *testing.T) {
 	}
 }
 
-// TestPythonSpeaksTheSchema compares every result that the example sends with the published
-// schema.
 func TestPythonSpeaksTheSchema(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "said.jsonl")
 	b := openPython(t, said)
@@ -113,7 +105,7 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Close()
-	order := []string{"welcome", "session", "", "verify_reply", "run_reply"} // "": prepare has no result
+	order := []string{"welcome", "session", "", "verify_reply", "run_reply"} // prepare has no result
 	compiler := jsonschema.NewCompiler()
 	lines := readLines(t, said)
 	if len(lines) < len(order) {
@@ -133,10 +125,7 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 	}
 }
 
-// TestHarnessTensors runs test programs that need PyTorch. casts.py checks casts to FP8, judge.py
-// checks comparisons, and stale.py checks that rows of an earlier call are found. elastic.py checks
-// the worker of DeepEP V2, layers.py, fused.py and chunks.py check whole layers, moves.py compares Triton kernels with
-// PyTorch, and exports.py checks from where DeepEP's config is read.
+// TestHarnessTensors runs test programs that need PyTorch.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
@@ -152,7 +141,7 @@ func TestHarnessTensors(t *testing.T) {
 	}
 }
 
-// readLines decodes the replies in a file. It leaves out heartbeats.
+// readLines decodes the replies in a file, without heartbeats.
 func readLines(t *testing.T, file string) []map[string]any {
 	t.Helper()
 	var out []map[string]any
@@ -165,8 +154,7 @@ func readLines(t *testing.T, file string) []map[string]any {
 	return out
 }
 
-// TestDeepEPDeclares checks the parameters and rules that DeepEP's worker declares: at most as many SMs as
-// the GPU has, and only as many channels as fit into the buffer. A stand-in replaces torch.
+// TestDeepEPDeclares checks DeepEP's parameters and rules, with a stand-in for torch.
 func TestDeepEPDeclares(t *testing.T) {
 	const program = `
 import json, sys, types

@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the workload in the form of the request open. If a matrix product runs beside the
-// calls, it adds the default config, whose calls decide how much of the product runs beside each call. The
-// worker cannot choose the default itself, because only the client evaluates the rules for defaults.
+// openParams returns the request open. With a product it adds the default config, because only the client
+// evaluates rules for defaults.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {
@@ -35,7 +34,7 @@ func routingParams(w *workloads.Workload) OpenParams {
 	return p
 }
 
-// workload returns the workload that the client sent. Its error names the wrong field.
+// workload undoes openParams. Its error names the wrong field.
 func (p OpenParams) workload() (*workloads.Workload, error) {
 	if err := p.Problem.Validate(); err != nil {
 		return nil, err
@@ -58,21 +57,20 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	return w, nil
 }
 
-// encode returns numbers as little-endian bytes. It never returns nil, which JSON would
-// write as null.
+// encode returns little-endian bytes, never nil, which would be null in JSON.
 func encode[T int32 | float32 | uint16](v []T) []byte {
 	b, err := binary.Append([]byte{}, binary.LittleEndian, v)
 	if err != nil {
-		panic(err) // numbers of fixed size always encode
+		panic(err) // fixed sizes always encode
 	}
 	return b
 }
 
-// decode is the inverse of encode. len(b) must be a multiple of 4.
+// decode undoes encode. len(b) must be a multiple of 4.
 func decode[T int32 | float32](b []byte) []T {
 	v := make([]T, len(b)/4)
 	if _, err := binary.Decode(b, binary.LittleEndian, v); err != nil {
-		panic(err) // v has the size of b
+		panic(err)
 	}
 	return v
 }

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// newRowsFile makes the file for VerifyParams.RowsFile and returns its name. If it cannot make a file it
-// returns "", and the rows are sent in the answer.
+// newRowsFile makes the file for VerifyParams.RowsFile and returns its name, or "" if it cannot.
 func newRowsFile() string {
 	f, err := os.CreateTemp("", "epbench-rows-*")
 	if err != nil {
@@ -17,8 +16,7 @@ func newRowsFile() string {
 	return f.Name()
 }
 
-// writeRows writes rows to the client's file. If the file does not exist the client is on another host,
-// and writeRows returns an error.
+// writeRows writes rows to the client's file, which must exist.
 func writeRows(name string, rows []ProbeRow) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -35,8 +33,7 @@ func writeRows(name string, rows []ProbeRow) error {
 	return err
 }
 
-// readRows returns the rows of a file and empties the file. Each row has `bytes` bytes; the last may have
-// fewer.
+// readRows returns a file's rows of `bytes` bytes and empties it. The last may be shorter.
 func readRows(name string, bytes int) (rows []ProbeRow) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestRowsFile shows that probed rows are the same in the worker's file and in the answer. If the file
-// does not exist, the rows come in the answer. The file is removed when the worker ends.
+// TestRowsFile: the file has the rows of the answer, and goes with the worker.
 func TestRowsFile(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)
@@ -50,7 +49,6 @@ func TestRowsFile(t *testing.T) {
 	}
 }
 
-// TestRowsOfNoProbes shows that without probes the content of the rows file is ignored.
 func TestRowsOfNoProbes(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Activation).(*session)

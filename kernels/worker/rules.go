@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// kernel turns a declaration into a kernels.Kernel whose Check evaluates the rules. If a rule does not
-// compile, the error names it.
+// kernel returns the kernel whose Check evaluates the rules. The error names a rule that does not compile.
 func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	if _, err := ep.ParseOp(string(d.Op)); err != nil || d.Op == ep.Pair {
 		return kernels.Kernel{}, fmt.Errorf("kernel %q: op must be dispatch, combine or layer, not %q", d.Name, d.Op)
@@ -54,9 +53,7 @@ func (d KernelDecl) kernel() (kernels.Kernel, error) {
 	return kernels.Kernel{Name: d.Name, Op: d.Op, Doc: d.Doc, Params: d.Params, Work: d.Work, Layouts: d.Layouts, Check: check, CheckPair: d.checkPair()}, nil
 }
 
-// checkWords refuses names and values that cannot be spelled in a config. It also refuses
-// parameters without values, parameters that are declared twice, and parameters with the name of a
-// rule's variable.
+// checkWords refuses names and values that a config cannot spell, and doubled or empty parameters.
 func (d KernelDecl) checkWords() error {
 	if strings.Contains(d.Name, "+") {
 		return fmt.Errorf("kernel %q: a + joins the kernels of a pair; use another character", d.Name)
@@ -85,7 +82,7 @@ func (d KernelDecl) checkWords() error {
 	return nil
 }
 
-// checkPair returns the function for kernels.Kernel.CheckPair, nil if the kernel accepts any dispatch.
+// checkPair returns a kernels.Kernel.CheckPair, nil if any dispatch is accepted.
 func (d KernelDecl) checkPair() func(dispatch, combine ep.Config) error {
 	if len(d.Accepts) == 0 {
 		return nil
@@ -98,7 +95,6 @@ func (d KernelDecl) checkPair() func(dispatch, combine ep.Config) error {
 	}
 }
 
-// ruleVars returns the variables of a rule: the config's values, problem and machine.
 func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	vars := map[string]any{"problem": jsonFields(p), "machine": jsonFields(m)}
 	for name, v := range c.Values {
@@ -110,19 +106,17 @@ func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	return vars
 }
 
-// fieldCache caches the results of jsonFields, because all configs of a search are checked with the
-// same machine and problem.
+// fieldCache caches jsonFields: a search has one machine and problem.
 var fieldCache sync.Map
 
-// jsonFields returns the fields of a struct under their JSON names. Numbers become ints, because % in
-// rules needs ints.
+// jsonFields returns a struct's fields under their JSON names, numbers as ints for % in rules.
 func jsonFields(v any) map[string]any {
 	if known, ok := fieldCache.Load(v); ok {
 		return known.(map[string]any)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain structs of strings and numbers always marshal
+		panic(err) // always marshals
 	}
 	out := map[string]any{}
 	if err := json.Unmarshal(b, &out); err != nil {

@@ -43,13 +43,11 @@ func workerSchema(t *testing.T) []byte {
 	return testfile.Indented(t, s)
 }
 
-// TestSchemaIsPublished compares the published schema with the message types.
 func TestSchemaIsPublished(t *testing.T) {
 	testfile.Golden(t, "../../docs/schema/worker.v2.json", workerSchema(t))
 }
 
-// TestPagesNameEveryField checks that the two pages of the protocol name every field of the schema,
-// because people need no other document to write a worker.
+// TestPagesNameEveryField: people need no other document to write a worker.
 func TestPagesNameEveryField(t *testing.T) {
 	var pages []byte
 	for _, name := range []string{"worker-protocol.md", "worker-messages.md"} {
@@ -64,7 +62,7 @@ func TestPagesNameEveryField(t *testing.T) {
 		}
 	}
 	schema := testfile.JSON[map[string]any](t, workerSchema(t))
-	delete(schema, "properties") // the names of messages, which only the schema has
+	delete(schema, "properties") // names of messages
 	n := 0
 	eachProperty(schema, func(name string) {
 		if n++; !words[name] {
@@ -76,7 +74,6 @@ func TestPagesNameEveryField(t *testing.T) {
 	}
 }
 
-// eachProperty calls do for every property of a JSON schema, at any depth.
 func eachProperty(schema any, do func(name string)) {
 	switch x := schema.(type) {
 	case map[string]any:

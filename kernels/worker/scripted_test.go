@@ -16,8 +16,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// The test binary runs itself as a worker with the CPU backend. The environment variable scriptEnv
-// names one way to misbehave. The worker misbehaves only if the candidate has tile_tokens=13.
+// scriptEnv names how the test binary misbehaves as a worker, for candidates with tile_tokens=13.
 const scriptEnv = "EPBENCH_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -53,7 +52,7 @@ func serveScript(script string) error {
 	return Serve(context.Background(), "scripted 1", backend, os.Stdin, os.Stdout)
 }
 
-// forewarned is a backend that refuses to prepare a config unless Precompile was called with it.
+// forewarned refuses configs that Precompile did not announce.
 type forewarned struct {
 	kernels.Backend
 	told map[string]bool
@@ -83,7 +82,6 @@ func (s *forewarnedSession) Prepare(ctx context.Context, c ep.Config) error {
 	return s.Session.Prepare(ctx, c)
 }
 
-// scripted is a backend that misbehaves as its script says.
 type scripted struct {
 	kernels.Backend
 	script string
@@ -112,7 +110,7 @@ func (b *scripted) Kernels() []kernels.Kernel {
 	return all
 }
 
-// restarted reports whether an earlier process of this script has run a candidate.
+// restarted reports whether an earlier process has run a candidate.
 func restarted() bool {
 	_, err := os.Stat(os.Getenv(markEnv))
 	return err == nil
@@ -142,14 +140,13 @@ func (s *scriptedSession) Close() error {
 	return s.Session.Close()
 }
 
-// bad reports whether a script misbehaves for a config.
 func bad(c ep.Config) bool { return c.Int("tile_tokens") == 13 }
 
 func (s *scriptedSession) Prepare(ctx context.Context, c ep.Config) error {
 	switch {
 	case bad(c) && s.script == "hang-prepare":
 		select {}
-	case bad(c) && s.script == "garbage-run": // epbench reads this line before the answer to prepare
+	case bad(c) && s.script == "garbage-run": // comes before the answer to prepare
 		fmt.Println("%PDF-1.4 not a message")
 	}
 	return s.Session.Prepare(ctx, c)
@@ -163,12 +160,12 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 	switch s.script {
 	case "hang-run":
 		if mark := os.Getenv(markEnv); mark != "" {
-			_ = os.WriteFile(mark, nil, 0o600) // on an error, the test that waits for the file fails
+			_ = os.WriteFile(mark, nil, 0o600) // the test then fails
 		}
 		time.Sleep(time.Hour)
 	case "late-run":
 		time.Sleep(30 * time.Second)
-	case "orphan-run": // a child in a session of its own keeps the pipes open
+	case "orphan-run": // keeps the pipes open
 		child := exec.Command("sleep", "60")
 		child.Stdout, child.Stderr, child.SysProcAttr = os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
 		_ = child.Start()
@@ -195,12 +192,12 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 
 func (s *scriptedSession) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	if bad(c) && s.script == "lie-verify" {
-		return kernels.Comparison{Rows: 1000}, nil // reports no wrong rows without looking
+		return kernels.Comparison{Rows: 1000}, nil
 	}
 	return s.Session.Verify(ctx, c)
 }
 
-// Probe returns a row of the CPU session. The script lie-verify flips the sign of one value in it.
+// Probe returns a row; the script lie-verify flips a sign in it.
 func (s *scriptedSession) Probe(rank, token, k int) ([]uint16, error) {
 	row, err := s.Session.(Prober).Probe(rank, token, k)
 	if s.script == "lie-verify" && err == nil {
@@ -242,7 +239,6 @@ func openProblem(t *testing.T, b kernels.Backend, p ep.Problem, routing string) 
 	return s
 }
 
-// drawn returns a problem's workload under a routing.
 func drawn(t *testing.T, p ep.Problem, routing string) *workloads.Workload {
 	t.Helper()
 	w, err := workloads.Draw(routing, p, 7)

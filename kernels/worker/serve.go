@@ -17,21 +17,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// beatEvery is the time between heartbeats.
 const beatEvery = 500 * time.Millisecond
 
-// Prober is implemented by sessions that can return single output rows after Verify. A row is `hidden`
-// BF16 values. k is -1 for a combined row: see Probe.
+// Prober is implemented by sessions that can return output rows after Verify, as `hidden` BF16 values. k is -1 for
+// a combined row.
 type Prober interface {
 	Probe(rank, token, k int) ([]uint16, error)
 }
 
-// Progresser is implemented by sessions that know how many rounds each rank has finished. Progress is
-// called from another goroutine while a round runs.
+// Progresser is implemented by sessions that count each rank's rounds. Progress is called from another goroutine
+// during a round.
 type Progresser interface{ Progress() []int }
 
-// Serve answers requests with a backend, until the request shutdown or the end of `in`. It handles one
-// request at a time.
+// Serve answers one request at a time, until shutdown or the end of `in`.
 func Serve(ctx context.Context, name string, b kernels.Backend, in io.Reader, out io.WriteCloser) error {
 	s := &server{ctx: ctx, name: name, backend: b, sessions: map[int]opened{}}
 	methods := handler.Map{
@@ -62,7 +60,7 @@ type server struct {
 	next     int
 
 	mu     sync.Mutex
-	active kernels.Session // the session whose progress the heartbeats report
+	active kernels.Session // for heartbeats
 }
 
 type opened struct {
@@ -70,8 +68,7 @@ type opened struct {
 	problem ep.Problem
 }
 
-// beating wraps a handler: it sends heartbeats while the handler works, and encodes a Failure
-// for the client.
+// beating makes a handler that sends heartbeats while h works, and encodes a Failure.
 func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
 	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
 		stop := make(chan struct{})
@@ -97,7 +94,7 @@ func (s *server) beat(doing string, stop <-chan struct{}) {
 			if ok {
 				b.Ranks = p.Progress()
 			}
-			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // if the pipe is closed, Serve ends
+			_ = s.rpc.Notify(s.ctx, notifyBeat, b) // Serve ends if the pipe is closed
 		}
 	}
 }
@@ -125,8 +122,8 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	return w, nil
 }
 
-// accepts lists the dispatch kernels that some config of a combine can follow, nil if it can follow any. It
-// checks only the incomplete configs of designs; Prepare checks complete ones.
+// accepts lists the dispatches that a combine can follow, nil for any. It checks designs only; Prepare checks
+// configs.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.CheckPair == nil {
 		return nil
@@ -141,8 +138,7 @@ func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	return names
 }
 
-// designs returns incomplete configs of a kernel: one without values, and one for each value of a parameter
-// whose field Design is set.
+// designs returns an empty config, and one for each value of a Design parameter.
 func designs(k kernels.Kernel) []ep.Config {
 	out := []ep.Config{{Kernel: k.Name}}
 	for _, q := range k.Params {
@@ -182,7 +178,7 @@ func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	return SessionID{s.next}, nil
 }
 
-// session returns an open session. From now on the heartbeats report the progress of that session.
+// session returns an open session, whose progress the heartbeats now report.
 func (s *server) session(id int) (opened, error) {
 	o, ok := s.sessions[id]
 	if !ok {
@@ -198,7 +194,7 @@ func (s *server) activate(session kernels.Session) {
 	s.mu.Unlock()
 }
 
-// prepare prepares a config. It refuses an illegal config before the backend sees it.
+// prepare prepares a legal config.
 func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
 	o, err := s.session(c.Session)
 	if err == nil {
@@ -225,7 +221,7 @@ func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 	return session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
 }
 
-// turns runs turns up to the first that fails. The client then requests the turns after it.
+// turns runs turns up to the first failure.
 func (s *server) turns(ctx context.Context, p TurnsParams) (r TurnsReply, err error) {
 	session, err := s.session(p.Session)
 	if err != nil {
@@ -302,19 +298,19 @@ func (s *server) close(_ context.Context, id SessionID) error {
 }
 
 func (s *server) shutdown(context.Context) error {
-	// The answer must be sent before Stop, which would drop it.
+	// Stop would drop the answer.
 	time.AfterFunc(50*time.Millisecond, s.rpc.Stop)
 	return nil
 }
 
 func (s *server) closeAll() {
 	for _, session := range s.sessions {
-		_ = session.Close() // the process is about to end
+		_ = session.Close()
 	}
 	s.backend.Close()
 }
 
-// wireError encodes a Failure for the client. It returns other errors unchanged; they end the session.
+// wireError encodes a Failure; other errors end the session.
 func wireError(err error) error {
 	var f *kernels.Failure
 	if !errors.As(err, &f) {

@@ -16,17 +16,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is a session in the worker. If the worker was restarted, the session opens again in the new
-// process, and prepares each candidate again before its next use.
+// session is a session in the worker. After a restart it opens again, and prepares each candidate before its next
+// use.
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	id       int
-	proc     *process        // the process in which id is open
-	prepared map[string]bool // prepared configs, by key
-	verified time.Duration   // the longest time of a successful request verify
-	separate bool            // whether each turn is requested by itself, see retryOneByOne
+	proc     *process        // where id is open
+	prepared map[string]bool // by key
+	verified time.Duration   // longest successful verify
+	separate bool            // see retryOneByOne
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -53,7 +53,6 @@ func (s *session) open(ctx context.Context) error {
 	return nil
 }
 
-// Prepare implements kernels.Session.
 func (s *session) Prepare(ctx context.Context, c ep.Config) error {
 	if f := s.backend.quarantined[quarantineKey(s.workload, c)]; f != nil {
 		return f
@@ -73,7 +72,6 @@ func (s *session) Prepare(ctx context.Context, c ep.Config) error {
 	return nil
 }
 
-// Run implements kernels.Session.
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return kernels.Rounds{}, err
@@ -89,12 +87,10 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return r, nil
 }
 
-// runLimit returns the deadline of a request with this number of calls.
 func (s *session) runLimit(calls int) time.Duration {
 	return s.backend.limits.Round * time.Duration(1+calls/100)
 }
 
-// Explain implements kernels.Explainer.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err
@@ -109,8 +105,7 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return r.Effects, nil
 }
 
-// checkEffects refuses an effect without both times in every round, because a slow-down is the ratio of
-// both.
+// checkEffects refuses an effect without both times in every round.
 func checkEffects(effects []kernels.Effect) error {
 	for _, e := range effects {
 		if len(e.Alone) == 0 || len(e.With) != len(e.Alone) {
@@ -120,8 +115,7 @@ func checkEffects(effects []kernels.Effect) error {
 	return nil
 }
 
-// implausible returns why the times of an answer cannot be true, "" if they can. wall is the time until
-// the answer came. left is wall less the sum of the times.
+// implausible returns why an answer's times cannot be true, or "". left is the wall time without them.
 func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.Duration) (why string, left time.Duration) {
 	w := s.workload
 	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
@@ -138,7 +132,6 @@ func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.
 	return "", wall - time.Duration(total*float64(time.Second))
 }
 
-// Verify implements kernels.Session.
 func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	rest, err := s.StartVerify(ctx, c)
 	if err != nil {
@@ -147,8 +140,7 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return rest(), nil
 }
 
-// StartVerify implements kernels.AsyncVerifier. The worker compares all rows. `rest` compares a few of
-// these rows again, in this process.
+// StartVerify implements kernels.AsyncVerifier. `rest` compares a few of the worker's rows again.
 func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err
@@ -173,10 +165,8 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, s.summedAs(c), r.Comparison) }, nil
 }
 
-// verifyLimit returns the deadline of the request verify: 15 s for a busy host, plus ten times the
-// longest successful request of this session. Before the first, it adds the time to compare all rows
-// at 4 MiB/s, which is slow. The deadline is at most Limits.Verify. If it were always Limits.Verify,
-// one hang could use up the time budget of a search.
+// verifyLimit returns the deadline of verify: 15 s for a busy host, plus ten times the session's longest. Before
+// the first it assumes 4 MiB/s. A hang must not use up a search's time.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified
@@ -188,8 +178,7 @@ func (s *session) verifyLimit() time.Duration {
 	return min(s.backend.limits.Verify, least+limit)
 }
 
-// Close implements kernels.Session. If the worker fails, Close returns no error, because the
-// measurements are still valid. It prints the failure, and the next session starts a new process.
+// Close returns no error if the worker fails, because the measurements are valid. It prints the failure.
 func (s *session) Close() error {
 	if s.proc != s.backend.proc || s.proc == nil || s.proc.lost() {
 		return nil
@@ -202,8 +191,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// call performs a request about candidate c. Its error is a Failure of c, unless the context was
-// cancelled or the worker cannot be restarted.
+// call performs a request about candidate c. Its error is a Failure of c, unless the context ended or no worker
+// starts.
 func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {
@@ -233,8 +222,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	return f
 }
 
-// reportedFailure returns a failure that the worker reported about c. If c hung or crashed, it also
-// quarantines c.
+// reportedFailure returns a failure that the worker reported. It quarantines hangs and crashes.
 func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	if f.Status == ep.Hang || f.Status == ep.Crash {
 		return s.quarantine(c, f)
@@ -248,19 +236,18 @@ func (s *session) quarantine(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	return f
 }
 
-// asFailure returns the Failure that an RPC error carries, nil if it carries none.
+// asFailure returns an RPC error's Failure, or nil.
 func asFailure(err error) *kernels.Failure {
 	var rpc *jrpc2.Error
 	if !errors.As(err, &rpc) || rpc.Code != codeFailure {
 		return nil
 	}
 	var d failureData
-	_ = json.Unmarshal(rpc.Data, &d) // reported turns a missing status into a crash
+	_ = json.Unmarshal(rpc.Data, &d) // a missing status is a crash
 	return reported(d.Status, rpc.Message)
 }
 
-// reported makes a Failure of a status and a reason that the worker sent. An unknown status, or ok,
-// becomes a crash.
+// reported makes a Failure. An unknown status, or ok, becomes a crash.
 func reported(status ep.Status, reason string) *kernels.Failure {
 	if status == ep.OK || !slices.Contains(ep.Statuses(), status) {
 		status = ep.Crash

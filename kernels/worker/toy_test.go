@@ -16,8 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// python returns a Python interpreter. It calls Stat for all Python files that the tests run, so that
-// go test repeats the tests when a file changes. go test cannot see that another process reads them.
+// python returns a Python interpreter. go test sees only through Stat that another process's Python files changed.
 func python(t *testing.T) string {
 	t.Helper()
 	found, err := exec.LookPath("python3")
@@ -38,8 +37,7 @@ func python(t *testing.T) string {
 	return found
 }
 
-// tryToy starts a Python file as three ranks by a shell script. drill names a fault for the file to
-// inject.
+// tryToy starts a Python file as three ranks. drill names a fault to inject.
 func tryToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	t.Helper()
 	interpreter := python(t)
@@ -54,7 +52,6 @@ func tryToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	return b, said, err
 }
 
-// toyProblem returns a problem of three ranks, in the layout of the example library toy.py.
 func toyProblem(op ep.Op) ep.Problem {
 	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: 3, Nodes: 1, Hidden: 64, Experts: 9, TopK: 3,
 		Tokens: 5, MaxTokens: 5, Dispatch: ep.BF16, Combine: ep.BF16, Layout: ep.LayoutRank}
@@ -68,8 +65,7 @@ func toySession(t *testing.T, b kernels.Backend, op ep.Op) (kernels.Session, ep.
 
 const toyFile = "../../examples/workers/toy.py"
 
-// TestToyWorker verifies and times the example library toy.py. The oracle checks its outputs in
-// layout rank.
+// TestToyWorker verifies and times the example library toy.py.
 func TestToyWorker(t *testing.T) {
 	b, _ := openToy(t, toyFile, "")
 	if w := b.Kernels()[1].Work; w.Key(ep.Problem{Dispatch: ep.BF16}) != "rank plain +reduction" || w.Library != "toy" {
@@ -102,7 +98,6 @@ func TestToyWorker(t *testing.T) {
 	}
 }
 
-// toyLayer verifies and times whole layers of the toy, also with rows that epbench compares itself.
 func toyLayer(t *testing.T, b *Backend) {
 	t.Helper()
 	p := toyProblem(ep.Layer)
@@ -118,7 +113,6 @@ func toyLayer(t *testing.T, b *Backend) {
 	s.Close()
 }
 
-// TestToyOverIPv6: ranks also find each other if epbench listens on an IPv6 address.
 func TestToyOverIPv6(t *testing.T) {
 	l, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -137,8 +131,8 @@ func TestToyOverIPv6(t *testing.T) {
 	}
 }
 
-// TestToyDrills lets rank 1 of three misbehave for one candidate. The failure must have the right
-// status and name the rank, no process may be left, and the next candidate must run.
+// TestToyDrills: rank 1 misbehaves for one candidate. The failure names it, no process is left, and the next
+// candidate runs.
 func TestToyDrills(t *testing.T) {
 	for _, c := range []struct {
 		drill  string
@@ -178,8 +172,7 @@ func TestToyDrills(t *testing.T) {
 	}
 }
 
-// TestToySticky lets a candidate cause an error that every later call returns too. The process must be
-// replaced, and later candidates must run.
+// TestToySticky: an error that every later call returns needs a new process.
 func TestToySticky(t *testing.T) {
 	b, _ := openToy(t, "testdata/drill.py", "sticky")
 	s, good := toySession(t, b, ep.Dispatch)
@@ -192,8 +185,7 @@ func TestToySticky(t *testing.T) {
 	}
 }
 
-// TestToyAlone lets a candidate fail on one rank while the other ranks exchange data with that rank. The
-// failure must name the failing rank and its reason, and later candidates must run.
+// TestToyAlone: one rank fails while the others exchange data with it. The failure names it.
 func TestToyAlone(t *testing.T) {
 	for rank := range 3 {
 		t.Run(fmt.Sprint(rank), func(t *testing.T) {
@@ -216,8 +208,7 @@ func TestToyAlone(t *testing.T) {
 	}
 }
 
-// TestToyRefusals lets every rank refuse each of 200 candidates. A refusal of another rank
-// that arrives after rank 0's answer must not be charged to a later candidate.
+// TestToyRefusals: a late refusal is not charged to the next of 200 candidates.
 func TestToyRefusals(t *testing.T) {
 	b, _ := openToy(t, toyFile, "")
 	s, c := toySession(t, b, ep.Dispatch)
@@ -235,8 +226,6 @@ func TestToyRefusals(t *testing.T) {
 	}
 }
 
-// TestToyCaptureAgain shows that all ranks repeat a capture that failed once on one of them,
-// in the same process.
 func TestToyCaptureAgain(t *testing.T) {
 	b, _ := openToy(t, "testdata/drill.py", "capture")
 	s, c := toySession(t, b, ep.Dispatch)
@@ -250,8 +239,7 @@ func TestToyCaptureAgain(t *testing.T) {
 	}
 }
 
-// untilLate returns a timeout that ends a request when lateRanks names rank 1 and contains `says`, or after a
-// minute.
+// untilLate returns a timeout that ends a request when lateRanks names rank 1 and contains `says`.
 func untilLate(g *group, says string) timeout {
 	return func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		ctx, cancel := timed(ctx, time.Minute)
@@ -269,8 +257,7 @@ func untilLate(g *group, says string) timeout {
 	}
 }
 
-// TestLostLink shows that a rank whose connection to another rank is broken ends by itself. Its message
-// says that another rank is gone, so that the rank itself is not named as the cause.
+// TestLostLink: a rank with a broken connection ends, and does not count as the cause.
 func TestLostLink(t *testing.T) {
 	const program = `
 import sys, types
@@ -299,8 +286,7 @@ for error in (EOFError(), ConnectionResetError(), BrokenPipeError()):
 	}
 }
 
-// TestStrangers shows that rank 0 refuses foreign connections and still meets the other ranks, and that a rank ends after a
-// line that is not JSON.
+// TestStrangers: rank 0 refuses strangers, and a rank ends after a line that is not JSON.
 func TestStrangers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -311,8 +297,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestToyLies shows that verification finds a wrong bit, a lost row, a lost summand, an infinity and a
-// NaN.
+// TestToyLies: verification finds a wrong bit, a lost row, a lost summand, an infinity and a NaN.
 func TestToyLies(t *testing.T) {
 	for drill, op := range map[string]ep.Op{"wrong": ep.Dispatch, "lost": ep.Dispatch, "sum": ep.Combine, "infinite": ep.Combine, "nan": ep.Combine} {
 		b, _ := openToy(t, "testdata/drill.py", drill)
@@ -325,7 +310,6 @@ func TestToyLies(t *testing.T) {
 	}
 }
 
-// openToy calls tryToy. It fails the test if tryToy does.
 func openToy(t *testing.T, file, drill string) (*Backend, *heard) {
 	t.Helper()
 	b, said, err := tryToy(t, file, drill)

@@ -6,16 +6,14 @@ import (
 	"strings"
 )
 
-// traceLine matches a line of a Python traceback between its head and the exception: a frame, or
-// the source text of a frame. torchrun may have put the mark of a rank before the line.
+// traceLine matches a line inside a Python traceback, perhaps after torchrun's mark of a rank.
 var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
 
 // frameLine matches a frame of a traceback.
 var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
 
-// withoutTraces returns the lines of text. Of a Python traceback it keeps the exception and the frame that
-// raised it, because the other frames hide the cause. It keeps equal lines once, because every rank prints
-// the same traceback.
+// withoutTraces returns the lines of text, once each. Of a traceback it keeps the exception and the frame that
+// raised it.
 func withoutTraces(text string) []string {
 	var kept []string
 	inside, frame := false, ""

@@ -19,7 +19,6 @@ func TestTracesAreShortened(t *testing.T) {
 		{trace + trace, []string{short}},
 		{ranked + "bye\n", []string{`[rank1]: ValueError: 5 (File "w.py", line 3)`, "bye"}},
 		{"Traceback (most recent call last):\nKeyError: 1\n", []string{"KeyError: 1"}},
-		// A text that ends within a traceback has no exception yet.
 		{"a\nTraceback (most recent call last):\n  File \"w.py\", line 3", []string{"a"}},
 	} {
 		if got := withoutTraces(c.text); !slices.Equal(got, c.want) {

@@ -10,17 +10,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostTurns is the largest number of turns (a turn is a round of one candidate) in one request. turnLimit
-// is the time that each turn adds to the deadline of the request. Both bound the wait for a worker that
-// hangs.
+// mostTurns bounds the turns of a request; each adds turnLimit to its deadline. Both bound the wait for a hang.
 const (
 	mostTurns = 32
 	turnLimit = 2 * time.Second
 )
 
-// RunTurns implements kernels.TurnRunner with one request for all turns, because a request takes as long
-// as a short sample. If the worker is lost, RunTurns requests each turn by itself to find the turn that
-// caused the loss.
+// RunTurns sends all turns in one request, because a request takes as long as a short sample. If the worker is
+// lost, each turn is tried alone.
 func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
 	turns = turns[:min(len(turns), mostTurns)]
 	most := 0
@@ -33,7 +30,7 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 		}
 		most = max(most, t.Fold)
 	}
-	// If the process was replaced in the loop above, the new process has not prepared the earlier turns.
+	// A new process has not prepared the earlier turns.
 	replaced := slices.ContainsFunc(turns, func(t kernels.Turn) bool { return !s.prepared[t.Config.Key()] })
 	if !s.backend.welcome.Turns || s.separate || replaced {
 		return s.oneByOne(ctx, turns)
@@ -46,9 +43,8 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// retryOneByOne requests each turn by itself after the worker was lost in a request for all turns. If
-// all turns then succeed, the session requests turns one by one from now on. Otherwise it could lose
-// the worker in every round, and each loss costs the deadline and a new process.
+// retryOneByOne requests each turn alone after a loss. If all succeed, the session stays with single turns,
+// because each loss costs a deadline and a process.
 func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -65,7 +61,7 @@ func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost 
 	return done, err
 }
 
-// oneByOne requests each turn by itself, and returns the rounds of the turns before the first failure.
+// oneByOne requests each turn alone, and returns the rounds before a failure.
 func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []kernels.Rounds, err error) {
 	for _, t := range turns {
 		r, err := s.Run(ctx, t.Config, kernels.RunSpec{Rounds: 1, Fold: t.Fold})
@@ -77,8 +73,7 @@ func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []ke
 	return done, nil
 }
 
-// plausibleRounds returns the rounds of an answer, up to the first turn that failed or whose times cannot
-// be true. wall is the time until the answer came.
+// plausibleRounds returns an answer's rounds before the first failure or impossible time.
 func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.Duration) ([]kernels.Rounds, error) {
 	for i, t := range turns {
 		if i == len(r.Rounds) {
@@ -86,7 +81,7 @@ func (s *session) plausibleRounds(turns []kernels.Turn, r TurnsReply, wall time.
 				return r.Rounds, s.reportedFailure(t.Config, reported(r.Failed.Status, r.Failed.Reason))
 			}
 			if i > 0 {
-				return r.Rounds, nil // the caller requests the remaining turns
+				return r.Rounds, nil // the caller requests the rest
 			}
 			return nil, s.quarantine(t.Config, kernels.Failf(ep.Unstable, "the worker returned no round for %d turns", len(turns)))
 		}

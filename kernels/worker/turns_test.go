@@ -12,9 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTurns sends several turns (runs of configs) in one request and lets one of them fail. The turns
-// before it are measured, the failure is the one of this turn, and the turns after it can be requested
-// again. The same holds for workers that take one turn in each request.
+// TestTurns: turns around a failed one can be measured, with one or many turns in a request.
 func TestTurns(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -57,8 +55,6 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestManyTurns: a request has at most mostTurns turns; the other turns are in the next
-// request.
 func TestManyTurns(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch)
@@ -68,8 +64,7 @@ func TestManyTurns(t *testing.T) {
 	}
 }
 
-// TestLostTurns: if a request with several turns gets no answer, although each turn alone works, the
-// session sends no more such requests. The worker is therefore restarted only once.
+// TestLostTurns: if only joined turns hang, the session stops joining them. The worker restarts once.
 func TestLostTurns(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)
@@ -93,8 +88,7 @@ func TestLostTurns(t *testing.T) {
 	}
 }
 
-// TestLostBetween: a worker that ended between two requests is started again. The loss is printed and
-// listed in Losses.
+// TestLostBetween: an end between two requests is listed in Losses.
 func TestLostBetween(t *testing.T) {
 	b := openScripted(t, "honest")
 	said := ""
@@ -107,7 +101,7 @@ func TestLostBetween(t *testing.T) {
 	}
 }
 
-// TestEffects: an effect is refused if it has different numbers of rounds with and without the load.
+// TestEffects: an effect needs as many rounds with the load as without.
 func TestEffects(t *testing.T) {
 	for _, c := range []struct {
 		with []float64
@@ -120,7 +114,6 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestFewerRounds: a worker may answer fewer turns than requested, but at least one.
 func TestFewerRounds(t *testing.T) {
 	b := openScripted(t, "honest")
 	s := openWorkload(t, b, ep.Dispatch).(*session)

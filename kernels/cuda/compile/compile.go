@@ -21,24 +21,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CacheEnv names the environment variable that holds the folder of compiled units. With the value "off"
-// nothing is kept.
+// CacheEnv names the environment variable of the cache's folder; "off" for none.
 const CacheEnv = "EPBENCH_CACHE"
 
-// Compiler turns units (device sources with macros) into binaries for one architecture and keeps them on
-// disk. It needs libnvrtc but no GPU. Several goroutines may use a Compiler, and several processes may use
-// the same folder.
+// Compiler turns units (device sources with macros) into binaries for one architecture and keeps them on disk.
+// Several goroutines may use it, and several processes one folder.
 type Compiler struct {
 	library *nvrtc.Library
 	arch    string
-	defines []string                 // macros of every unit, NAME=VALUE
-	cache   string                   // folder of compiled units, "" for none
-	running singleflight.Group       // compilations that are running, by key, so that a unit is compiled once
-	network func() (*network, error) // opens the network on the first call
+	defines []string                 // NAME=VALUE, for every unit
+	cache   string                   // folder, or ""
+	running singleflight.Group       // by key
+	network func() (*network, error) // opened on the first call
 }
 
-// NewCompiler opens libnvrtc for an architecture in the spelling of sources.ArchName. Every unit is
-// compiled with the macros `defines` in addition to its own.
+// NewCompiler opens libnvrtc for an architecture in sources.ArchName's spelling. Every unit also gets the macros
+// `defines`.
 func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	l, err := nvrtc.Open()
 	if err != nil {
@@ -49,8 +47,7 @@ func NewCompiler(arch string, defines ...string) (*Compiler, error) {
 	return c, nil
 }
 
-// cacheFolder returns the folder of compiled units. It returns "" if there is no such folder and none can
-// be made: each process then compiles every unit again.
+// cacheFolder returns the folder of compiled units, or "" if none can be made.
 func cacheFolder() string {
 	dir := os.Getenv(CacheEnv)
 	if dir == "off" {
@@ -70,12 +67,11 @@ func cacheFolder() string {
 	return dir
 }
 
-// staleAfter is the age at which a temporary file is removed: the process that wrote it must have been
-// killed.
+// staleAfter is the age at which the temporary file of a killed process is removed.
 const staleAfter = time.Hour
 
 func removeStale(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, ".tmp-*")) // if dir is an invalid pattern, nothing is removed
+	names, _ := filepath.Glob(filepath.Join(dir, ".tmp-*"))
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
 			_ = os.Remove(name)
@@ -83,7 +79,7 @@ func removeStale(dir string) {
 	}
 }
 
-// CompileAll returns the binaries of units in their order. It compiles several at once.
+// CompileAll compiles units in parallel and returns their binaries in order.
 func (c *Compiler) CompileAll(units ...sources.Unit) ([][]byte, error) {
 	out := make([][]byte, len(units))
 	var g errgroup.Group
@@ -97,7 +93,7 @@ func (c *Compiler) CompileAll(units ...sources.Unit) ([][]byte, error) {
 	return out, g.Wait()
 }
 
-// Compile returns the binary of a unit. If the source does not compile, the error is a Failure.
+// Compile returns the binary of a unit. A source that does not compile is a Failure.
 func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	u.Defines = slices.Concat(u.Defines, c.defines)
 	key, err := u.Hash(c.arch, c.versions(u))
@@ -117,9 +113,7 @@ func (c *Compiler) Compile(u sources.Unit) ([]byte, error) {
 	return b.([]byte), err
 }
 
-// versions names what the binary of a unit depends on besides its source: the version of the compiler and,
-// for a unit that crosses hosts, the name of the binary that calls NVSHMEM. It drops errors, because build
-// reports them.
+// versions names the compiler and, for a unit that crosses hosts, the bridge. build reports its errors.
 func (c *Compiler) versions(u sources.Unit) string {
 	out := "nvrtc " + c.library.Version()
 	if !u.CrossesHosts() {
@@ -133,8 +127,7 @@ func (c *Compiler) versions(u sources.Unit) string {
 	return out + " " + name
 }
 
-// build compiles a unit, and links it to NVSHMEM if it crosses hosts. log holds the messages of ptxas,
-// without the messages of the linker.
+// build compiles a unit, and links it if it crosses hosts. log holds the messages of ptxas.
 func (c *Compiler) build(u sources.Unit) (cubin []byte, log string, err error) {
 	headers, err := sources.Closure(u.Source)
 	if err != nil {
@@ -152,7 +145,7 @@ func (c *Compiler) build(u sources.Unit) (cubin []byte, log string, err error) {
 
 func (c *Compiler) file(key string) string { return filepath.Join(c.cache, key+".cubin") }
 
-// load returns the binary with this key from the cache, nil if there is none.
+// load returns a binary of the cache, or nil.
 func (c *Compiler) load(key string) []byte {
 	if c.cache == "" {
 		return nil
@@ -164,8 +157,7 @@ func (c *Compiler) load(key string) []byte {
 	return b
 }
 
-// store writes a binary to the cache. It writes a temporary file and renames it, so that load never
-// reads an incomplete binary. If the disk is full, nothing is kept.
+// store writes a binary to the cache. The rename keeps load from an incomplete one.
 func (c *Compiler) store(key string, b []byte) {
 	if c.cache == "" {
 		return
@@ -174,7 +166,7 @@ func (c *Compiler) store(key string, b []byte) {
 	if err != nil {
 		return
 	}
-	defer os.Remove(f.Name()) // after a successful rename the file is gone
+	defer os.Remove(f.Name()) // gone after a rename
 	_, err = f.Write(b)
 	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(f.Name(), c.file(key))

@@ -1,3 +1,3 @@
-// Package compile turns units (sources.Unit: a device source and its macros) into device binaries with
-// NVRTC, and keeps the binaries on disk. It needs no GPU.
+// Package compile turns units (sources.Unit: a device source and its macros) into device binaries with NVRTC, and
+// keeps the binaries on disk.
 package compile

@@ -12,16 +12,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsProblem returns a problem over two hosts, each with eight ranks.
 func hostsProblem(d ep.DType) ep.Problem {
 	p := problem(ep.Pair, d)
 	p.Ranks, p.Nodes, p.Experts = 16, 2, 256
 	return p
 }
 
-// TestLinkHosts compiles the kernels that cross hosts and links them to NVSHMEM, for
-// every architecture. It needs no GPU. The first link for an architecture compiles
-// NVSHMEM's headers, which takes many seconds.
+// TestLinkHosts compiles and links the kernels that cross hosts, for every architecture.
 func TestLinkHosts(t *testing.T) {
 	if _, err := shmem.Folder(); err != nil {
 		if os.Getenv(shmem.Env) != "" {
@@ -48,12 +45,12 @@ func TestLinkHosts(t *testing.T) {
 				linkOne(t, c, u)
 			}
 		}
-		support, _ := declare.SupportUnits(2) // also has the kernels of hosts/align.cuh
+		support, _ := declare.SupportUnits(2) // has hosts/align.cuh too
 		linkOne(t, c, support)
 	}
 }
 
-// eachRoute returns one copy of c for each route of its kernel.
+// eachRoute returns c with each route of its kernel.
 func eachRoute(c ep.Config) []ep.Config {
 	if c.Str("route") == "" {
 		return []ep.Config{c}
@@ -61,7 +58,7 @@ func eachRoute(c ep.Config) []ep.Config {
 	return []ep.Config{c, c.With("route", "rail")}
 }
 
-// linkOne compiles and links one unit, logs its resources, and fails if a kernel of it spills.
+// linkOne compiles and links one unit, and fails if a kernel spills.
 func linkOne(t *testing.T, c *Compiler, u sources.Unit) {
 	t.Helper()
 	cubin, log, err := c.build(u)

@@ -16,18 +16,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// networkSource is the only device source that calls NVSHMEM. Its binary is called the bridge.
+// networkSource is the only device source that calls NVSHMEM. Its binary is the bridge.
 const networkSource = "hosts/nvshmem.cuh"
 
-// network holds the linker, and the binaries to which a unit that crosses hosts is linked: the bridge
-// and NVSHMEM's device library, for one architecture.
+// network holds the linker and what units that cross hosts are linked to, for one architecture.
 type network struct {
 	linker *nvrtc.Linker
 	parts  []nvrtc.Part
 }
 
-// openNetwork finds the libraries and compiles networkSource. Compiling takes seconds, so the binary is
-// kept in the cache of units.
+// openNetwork finds the libraries and the bridge.
 func (c *Compiler) openNetwork() (*network, error) {
 	folder, err := shmem.Folder()
 	if err != nil {
@@ -50,9 +48,8 @@ func (c *Compiler) openNetwork() (*network, error) {
 	}}, nil
 }
 
-// bridge returns the binary of networkSource: from NVSHMEM's folder, from the cache, or newly compiled.
-// The file in NVSHMEM's folder has a name that does not depend on the compiler. It can therefore be made
-// on a host with NVSHMEM's headers and copied to a host without them.
+// bridge returns the binary of networkSource: from NVSHMEM's folder, from the cache, or compiled. The folder's
+// file can come from another host that has the headers.
 func (c *Compiler) bridge(folder string) ([]byte, error) {
 	name, err := c.bridgeName(folder)
 	if err != nil {
@@ -80,8 +77,7 @@ func (c *Compiler) bridge(folder string) ([]byte, error) {
 	return b, nil
 }
 
-// NetworkVersion returns the version of NVSHMEM to which units are linked, such as 3.8.0. A program that
-// runs these units needs the host library of the same version.
+// NetworkVersion returns the version of NVSHMEM, such as 3.8.0. The host library must have the same.
 func (c *Compiler) NetworkVersion() (string, error) {
 	folder, err := shmem.Folder()
 	if err != nil {
@@ -100,7 +96,6 @@ func (c *Compiler) bridgeName(folder string) (string, error) {
 	return fmt.Sprintf("network-%s-%s-%s", version, c.arch, hex.EncodeToString(sum[:8])), err
 }
 
-// linked returns a unit's relocatable binary linked to NVSHMEM.
 func (c *Compiler) linked(u sources.Unit, cubin []byte) ([]byte, error) {
 	n, err := c.network()
 	if err != nil {

@@ -10,21 +10,19 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
-// manyCores is the least number of processors with which units are compiled before they are needed.
-// With fewer, units that may never be needed would delay the units that are needed now.
+// manyCores is the fewest processors for compiling ahead. With fewer it would delay units that are needed now.
 const manyCores = 8
 
-// Queue compiles units (device sources with macros) into the cache in the background, about in the order in
-// which they were added.
+// Queue compiles units into the cache in the background, about in order.
 type Queue struct {
 	compiler *Compiler
 	seen     map[string]bool
-	slots    chan struct{} // bounds the number of compilations at a time; nil if Add compiles nothing
+	slots    chan struct{} // bounds parallel compilations; nil for none
 	closed   atomic.Bool
 	running  sync.WaitGroup
 }
 
-// NewQueue returns a Queue. On a host with few processors, or without a cache, Add does nothing.
+// NewQueue returns a Queue. With few processors, or without a cache, Add does nothing.
 func NewQueue(c *Compiler) *Queue {
 	q := &Queue{compiler: c, seen: map[string]bool{}}
 	if n := runtime.NumCPU(); n >= manyCores && c.cache != "" {
@@ -33,8 +31,7 @@ func NewQueue(c *Compiler) *Queue {
 	return q
 }
 
-// Add starts to compile a unit, unless it was added before. It reports no errors: Compile reports them
-// when the unit is needed. Only one goroutine may call Add.
+// Add starts to compile a unit once. Compile reports its errors later. Only one goroutine may call Add.
 func (q *Queue) Add(u sources.Unit) {
 	key := u.Key()
 	if q.slots == nil || q.seen[key] {
@@ -50,7 +47,7 @@ func (q *Queue) Add(u sources.Unit) {
 	})
 }
 
-// Close drops units whose compilation has not begun, and waits for the others.
+// Close drops units that have not begun, and waits for the others.
 func (q *Queue) Close() {
 	q.closed.Store(true)
 	q.running.Wait()

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// compileConfigs varies the parameters of base that are compiled into the kernel. Parameters of class
-// speed are varied in every combination, and all other parameters one value at a time. Base comes first.
+// compileConfigs varies compiled parameters: speed in every combination, all others one value at a time. Base
+// comes first.
 func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	out := []ep.Config{base}
 	for _, q := range k.Params {
@@ -38,16 +38,15 @@ func compileConfigs(k kernels.Kernel, base ep.Config) []ep.Config {
 	return out
 }
 
-// compiled is one variant (one way to compile a kernel's source) and a config that needs it.
+// compiled is one variant and a config that needs it.
 type compiled struct {
 	declaration declare.Declaration
 	config      ep.Config
 	unit        sources.Unit
-	def         bool // config is the kernel's default
+	def         bool // is the default
 }
 
-// variants lists the distinct variants of a kernel's default space on a problem. The variant of the
-// default config comes first. If the default is illegal, the list is empty.
+// variants lists the distinct variants of a kernel's default space, the default first; none if it is illegal.
 func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, error) {
 	p.Layout = append(f.Kernel.Layouts, p.Layout)[0]
 	base := f.Kernel.DefaultConfig(m, p)
@@ -72,10 +71,9 @@ func variants(f declare.Declaration, m ep.Machine, p ep.Problem) ([]compiled, er
 	return out, nil
 }
 
-// machine is a machine on which the whole default space is legal.
+// machine makes the whole default space legal.
 var machine = ep.Machine{Backend: "cuda", Arch: "sm_90", SMs: 132, GPUs: 8, Link: "nv18"}
 
-// problem returns the shape of DeepSeek-V3 on eight ranks.
 func problem(op ep.Op, d ep.DType) ep.Problem {
 	return ep.Problem{Op: op, Mode: ep.Graph, Ranks: 8, Nodes: 1, Hidden: 7168, Experts: 256, TopK: 8,
 		Tokens: 128, MaxTokens: 128, Dispatch: d, Combine: ep.BF16}

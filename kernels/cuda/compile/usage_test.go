@@ -9,17 +9,16 @@ import (
 	"testing"
 )
 
-// usage holds the resources of an SM that one kernel takes, as ptxas reports them.
+// usage holds what one kernel takes of an SM, as ptxas reports it.
 type usage struct {
 	Entry      string
-	Registers  int // registers of one thread
-	SpillStore int // bytes of spill stores in one thread
-	SpillLoad  int // bytes of spill loads in one thread
-	Stack      int // bytes of stack of one thread
-	Shared     int // bytes of static shared memory of one block
+	Registers  int // of one thread
+	SpillStore int // bytes of one thread
+	SpillLoad  int // bytes of one thread
+	Stack      int // bytes of one thread
+	Shared     int // static bytes of one block
 }
 
-// spills reports whether the kernel spills registers to memory.
 func (u usage) spills() bool { return u.SpillStore+u.SpillLoad > 0 }
 
 var (
@@ -29,8 +28,7 @@ var (
 	smemLine  = regexp.MustCompile(`(\d+) bytes smem`)
 )
 
-// parseUsage reads the log that ptxas writes under -v. It lists only entry points, because the
-// registers of other functions are counted with their callers.
+// parseUsage reads ptxas's log under -v. It lists only entry points; callers count other functions' registers.
 func parseUsage(log string) ([]usage, error) {
 	var out []usage
 	var u usage
@@ -38,8 +36,7 @@ func parseUsage(log string) ([]usage, error) {
 		if m := entryLine.FindStringSubmatch(line); m != nil {
 			u = usage{Entry: m[1]}
 		}
-		// The spill line of the entry comes before its "Used" line. Later spill lines belong to
-		// device functions that the entry calls.
+		// Later spill lines belong to device functions.
 		if m := spillLine.FindStringSubmatch(line); m != nil && u.Entry != "" {
 			u.Stack, u.SpillStore, u.SpillLoad = digits(m[1]), digits(m[2]), digits(m[3])
 		}
@@ -60,14 +57,12 @@ func parseUsage(log string) ([]usage, error) {
 	return out, nil
 }
 
-// digits converts a number that a pattern has already matched.
 func digits(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n
 }
 
-// TestParseUsage reads a log of ptxas 13.0: two entries, one of which calls a
-// function that is compiled by itself.
+// TestParseUsage reads a log of ptxas 13.0: two entries, one with a function of its own.
 func TestParseUsage(t *testing.T) {
 	const log = `ptxas info    : 4 bytes gmem
 ptxas info    : Compiling entry function 'ep_empty' for 'sm_90a'

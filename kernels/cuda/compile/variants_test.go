@@ -21,17 +21,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// variantsEnv names the environment variable that, with the value "all", makes the test compile every
-// variant for sm_90a.
+// variantsEnv, with value "all", makes the test compile every variant for sm_90a.
 const variantsEnv = "EPBENCH_VARIANTS"
 
-// arches lists the architectures for which every kernel must compile. For each architecture the test compiles
-// every default. For sm_90a, on which tables are measured, it adds variants until they contain every pair of
-// parameter values of a source. With EPBENCH_VARIANTS=all it adds all variants for sm_90a, which takes twice as
-// long. For the other architectures it adds variants until they contain every parameter value.
+// arches lists the architectures for which every default must compile. sm_90a, on which tables are measured, adds
+// every pair of values of a source, others every value.
 var arches = []string{"sm_80", "sm_90a", "sm_100a"}
 
-// variantsFor returns the variants of a space that are compiled for an architecture.
 func variantsFor(arch string, space []compiled) []compiled {
 	switch {
 	case arch != "sm_90a":
@@ -42,8 +38,7 @@ func variantsFor(arch string, space []compiled) []compiled {
 	return cover(space, pairs)
 }
 
-// cover chooses variants that together have every feature of a space. It takes the defaults first, and
-// then again and again the variant with the most features that are still missing.
+// cover chooses variants that together have every feature, greedily after the defaults.
 func cover(space []compiled, features func(compiled) []string) []compiled {
 	var out, left []compiled
 	seen := map[string]bool{}
@@ -73,7 +68,7 @@ func cover(space []compiled, features func(compiled) []string) []compiled {
 	}
 }
 
-// values lists the defines of a variant, each with its source.
+// values lists a variant's defines with its source.
 func values(x compiled) []string {
 	var out []string
 	for _, d := range x.unit.Defines {
@@ -82,7 +77,7 @@ func values(x compiled) []string {
 	return out
 }
 
-// pairs lists the pairs of defines of a variant, each with its source.
+// pairs lists a variant's pairs of defines with its source.
 func pairs(x compiled) []string {
 	out := values(x)
 	for i, a := range x.unit.Defines {
@@ -93,8 +88,7 @@ func pairs(x compiled) []string {
 	return out
 }
 
-// TestVariantsCover: the variants that are compiled for an architecture include every default, and have every
-// parameter value of the space (sm_80) or every pair of values (sm_90a).
+// TestVariantsCover: an architecture has every default, and every value or pair.
 func TestVariantsCover(t *testing.T) {
 	t.Setenv(variantsEnv, "")
 	space := defaultSpace(t)
@@ -126,8 +120,7 @@ func TestVariantsCover(t *testing.T) {
 	}
 }
 
-// defaultSpace lists each distinct variant of every kernel. Combine does not depend on the
-// dtype in which tokens were sent, so one dtype is enough.
+// defaultSpace lists each distinct variant of every kernel. Combine does not depend on the dispatched dtype.
 func defaultSpace(t *testing.T) []compiled {
 	t.Helper()
 	var out []compiled
@@ -154,8 +147,7 @@ func defaultSpace(t *testing.T) []compiled {
 	return out
 }
 
-// TestVariants compiles the default space without a GPU. It prints the resources that each
-// kernel takes and a digest of its binary, and fails if a default spills.
+// TestVariants compiles the default space, prints resources and digests, and fails if a default spills.
 func TestVariants(t *testing.T) {
 	t.Setenv(CacheEnv, "off")
 	space := defaultSpace(t)
@@ -185,8 +177,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// compileOne compiles one variant. It returns a line for each kernel: its resources and the digest of
-// the binary.
+// compileOne returns a line for each kernel of a variant: resources and digest.
 func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	cubin, log, err := c.build(x.unit)
 	if err != nil {
@@ -213,7 +204,6 @@ func compileOne(t *testing.T, c *Compiler, x compiled) string {
 	return out.String()
 }
 
-// TestCompileErrors: the error of Compile contains the compiler's message.
 func TestCompileErrors(t *testing.T) {
 	c, err := NewCompiler("sm_90a")
 	if err != nil {
@@ -228,8 +218,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileCache: a second compiler finds the binaries that the first one stored, and
-// ignores a truncated entry.
+// TestCompileCache: a second compiler finds the first one's binaries, without a truncated entry.
 func TestCompileCache(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -256,8 +245,7 @@ func TestCompileCache(t *testing.T) {
 	}
 }
 
-// TestCompileAhead: a unit that is added to the queue twice is compiled once, and its binary is in the
-// cache. Close drops units whose compilation has not begun.
+// TestCompileAhead: a unit is compiled once. Close drops those that have not begun.
 func TestCompileAhead(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	c, err := NewCompiler("sm_90a")
@@ -277,7 +265,7 @@ func TestCompileAhead(t *testing.T) {
 	if b := c.load(key); b == nil || len(q.seen) != 1 || len(q.slots) != 0 {
 		t.Errorf("the cached binary has %d bytes, %d units were added, %d still compile", len(b), len(q.seen), len(q.slots))
 	}
-	q.slots <- struct{}{} // takes the only slot, so that the next unit has to wait
+	q.slots <- struct{}{} // takes the only slot
 	dropped := sources.Unit{Source: declare.LitmusSource}
 	q.Add(dropped)
 	q.closed.Store(true)

@@ -19,24 +19,23 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// partGates names the part of the heap that holds the input rows of an activation.
+// partGates names the part of the heap with an activation's input.
 const partGates = "gates"
 
-// rotatedBytes is the total size of all copies of a call's rows: several times the L2 cache of
-// any GPU. Each call works on the next copy, so that its rows come from memory and not from the cache.
+// rotatedBytes is the size of all copies of a call's rows. Calls take the copies in turn, so that rows come from
+// memory and not from the L2 cache.
 const rotatedBytes = declare.FlushBytes
 
-// maxCopies bounds the number of copies. All copies of very few rows fit in the L2 cache.
+// maxCopies bounds the number of copies.
 const maxCopies = 64
 
-// activation lays out the rows of a session of activations.
 type activation struct {
 	oracle *ref.Oracle
-	rows   int // rows for which every buffer has room, a few more than any rank has
-	copies int // copies of the rows, see rotatedBytes
+	rows   int // room of every buffer
+	copies int // see rotatedBytes
 }
 
-// openActivation lays out the rows of w. It returns nil if the op is not activation.
+// openActivation lays out the rows of w; nil for another op.
 func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	if w.Problem.Op != ep.Activation {
 		return nil
@@ -45,13 +44,12 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	for rank := range w.Ranks {
 		a.rows = max(a.rows, o.Dispatch(rank).End)
 	}
-	a.rows = (a.rows + 7) / 4 * 4 // whole 16-byte vectors, because fp8 scales are float32 [columns, rows]
+	a.rows = (a.rows + 7) / 4 * 4 // fp8 scales are float32 [columns, rows], in 16-byte vectors
 	a.copies = int(max(1, min(maxCopies, (rotatedBytes+bytes-1)/bytes)))
 	return a
 }
 
-// part returns the name of copy `number` of a part of the heap. Copy 0 has the part's own name, and
-// verification uses it.
+// part returns the name of a copy of a part. Copy 0, for verification, has the part's own name.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)
@@ -59,7 +57,6 @@ func (a *activation) part(name string, number int) string {
 	return name
 }
 
-// parts lists the inputs and outputs of a rank.
 func (a *activation) parts(p ep.Problem) []declare.Region {
 	groups := int64(dtype.Groups(p))
 	out := []declare.Region{
@@ -77,7 +74,7 @@ func (a *activation) parts(p ep.Problem) []declare.Region {
 	return out
 }
 
-// outputs lists the regions that a call on copy `number` writes. They are poisoned first.
+// outputs lists the regions that a call on a copy writes.
 func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []declare.Region{
@@ -86,7 +83,7 @@ func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	}
 }
 
-// gates returns the input rows of a rank, with the padding between groups.
+// gates returns a rank's input rows, with padding between groups.
 func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	n, end := 2*w.Problem.Hidden, a.oracle.Dispatch(rank).End
 	out := make([]uint16, end*n)
@@ -96,8 +93,7 @@ func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	return out
 }
 
-// putActivation copies the inputs to a rank. It must run on the thread of the rank's GPU, and does
-// not wait for the copies.
+// putActivation copies the inputs to a rank. Call it on the GPU's thread; it does not wait.
 func (s *session) putActivation(rank int) error {
 	d := s.activation.oracle.Dispatch(rank)
 	scales := make([]float32, len(d.Groups))
@@ -120,8 +116,7 @@ func (s *session) putActivation(rank int) error {
 		put(s.ranks, rank, declare.PartInputScale, scales))
 }
 
-// siluArgs returns the arguments of call number n of a round. Only kernels with clamp=gpt-oss read
-// limit and alpha.
+// siluArgs returns the arguments of call n of a round.
 func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	clamp := ref.GptOss()
 	args := C.EpSiluArgs{
@@ -137,7 +132,7 @@ func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	return args
 }
 
-// judgeActivation compares every rank's outputs of a verification with the oracle.
+// judgeActivation compares every rank's outputs with the oracle.
 func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	var sum kernels.Comparison
 	for rank := range s.ranks.local {
@@ -150,7 +145,7 @@ func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	return sum, nil
 }
 
-// judgeActivated compares a sample of one rank's rows, all its scales, and the space after its rows.
+// judgeActivated compares a sample of one rank's rows, all scales, and the space after the rows.
 func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Comparison, err error) {
 	a, l, limit := s.activation, dtype.Of(s.problem.Dispatch, s.problem.Hidden), max(declare.JudgedElements/s.problem.Hidden, 1)
 	picked, end := a.oracle.ActivationPicks(rank, limit), a.oracle.Dispatch(rank).End
@@ -172,7 +167,6 @@ func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Compar
 	return a.oracle.CheckActivation(rank, got, how, limit), nil
 }
 
-// digestActivation hashes the outputs of a verification on every rank.
 func (s *session) digestActivation() (string, error) {
 	h := sha256.New()
 	for rank := range s.ranks.local {

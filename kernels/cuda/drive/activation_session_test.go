@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestSessionActivation runs the activation kernel in every dtype, with the default config and
-// variants of it, on one rank and on two ranks that do the same work.
+// TestSessionActivation runs every dtype, with one rank and with two that do the same work.
 func TestSessionActivation(t *testing.T) {
 	for _, d := range ep.DTypes() {
 		for _, ranks := range []int{1, 2} {
@@ -35,14 +34,12 @@ func TestSessionActivation(t *testing.T) {
 	}
 }
 
-// TestSessionActivationCopies: each call of a round works on its own copy of the rows, and writes all
-// of its outputs.
 func TestSessionActivationCopies(t *testing.T) {
 	p := smallActivation(ep.FP8, 24)
 	b, s := openSession(t, Options{Deadline: 20 * time.Second}, p)
 	k := kernels.For(b.Kernels(), p)[0]
 	c := k.DefaultConfig(b.Machine(), p).With("threads", "64")
-	runConfig(t, b, s, k, c) // folds three calls
+	runConfig(t, b, s, k, c)
 	if v, err := s.Verify(t.Context(), c); err != nil || !v.OK() {
 		t.Fatal(v, err)
 	}
@@ -63,8 +60,7 @@ func TestSessionActivationCopies(t *testing.T) {
 	}
 }
 
-// smallActivation returns a problem that is small enough for an emulated GPU. Its rows have 384
-// columns, which is no multiple of the 256 columns that a warp takes at once.
+// smallActivation returns a problem for an emulated GPU. 384 columns are no multiple of a warp's 256.
 func smallActivation(d ep.DType, tokens int) ep.Problem {
 	return ep.Problem{Op: ep.Activation, Mode: ep.Graph, Ranks: 1, Nodes: 1, Hidden: 384, Experts: 40, TopK: 2,
 		Tokens: tokens, MaxTokens: max(tokens, 1), Dispatch: d, Combine: ep.BF16}

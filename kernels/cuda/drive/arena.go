@@ -8,14 +8,13 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is memory of a GPU that holds one heap at a time. It is kept for the next heap, because allocating
-// tens of gigabytes and mapping them on every other GPU takes longer than measuring most candidates.
+// arena is GPU memory for one heap at a time. It is kept for the next heap, because allocating and mapping it
+// takes longer than measuring.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64
 }
 
-// pool holds memory that is not in use.
 type pool[T any] []T
 
 // take removes and returns the smallest item of at least n bytes.
@@ -34,8 +33,7 @@ func (p *pool[T]) take(n int64, bytes func(T) int64) (item T, ok bool) {
 	return item, true
 }
 
-// take returns an arena of at least n bytes. If no idle arena is large enough, it frees all idle
-// arenas and allocates a new one.
+// take returns an arena of at least n bytes. If none is large enough, all idle ones are freed.
 func (g *gpu) take(n int64) (*arena, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,14 +66,13 @@ func (g *gpu) freeIdle() (err error) {
 	return err
 }
 
-// give adds an arena to the idle arenas.
 func (g *gpu) give(a *arena) {
 	g.mu.Lock()
 	g.arenas = append(g.arenas, a)
 	g.mu.Unlock()
 }
 
-// idle returns how many bytes the idle arenas hold.
+// idle returns the bytes of the idle arenas.
 func (g *gpu) idle() (n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,13 +82,11 @@ func (g *gpu) idle() (n int64) {
 	return n
 }
 
-// leastStaging is the smallest size in bytes of a staging buffer. All sizes are powers of two: with
-// few different sizes a buffer can be used again more often.
+// leastStaging is the smallest staging buffer in bytes. All sizes are powers of two, for reuse.
 const leastStaging = 1 << 20
 
-// takeStaging returns pinned host memory of at least n bytes, which the GPU can write. Like an arena
-// it is kept after the session, because pinning takes longer than filling. The GPU's context must
-// be current.
+// takeStaging returns pinned host memory of at least n bytes. It is kept, because pinning takes longer than
+// filling. The GPU's context must be current.
 func (g *gpu) takeStaging(n int) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +100,7 @@ func (g *gpu) takeStaging(n int) ([]byte, error) {
 	return newHost(size)
 }
 
-// giveStaging adds a buffer to the idle buffers. b may be nil.
+// giveStaging adds a buffer, or nil, to the idle ones.
 func (g *gpu) giveStaging(b []byte) {
 	if len(b) == 0 {
 		return
@@ -115,7 +110,6 @@ func (g *gpu) giveStaging(b []byte) {
 	g.mu.Unlock()
 }
 
-// freeStaging frees the idle staging buffers.
 func (g *gpu) freeStaging() {
 	for _, b := range g.staging {
 		freeHost(b)

@@ -13,25 +13,23 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Options change how a Backend runs.
 type Options struct {
-	Loopback   bool          // allow more ranks than GPUs: several ranks then share a GPU
-	Clock      string        // chain, span, span:STAGE or event; "" means chain
-	Deadline   time.Duration // longest time that a kernel waits; 0 means DefaultDeadline
-	InputScale float32       // global input scale of NVFP4; 0 means 1
-	Drill      Drill         // fault that is caused on purpose
+	Loopback   bool          // more ranks than GPUs
+	Clock      string        // chain, span, span:STAGE or event; "" is chain
+	Deadline   time.Duration // of a kernel's wait; 0 is DefaultDeadline
+	InputScale float32       // of NVFP4; 0 is 1
+	Drill      Drill
 
-	sms int // number of SMs to use on each GPU, 0 for all; NVIDIA's racecheck takes longer with more SMs
+	sms int // SMs to use, 0 for all; racecheck needs few
 }
 
-// DefaultDeadline is much longer than the time between the starts of two ranks, and much shorter than the
-// time after which epbench considers the worker hung.
+// DefaultDeadline is long after another rank's start, and long before the worker counts as hung.
 const DefaultDeadline = time.Second
 
 // Backend runs the CUDA kernels on the GPUs of this host.
 type Backend struct {
 	options Options
-	clock   string // the clock of the options, without a stage
+	clock   string // without a stage
 	node    *node
 	machine ep.Machine
 	monitor *monitor
@@ -40,7 +38,7 @@ type Backend struct {
 // Open opens every GPU that CUDA_VISIBLE_DEVICES shows.
 func Open(o Options) (*Backend, error) { return open(o, -1) }
 
-// open opens the GPU with number `only`, or all GPUs if `only` is below 0.
+// open opens GPU `only`, or all if it is negative.
 func open(o Options, only int) (*Backend, error) {
 	if o.Clock == "" {
 		o.Clock = clockChain
@@ -76,34 +74,27 @@ func open(o Options, only int) (*Backend, error) {
 	return b, nil
 }
 
-// Machine implements kernels.Backend.
 func (b *Backend) Machine() ep.Machine { return b.machine }
 
-// Kernels implements kernels.Backend.
 func (b *Backend) Kernels() []kernels.Kernel { return declare.Kernels() }
 
-// ABI implements kernels.Versioned.
 func (b *Backend) ABI() ep.ABI { return declare.ABI() }
 
-// Close implements kernels.Backend.
 func (b *Backend) Close() error {
 	b.monitor.close()
 	b.node.close()
 	return nil
 }
 
-// MultiSession implements kernels.MultiSession.
 func (b *Backend) MultiSession() bool { return true }
 
-// Products implements kernels.ProductRunner.
 func (b *Backend) Products() []string { return []string{ep.Gemm, ep.Copy, ep.Step} }
 
-// Precompile implements kernels.Precompiler.
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	for _, c := range configs {
 		units, err := candidateUnits(b.machine, p, c)
 		if err != nil {
-			continue // Prepare will report it
+			continue // Prepare reports it
 		}
 		for _, u := range units {
 			b.node.ahead.Add(u)
@@ -111,7 +102,7 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Open implements kernels.Backend. Memory is allocated later, when a candidate needs it.
+// Open implements kernels.Backend. Memory is allocated later.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
@@ -125,7 +116,7 @@ func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return newSession(b, w)
 }
 
-// checkPeers checks that all GPUs that the ranks use can address each other.
+// checkPeers checks that the ranks' GPUs can address each other.
 func (b *Backend) checkPeers(ranks int) error {
 	used := min(ranks, len(b.node.gpus))
 	for i := range used {
@@ -138,15 +129,12 @@ func (b *Backend) checkPeers(ranks int) error {
 	return nil
 }
 
-// emptyFold is the number of calls in a round of Empty, and emptyRounds the number of rounds. Empty then
-// takes a few milliseconds, and its reading has little noise.
 const (
 	emptyFold   = 20
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker. It runs in graph mode on every GPU and returns, for each clock,
-// the median over rounds of the slowest rank's seconds.
+// Empty implements kernels.Clocker. It returns the median over rounds of the slowest rank's seconds.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if b.checkPeers(ranks) != nil {

@@ -12,15 +12,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds in which a matrix product (called "the product" here) runs at the
-// same time as the calls. It reads device time, from the start of both streams to the end of the
-// later one.
+// clockStamp is the clock of rounds with a matrix product ("the product") beside the calls. It reads device time
+// until the later stream ends.
 const clockStamp = "stamp"
 
-// outlasts is the least time of the product beside one call, in multiples of the call's time.
+// outlasts is the product's least time, in times of a call.
 const outlasts = 2
 
-// besideLaunches returns how many launches of the product run beside a verification.
+// besideLaunches returns the product's launches beside a verification.
 func (s *session) besideLaunches() int {
 	if s.beside == nil {
 		return 0
@@ -28,7 +27,6 @@ func (s *session) besideLaunches() int {
 	return max(s.beside.share, 1)
 }
 
-// arrange decides how a candidate's calls and the product run together.
 func (s *session) arrange(k *candidate) arrangement {
 	a := arrangement{way: overlapped, share: s.beside.share, left: s.smsLeft(k)}
 	switch {
@@ -40,14 +38,13 @@ func (s *session) arrange(k *candidate) arrangement {
 		a.way = inPhases
 	}
 	if k.phased() {
-		a.left = 0 // the calls hold no SMs while the product runs
+		a.left = 0 // no SMs are held during the product
 	}
 	return a
 }
 
-// smsLeft returns the number of SMs for which the product is planned beside a candidate's calls: the SMs
-// that the calls leave, as in serving engines. It returns 0 (all SMs) for a copy, and if the calls take
-// more than half of the SMs: after the calls, a product on few SMs would be slow.
+// smsLeft returns the SMs that a candidate's calls leave for the product's plan. It is 0 (all SMs) for a copy, and
+// for calls on more than half of the SMs.
 func (s *session) smsLeft(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -56,7 +53,6 @@ func (s *session) smsLeft(k *candidate) int {
 	return all - taken
 }
 
-// sms returns the largest grid of a candidate's calls.
 func (c *candidate) sms() (most int) {
 	for op, k := range c.calls {
 		if op == c.op || c.op == ep.Pair {
@@ -68,7 +64,7 @@ func (c *candidate) sms() (most int) {
 	return most
 }
 
-// runBeside measures rounds of the calls alone, the product alone, and both at the same time.
+// runBeside measures the calls alone, the product alone, and both at the same time.
 func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.readyProduct(ctx); err != nil {
 		return kernels.Rounds{}, err
@@ -94,7 +90,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
 }
 
-// readTogether runs the rounds of a program with calls and a product, and returns their readings.
+// readTogether returns a program's readings.
 func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
 	t := &ep.BesideRounds{Amount: s.beside.amount()}
 	if left := p.timing.beside.left; left > 0 {
@@ -105,7 +101,7 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	}
 	err := s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
-			if rank == 0 { // if the run is repeated, its readings replace those of the first run
+			if rank == 0 { // a repeated run replaces them
 				for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
 					(*rows)[round] = nil
 				}
@@ -120,17 +116,15 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	if err != nil {
 		return nil, err
 	}
-	p.long = true // the calls and the product alone have warmed up the GPU: one warm-up round is enough
+	p.long = true // the rounds alone have warmed up the GPU
 	return t, nil
 }
 
-// sizingRounds is the number of rounds from which a session takes the time of a call or a product
-// before it measures candidates.
+// sizingRounds is the number of rounds that size a product.
 const sizingRounds = 5
 
-// sizeProduct decides, once in each session, how many launches of the product belong to one call. Together
-// they take at least twice as long as a call of the problem's default config (see outlasts). The default is
-// used, because costs must not depend on which config a session runs first.
+// sizeProduct decides, once in each session, how many launches belong to one call. They take at least twice as
+// long as the default's call. Costs must not depend on a session's first config.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -166,7 +160,7 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	return nil
 }
 
-// defaultProgram returns a program that runs calls of the problem's default config alone.
+// defaultProgram returns a program of the default's calls alone.
 func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	c, err := kernels.Default(declare.AllKernels(), s.backend.machine, s.problem, 0)
 	if err != nil {
@@ -186,8 +180,7 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	return p, nil
 }
 
-// pass returns the seconds of one pass over the product alone: the median over rounds of the slowest
-// rank's time.
+// pass returns the seconds of one pass over the product alone.
 func (s *session) pass(ctx context.Context) (float64, error) {
 	alone, err := s.timePasses(ctx, s.beside, 0)
 	if err != nil {
@@ -196,8 +189,7 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// timePasses times whole passes over a product alone, planned for `sms` SMs. It returns the seconds
-// as [round][rank].
+// timePasses times passes of a plan for `sms` SMs, as seconds [round][rank].
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
 	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
@@ -205,8 +197,7 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds times the product alone. If an experiment runs a load on the GPU, it also
-// times the product while that load runs. It returns both as seconds, [round][rank].
+// besideRounds times the product alone and, in an experiment, beside its load, as seconds [round][rank].
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {
@@ -217,7 +208,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	err = s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
 			x, err := p.times(raw)
-			if rank == 0 { // if the run is repeated, its readings replace those of the first run
+			if rank == 0 { // a repeated run replaces them
 				alone[round], within[round] = nil, nil
 			}
 			alone[round], within[round] = append(alone[round], x.product), append(within[round], x.productIn)
@@ -227,7 +218,6 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	return alone, within, err
 }
 
-// runOnce runs steps without timing them.
 func runOnce(c *cSteps) error {
 	_, err := c.run(context.Background(), batch{rounds: 1, window: 1, limit: int64(time.Minute)})
 	return err

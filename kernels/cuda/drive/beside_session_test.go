@@ -20,8 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// besideProblem returns a small problem with a matrix product beside it: the product runs at the same
-// time as the calls. An emulated GPU multiplies it in milliseconds.
+// besideProblem returns a small problem with a matrix product beside its calls.
 func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 	p := drillProblem(op, mode, 2)
 	p.Beside, p.Objective = beside, ep.BesideProduct
@@ -30,14 +29,14 @@ func besideProblem(op ep.Op, mode ep.Mode, beside string) ep.Problem {
 
 const smallGemm = "gemm:3,32,64,bf16,4"
 
-// TestSessionBeside times and verifies kernels of every op while a product runs, fused and in phases,
-// in graphs and eagerly. On an emulated GPU only eager streams really run at the same time.
+// TestSessionBeside covers every op, fused and in phases, in graphs and eagerly. On an emulated GPU only eager
+// streams overlap.
 func TestSessionBeside(t *testing.T) {
 	for _, c := range []struct {
 		mode    ep.Mode
 		op      ep.Op
 		beside  string
-		kernels string // kernels to run on an emulated GPU; a real GPU runs all
+		kernels string // on an emulated GPU; a real GPU runs all
 	}{
 		{ep.Graph, ep.Dispatch, smallGemm, "dispatch dispatch_ll"},
 		{ep.Graph, ep.Combine, smallGemm, "combine_final combine_ll"},
@@ -56,13 +55,12 @@ func TestSessionBeside(t *testing.T) {
 	}
 }
 
-// besideConfigs runs the default config of a kernel, and also with mode=split if the kernel has a
-// mode. It skips a pair whose default is illegal.
+// besideConfigs runs a kernel's default, and mode=split if it has a mode.
 func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	t.Helper()
 	c := drillConfig(b, k, s.problem)
 	if k.Op == ep.Pair && k.Check(b.Machine(), s.problem, c) != nil {
-		return // the pair's dispatch and combine use different memory
+		return // its halves use different memory
 	}
 	besideConfig(t, s, c)
 	if k.Name == "dispatch_ll" {
@@ -73,7 +71,7 @@ func besideConfigs(t *testing.T, b *Backend, s *session, k kernels.Kernel) {
 	}
 }
 
-// besideConfig verifies a config before and after it is timed while the product runs.
+// besideConfig verifies a config before and after timing.
 func besideConfig(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -97,7 +95,7 @@ func besideConfig(t *testing.T, s *session, c ep.Config) {
 	verify()
 }
 
-// checkPlanned checks that the product is planned for the SMs that calls on two SMs leave.
+// checkPlanned checks that the product is planned for the SMs that the calls leave.
 func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {
@@ -111,9 +109,7 @@ func checkPlanned(t *testing.T, s *session, c ep.Config) {
 	}
 }
 
-// TestSessionOwnPlan: a product that runs alone uses its fastest plan (the own plan), which may be
-// made for fewer than all SMs. If calls leave fewer SMs than the own plan needs, the product beside
-// them uses a plan for the SMs that are left.
+// TestSessionOwnPlan: beside calls the product keeps its own (fastest) plan, unless they leave fewer SMs.
 func TestSessionOwnPlan(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, besideProblem(ep.Pair, ep.Graph, "step:3,32,64,bf16,4"))
 	if err := s.Prepare(t.Context(), kernels.For(b.Kernels(), s.problem)[0].DefaultConfig(b.Machine(), s.problem)); err != nil {
@@ -135,7 +131,7 @@ func TestSessionOwnPlan(t *testing.T) {
 		}
 		for _, c := range []struct{ own, left, made int }{
 			{0, 0, 0}, {0, all - 1, all - 1}, {all - 1, 0, all - 1}, {all - 1, all - 2, all - 2},
-			{all - 2, all - 1, all - 2}, // the own plan needs fewer SMs than the calls leave
+			{all - 2, all - 1, all - 2}, // the own plan needs fewer SMs than are left
 		} {
 			b.own = c.own
 			code := newCSteps(1, 1)
@@ -151,8 +147,7 @@ func TestSessionOwnPlan(t *testing.T) {
 	}
 }
 
-// splitOf sets mode=split in the config, or in each half of a pair's config that has a mode. A receiving
-// grid of its own becomes as large as the sending one.
+// splitOf sets mode=split where there is a mode. A receiving grid becomes as large as the sending one.
 func splitOf(c ep.Config) ep.Config {
 	for _, name := range c.Names() {
 		prefix, ok := strings.CutSuffix(name, kernels.ModeParam)
@@ -173,8 +168,6 @@ func splitOf(c ep.Config) ep.Config {
 	return c
 }
 
-// TestSessionBesideTimes: the times of the parts of a round are consistent, and the reported time is
-// the one that the objective names.
 func TestSessionBesideTimes(t *testing.T) {
 	for _, objective := range ep.Objectives() {
 		p := besideProblem(ep.Dispatch, ep.Graph, "copy")
@@ -199,8 +192,7 @@ func TestSessionBesideTimes(t *testing.T) {
 	}
 }
 
-// TestSessionProducts compares every value of a product with a sum in float64. It takes both dtypes,
-// with and without batches, and batch sizes with which the last launch of a pass repeats experts.
+// TestSessionProducts compares products with float64 sums. Some batch sizes make the last launch repeat experts.
 func TestSessionProducts(t *testing.T) {
 	for _, spec := range []string{"gemm:5,32,48,bf16,5", "gemm:16,32,64,fp8,5"} {
 		for _, batches := range []string{"1", "0"} {
@@ -213,7 +205,7 @@ func TestSessionProducts(t *testing.T) {
 	}
 }
 
-// checkProducts launches all products in batches of this size and compares every value.
+// checkProducts compares every value of products in batches of this size.
 func checkProducts(t *testing.T, s *session, batch int) {
 	t.Helper()
 	b := s.beside
@@ -255,8 +247,7 @@ func checkProducts(t *testing.T, s *session, batch int) {
 	}
 }
 
-// factors reads an input matrix of the product back from a rank as float64. It checks that the
-// magnitudes lie between 0.5 and 1 and that there are at least eight different values.
+// factors reads an input matrix back. Magnitudes lie between 0.5 and 1, with at least eight values.
 func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64) []float64 {
 	t.Helper()
 	raw := fetch(t, p.ranks, rank, at, bytes)
@@ -283,9 +274,8 @@ func (p *products) factors(t *testing.T, rank int, at cu.DevicePtr, bytes int64)
 	return out
 }
 
-// TestSessionWithoutCublasLt: without cuBLASLt the error names the environment variable and the option
-// that help, and a copy still runs. The test needs a process of its own, because a library that was
-// opened once stays open.
+// TestSessionWithoutCublasLt: the error names what helps, and a copy still runs. An opened library stays open, so
+// the test has its own process.
 func TestSessionWithoutCublasLt(t *testing.T) {
 	if os.Getenv("EPBENCH_TEST_NO_CUBLASLT") == "" {
 		t.Skip("set EPBENCH_TEST_NO_CUBLASLT=1 to run this test alone, in a separate process")
@@ -309,8 +299,7 @@ func TestSessionWithoutCublasLt(t *testing.T) {
 	s.Close()
 }
 
-// TestDrillBeside: a lost signal is reported within the deadline also while a product runs, and the
-// session stays usable.
+// TestDrillBeside: a lost signal is also reported beside a product.
 func TestDrillBeside(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond, Drill: Drill{Rank: 1, Drop: 3, Config: "mode=split"},
@@ -342,7 +331,7 @@ func TestDrillBeside(t *testing.T) {
 	}
 }
 
-// fetch copies memory of a rank's GPU to the host. The memory may lie outside the rank's heap.
+// fetch copies GPU memory to the host, also outside the heap.
 func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []byte {
 	t.Helper()
 	out := make([]byte, bytes)
@@ -353,12 +342,10 @@ func fetch(t *testing.T, r *rankSet, rank int, at cu.DevicePtr, bytes int64) []b
 	return out
 }
 
-// TestSessionExplain: Explain returns one effect with the calls and one with each load: blocks that
-// hold SMs, a copy that takes bandwidth, and blocks that do both. If a config leaves SMs free, there is also an
-// effect without a load, whose product is planned for these SMs. Each effect has times of every round.
+// TestSessionExplain: there is one effect with the calls and with each load, and one for SMs that are left.
 func TestSessionExplain(t *testing.T) {
 	p := besideProblem(ep.Dispatch, ep.Graph, smallGemm)
-	p.Layout = ep.LayoutRank // in this layout an emulated call of the default, and the product beside the call, take a sixth of the time
+	p.Layout = ep.LayoutRank // its emulated calls take a sixth of the time
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, p)
 	k := kernels.For(b.Kernels(), p)[0]
 	c := drillConfig(b, k, s.problem)
@@ -370,7 +357,7 @@ func TestSessionExplain(t *testing.T) {
 	}
 }
 
-// checkEffects calls Explain for a config and compares the first words of each effect's load.
+// checkEffects compares the first words of each effect's load.
 func checkEffects(t *testing.T, s *session, c ep.Config, words ...string) {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// callsOf counts the calls that f makes to an emulated driver, by function name.
+// callsOf counts f's calls to an emulated driver, by name.
 func callsOf(t *testing.T, f func() error) map[string]int {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "trace")
@@ -32,7 +32,7 @@ func callsOf(t *testing.T, f func() error) map[string]int {
 	return count
 }
 
-// ready opens a session on two GPUs, and verifies and runs the default config.
+// ready opens a session on two GPUs, and verifies and runs the default.
 func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	t.Helper()
 	if !onEmulator() {
@@ -45,7 +45,6 @@ func ready(t *testing.T, op ep.Op) (*session, ep.Config) {
 	return s, c
 }
 
-// verifyTimed verifies a config, and checks that every part of its time was measured.
 func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	v, err := s.Verify(t.Context(), c)
 	if took := v.Took; took.Filling <= 0 || took.Running <= 0 || took.Reading <= 0 || took.Comparing <= 0 {
@@ -54,9 +53,7 @@ func verifyTimed(t *testing.T, s *session, c ep.Config) error {
 	return err
 }
 
-// TestSessionCalls checks how many driver calls two ranks make in all. Each driver call
-// takes 2 to 20 us; making a graph or an allocation takes far longer. A search verifies thousands of
-// configs and takes tens of thousands of samples.
+// TestSessionCalls bounds driver calls. Each takes 2 to 20 us, and a search takes tens of thousands of samples.
 func TestSessionCalls(t *testing.T) {
 	round := map[string]int{"cuMemsetD32Async": 2, "cuMemcpyDtoH": 2}
 	capture := map[string]int{"cuStreamBeginCapture": 2, "cuGraphInstantiateWithFlags": 2, "cuGraphUpload": 2, "cuStreamSynchronize": 2}
@@ -87,7 +84,7 @@ func TestSessionCalls(t *testing.T) {
 			if n := got["cuGraphLaunch"]; n > 2*(1+warmups) {
 				t.Errorf("%s, %s: two ranks launch %d graphs, want at most %d", op, of.name, n, 2*(1+warmups))
 			}
-			delete(got, "cuGraphLaunch") // the number of launches depends on how long the last sample took
+			delete(got, "cuGraphLaunch") // depends on the last sample's time
 			if !maps.Equal(got, of.want) {
 				t.Errorf("%s, %s: %v, want %v", op, of.name, got, of.want)
 			}
@@ -95,8 +92,7 @@ func TestSessionCalls(t *testing.T) {
 	}
 }
 
-// TestSessionCaptureRefused: if the graph of one rank cannot be made, no rank keeps a graph. The next
-// run makes all graphs.
+// TestSessionCaptureRefused: if one rank's graph cannot be made, no rank keeps one.
 func TestSessionCaptureRefused(t *testing.T) {
 	s, c := ready(t, ep.Dispatch)
 	k, err := s.prepared(c)

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// call holds the launches of one op of a candidate. They are the same on every rank.
+// call holds the launches of one op, the same on every rank.
 type call struct {
 	declaration declare.Declaration
 	config      ep.Config
@@ -23,7 +23,7 @@ type call struct {
 	module      *module
 }
 
-// part returns the indices of the launches that belong to a half of the call.
+// part returns the indices of a half's launches.
 func (k *call) part(h callHalf) []int {
 	var out []int
 	for i := range k.launches {
@@ -34,7 +34,7 @@ func (k *call) part(h callHalf) []int {
 	return out
 }
 
-// A candidate is a config that is prepared for running.
+// candidate is a config that is prepared for running.
 type candidate struct {
 	config   ep.Config
 	op       ep.Op
@@ -42,11 +42,10 @@ type candidate struct {
 	programs map[timing]*program
 }
 
-// ops lists the ops that a candidate may have, in the order in which they run.
+// ops lists the ops of a candidate in running order.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs returns the config of each op that runs for c. If the problem's op is combine, it adds the
-// dispatch that the combine's declaration names, because this dispatch must run before the combine.
+// opConfigs returns the config of each op for c. Op combine adds the dispatch that its declaration names.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:
@@ -59,8 +58,7 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
 }
 
-// newCandidate finds the declarations and launches of a config. It does not touch a GPU. Its error
-// says why the config is illegal.
+// newCandidate finds a config's declarations and launches. Its error says why the config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	if err := kernels.CheckConfig(declare.AllKernels(), m, p, c); err != nil {
 		return nil, err
@@ -76,7 +74,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 			return nil, err
 		}
 		if err := f.Check(m, p, cfg); err != nil {
-			return nil, err // the dispatch before a combine may be illegal
+			return nil, err // the dispatch may be illegal
 		}
 		u, err := f.Unit(p, cfg)
 		if err != nil {
@@ -87,18 +85,15 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	return out, nil
 }
 
-// takesCast reports whether the candidate's dispatch takes tokens that the caller has already cast to the
-// dtype.
+// takesCast reports whether dispatch takes tokens that the caller has cast.
 func (c *candidate) takesCast() bool {
 	k := c.calls[ep.Dispatch]
 	return k != nil && declare.TakesCast(k.config)
 }
 
-// state returns the memory that the candidate's calls use.
 func (c *candidate) state() declare.State { return stateOf(c.calls) }
 
-// stateOf returns the memory that the calls of a candidate use. If there is a combine it is the
-// combine's memory, which may have more regions than the dispatch needs.
+// stateOf returns the memory of a candidate's calls: the combine's, which may have more regions.
 func stateOf(calls map[ep.Op]*call) declare.State {
 	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
 		if k := calls[op]; k != nil {
@@ -108,8 +103,7 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 	return calls[ep.Dispatch].declaration.StateOf(calls[ep.Dispatch].config)
 }
 
-// phased reports whether every call sends in one kernel and receives in another. Such calls occupy
-// no SMs while messages are in flight, so that a matrix product can use all SMs.
+// phased reports whether every call sends and receives in two kernels. Between them it holds no SMs.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
 		if len(k.launches) < 2 && (op == c.op || c.op == ep.Pair) {
@@ -119,7 +113,6 @@ func (c *candidate) phased() bool {
 	return true
 }
 
-// candidateUnits returns the binaries that a config needs.
 func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]sources.Unit, error) {
 	k, err := newCandidate(m, p, c)
 	if err != nil {
@@ -134,8 +127,7 @@ func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]sources.Unit, er
 	return out, nil
 }
 
-// load compiles and loads the candidate's binaries, and prepares every launch on every GPU that
-// has a rank.
+// load loads the candidate's binaries and prepares its launches on every GPU.
 func (c *candidate) load(r *rankSet) error {
 	for _, op := range ops {
 		k := c.calls[op]
@@ -160,8 +152,7 @@ func (c *candidate) load(r *rankSet) error {
 	return nil
 }
 
-// checkResident prepares a launch. It refuses the launch if its blocks, and the blocks of the other
-// ranks on the same GPU, cannot all be resident at once.
+// checkResident refuses a launch whose blocks, with those of the GPU's other ranks, cannot all be resident.
 func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
 	for _, s := range r.local {
@@ -191,8 +182,7 @@ func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	return nil
 }
 
-// asFailure turns an error about a config into a Failure with this status. Nil and a Failure are
-// returned unchanged.
+// asFailure turns an error into a Failure with this status, except nil and a Failure.
 func asFailure(s ep.Status, err error) error {
 	var f *kernels.Failure
 	if err == nil || errors.As(err, &f) {

@@ -17,20 +17,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// opener returns a function that opens backends for the conformance suite. They use the event clock,
-// because it reads more than zero even for the shortest call. With the chain clock, noise may be
-// larger than the time of such a call.
+// opener returns a function that opens backends with the event clock. Noise of the chain clock may exceed a short
+// call.
 func opener(o Options) func() (kernels.Backend, error) {
 	o.Clock = clockEvent
 	return func() (kernels.Backend, error) { return Open(o) }
 }
 
-// TestConformance runs the suite with one rank on each visible GPU.
 func TestConformance(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{}), kernelstest.Options{Mode: ep.Graph})
 }
 
-// TestLoopback runs the suite with up to eight ranks on the GPUs of this host.
 func TestLoopback(t *testing.T) {
 	b, err := Open(Options{Loopback: true})
 	if err != nil {
@@ -42,7 +39,7 @@ func TestLoopback(t *testing.T) {
 	kernelstest.TestBackend(t, opener(Options{Loopback: true}), kernelstest.Options{Mode: ep.Graph, Axes: &axes})
 }
 
-// smallAxes returns a few shapes that are small enough for a sanitizer or an emulated GPU.
+// smallAxes returns shapes for a sanitizer or an emulated GPU.
 func smallAxes() *conform.Axes {
 	layouts := conform.AxesFor(ep.Machine{}, declare.Kernels()).Layouts
 	return &conform.Axes{
@@ -52,8 +49,7 @@ func smallAxes() *conform.Axes {
 	}
 }
 
-// TestSanitize is run under memcheck, which makes it a hundred times slower. It therefore has few
-// configs for each case: on one rank, then on two ranks of one GPU.
+// TestSanitize runs under memcheck, a hundred times slower, so with few configs.
 func TestSanitize(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks"), func(t *testing.T) {
@@ -68,9 +64,8 @@ func TestSanitize(t *testing.T) {
 // racedSMs is enough for two ranks of four blocks.
 const racedSMs = 16
 
-// TestRaces is run under racecheck. It runs every kernel once with each parameter value that selects
-// another code path, in the smallest legal blocks. Racecheck looks only at shared memory, so more
-// blocks would find nothing more. TestSanitize would take too long under racecheck.
+// TestRaces runs each code path once under racecheck, in the smallest legal blocks. Racecheck looks only at shared
+// memory.
 func TestRaces(t *testing.T) {
 	for _, p := range kernelstest.Part(t, racedProblems()) {
 		b, s := openSession(t, Options{Loopback: true, Deadline: time.Minute, sms: racedSMs}, p)
@@ -83,7 +78,6 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// racedProblems lists the problems of TestRaces.
 func racedProblems() []ep.Problem {
 	var all []ep.Problem
 	for _, of := range []struct {
@@ -98,7 +92,7 @@ func racedProblems() []ep.Problem {
 		p := drillProblem(of.op, ep.Graph, of.ranks)
 		p.Dispatch = of.dtype
 		for _, p.Layout = range drilledLayouts() {
-			if p.Validate() == nil { // dtypes of four bits have layout expert only
+			if p.Validate() == nil { // four bits: layout expert only
 				all = append(all, p)
 			}
 		}
@@ -106,8 +100,7 @@ func racedProblems() []ep.Problem {
 	return all
 }
 
-// compileAll compiles configs on all processors, so that Prepare finds them in the cache. It ignores
-// errors; Prepare reports them.
+// compileAll compiles configs in parallel. Prepare reports errors.
 func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	var units []sources.Unit
 	for _, c := range configs {
@@ -118,10 +111,10 @@ func compileAll(b *Backend, p ep.Problem, configs []ep.Config) {
 	_, _ = b.node.compiler.CompileAll(units...)
 }
 
-// sizes lists parameters that change how much work a block does but not its code path.
+// sizes lists parameters that do not change a block's code path.
 var sizes = []string{"sms", "wait_sms", "count_sms", "threads", "tile_tokens", "chunk_bytes", "pause", "rows", "rotate"}
 
-// fewestThreads returns a config with the fewest threads that are legal in each of its kernels.
+// fewestThreads returns a config with the fewest legal threads in each kernel.
 func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.Config {
 	for _, name := range c.Names() {
 		if name != "threads" && !strings.HasSuffix(name, ".threads") {
@@ -137,8 +130,7 @@ func fewestThreads(b *Backend, k kernels.Kernel, p ep.Problem, c ep.Config) ep.C
 	return c
 }
 
-// paths returns the default of a kernel with the fewest legal threads. It adds one config for each value
-// that differs from the default, of each parameter that is not in sizes.
+// paths returns a kernel's default and each other value outside sizes, with the fewest threads.
 func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	base := fewestThreads(b, k, p, k.DefaultConfig(b.Machine(), p))
 	out := []ep.Config{base}
@@ -152,7 +144,6 @@ func paths(b *Backend, k kernels.Kernel, p ep.Problem) []ep.Config {
 	return slices.DeleteFunc(out, func(c ep.Config) bool { return k.Check(b.Machine(), p, c) != nil })
 }
 
-// proveOnce verifies each config once.
 func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	t.Helper()
 	for _, c := range configs {
@@ -169,7 +160,7 @@ func proveOnce(t *testing.T, s *session, configs []ep.Config) {
 	}
 }
 
-// drilledLayouts returns the first layout of each dispatch kernel, each layout once.
+// drilledLayouts returns the first layout of each dispatch kernel, once each.
 func drilledLayouts() (out []ep.Layout) {
 	for _, k := range kernels.Of(declare.Kernels(), ep.Dispatch) {
 		if l := append(k.Layouts, ep.LayoutExpert)[0]; !slices.Contains(out, l) {

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Copy times a copy probe on all GPUs at once, with the clock chain. For each round it returns the slowest
-// rank's seconds of one copy, a mean of copyFold copies.
+// Copy times a copy probe on all GPUs at once. For each round it returns the slowest rank's seconds of one copy.
 func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if err := p.Check(b.node.gpus[0].sms); err != nil {
@@ -46,10 +45,9 @@ func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]
 	return slowestOf(times), err
 }
 
-// copyFold is the number of copies in a round.
 const copyFold = 4
 
-// copyCall loads the kernel of the probe, and returns it as a call that a program can run.
+// copyCall returns the probe's kernel as a call.
 func copyCall(r *rankSet, p declare.CopyProbe, memory declare.State) (*call, error) {
 	m, err := r.node.load(sources.Unit{Source: sources.CopySource})
 	if err != nil {

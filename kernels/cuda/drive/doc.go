@@ -1,6 +1,5 @@
-// Package drive runs the kernels that package declare lists, on the GPUs of this host. It prepares
-// candidates, verifies their outputs and times them.
+// Package drive runs the kernels that package declare lists, on the GPUs of this host.
 //
-// Files with the build tag cuda link the CUDA driver. Only the worker program epbench-cuda has
-// them, because gorgonia.org/cu ends a program on a host without a driver.
+// The build tag cuda marks files that link the CUDA driver. gorgonia.org/cu ends a program without a driver, so
+// only epbench-cuda has them.
 package drive

@@ -9,13 +9,12 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// A Drill is a fault that is caused on purpose, to test that it is found and reported. The zero Drill
-// causes none.
+// Drill is a fault that is caused on purpose, to test its report; the zero Drill is none.
 type Drill struct {
-	Rank   int           // the rank that causes the fault
-	Delay  time.Duration // time that the rank sleeps at the start of each kernel
-	Drop   int           // number, from 1, of the expert that the rank never signals; 0 for none
-	Config string        // the fault is only in candidates whose key contains this
+	Rank   int
+	Delay  time.Duration // sleep at each kernel's start
+	Drop   int           // expert, from 1, that is never signalled; 0 for none
+	Config string        // part of the faulty candidates' keys
 }
 
 // ParseDrill reads drop:RANK:EXPERT[:CONFIG] and delay:RANK:DURATION[:CONFIG].
@@ -38,7 +37,6 @@ func ParseDrill(s string) (Drill, error) {
 		}
 		d.Drop = expert + 1
 	case "delay":
-		// EpArgs.delay_ns has 31 bits.
 		if d.Delay, err = time.ParseDuration(f[2]); d.Delay < 0 || d.Delay > 2*time.Second {
 			return Drill{}, fmt.Errorf("drill: delay %s is outside 0 to 2s", f[2])
 		}

@@ -16,26 +16,19 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls is the number of calls that the loads of one round replace.
+// explainCalls is the number of calls that loads replace in a round.
 const explainCalls = 8
 
-// scratchBytes is the largest number of bytes that the loads of one round move.
+// scratchBytes bounds what the loads of a round move.
 const scratchBytes = 256 << 20
 
-// Explain implements kernels.Explainer. It finds out why a candidate's calls slow down the matrix
-// product that runs at the same time. Each experiment replaces the calls by an artificial load that
-// takes one resource from the product. It times the product alone and beside the load, in the same
-// rounds:
+// Explain implements kernels.Explainer. Each experiment replaces the calls by a load that takes one resource:
 //
-//   - SMs, by plan: nothing runs beside the product, but the library plans the product for the SMs
-//     that the calls do not take. This experiment is left out if these SMs are less than a quarter
-//     of the GPU's SMs.
-//   - SMs, by blocks: as many blocks as a call has hold SMs and do nothing. They run as long as a
-//     call alone. (A call beside the product runs longer, but mostly because its blocks wait for SMs.)
-//   - bandwidth, by a copy engine: the engine, which takes no SM, moves a call's bytes to the next
-//     rank.
-//   - both: blocks hold SMs and also move a call's bytes. The difference to the blocks that do
-//     nothing shows the effect of bandwidth.
+//   - SMs, by plan: nothing runs, and the product is planned for the SMs that the calls leave, if these are at
+//     least a quarter of the GPU's.
+//   - SMs, by blocks: a call's blocks hold SMs for the time of a call alone.
+//   - bandwidth, by a copy engine: it moves a call's bytes to the next rank, without SMs.
+//   - both: blocks hold SMs and move a call's bytes.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
 		return nil, fmt.Errorf("beside: %q; an explanation needs gemm", s.problem.Beside)
@@ -60,20 +53,18 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return x.all(ctx, calls)
 }
 
-// experiments holds the values that the loads for one candidate need.
 type experiments struct {
 	*session
 	rounds  int
-	sms     int                      // blocks of the candidate's largest grid
-	ns      int                      // nanoseconds that a call takes alone
-	bytes   int                      // bytes that the busiest rank sends in a call
-	scratch []cu.DevicePtr           // memory that the loads read and write, by rank
+	sms     int                      // blocks of the largest grid
+	ns      int                      // of a call alone
+	bytes   int                      // that the busiest rank sends in a call
+	scratch []cu.DevicePtr           // memory of the loads, by rank
 	entries map[string][]cu.Function // kernels of the loads, by name and GPU
 }
 
-// calls times the product beside the candidate itself.
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
-	// The product is planned for all SMs, as it is beside the loads.
+	// Planned for all SMs, as beside the loads.
 	p, err := x.program(k, arrangement{way: overlapped, share: x.beside.share}, explainCalls)
 	if err != nil {
 		return e, asFailure(ep.LaunchFailed, err)
@@ -87,7 +78,6 @@ func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect
 	return e, nil
 }
 
-// slowestOf returns the slowest rank's time in each round.
 func slowestOf(rounds [][]float64) []float64 {
 	out := make([]float64, len(rounds))
 	for i, ranks := range rounds {
@@ -96,15 +86,14 @@ func slowestOf(rounds [][]float64) []float64 {
 	return out
 }
 
-// sizeLoads gives the loads as many SMs and bytes as the candidate's calls have.
+// sizeLoads gives the loads the SMs and bytes of the calls.
 func (x *experiments) sizeLoads(k *candidate) {
 	x.sms = k.sms()
 	x.bytes = int(x.workload.BytesOp(x.problem.Op, workloads.Dedup))
 	x.bytes = max(16, min(x.bytes, scratchBytes/explainCalls)/16*16)
 }
 
-// scratchMemory loads the kernels that make the artificial loads, and allocates on every rank the memory
-// that these kernels read and write.
+// scratchMemory loads the loads' kernels and allocates their memory.
 func (x *experiments) scratchMemory() error {
 	m, err := x.ranks.node.load(sources.Unit{Source: sources.BesideSource})
 	if err != nil {
@@ -134,7 +123,7 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns the shared memory of a load's block, in bytes: so much that no other block fits on the SM.
+// shared returns a load block's bytes of shared memory: too many for another block on the SM.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -145,7 +134,7 @@ func (x *experiments) shared() int {
 
 func (x *experiments) close() {
 	for i, at := range x.scratch {
-		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) }) // nothing can be done about an error
+		_ = x.ranks.local[i].gpu.do(func() error { return cu.MemFree(at) })
 	}
 }
 
@@ -188,8 +177,7 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the launches of the product that run beside explainCalls calls. In the same rounds it times
-// them alone and with one change: with a load for each call, or planned for `sms` SMs.
+// effect times the launches of explainCalls calls, alone and with a load or a plan for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

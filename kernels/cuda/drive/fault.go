@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faultRecord is a copy of EpFault, which a kernel writes before it gives up waiting.
+// faultRecord is a copy of EpFault, which a kernel writes before it gives up.
 type faultRecord struct {
 	rank   int
 	phase  int
@@ -27,7 +27,7 @@ var phases = map[int]string{
 	5: "combine_wait",
 }
 
-// sentence describes in words which rank waited, and for what.
+// sentence says which rank waited, and for what.
 func (f faultRecord) sentence() string {
 	phase := phases[f.phase]
 	if phase == "" {
@@ -47,13 +47,12 @@ func (f faultRecord) sentence() string {
 	return b.String()
 }
 
-// neverBegan reports whether ranks gave up waiting in start alignments only, so before a call.
+// neverBegan reports whether ranks waited in start alignments only.
 func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }
 
-// hangReason describes the records of all ranks in one line. Ranks that waited in an alignment come
-// last, because they only waited for the others.
+// hangReason describes all records in one line. Ranks in an alignment come last: they only waited for the others.
 func hangReason(faults []faultRecord, deadline time.Duration) string {
 	var first, last []string
 	for _, f := range faults {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestNeverBegan: a candidate never began if all ranks waited in the start alignment. Then the fault
-// is not the candidate's.
+// TestNeverBegan: a wait in the start alignment is not the candidate's fault.
 func TestNeverBegan(t *testing.T) {
 	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
 	for _, c := range []struct {
@@ -20,8 +19,7 @@ func TestNeverBegan(t *testing.T) {
 	}
 }
 
-// TestHangReason: the reason names each rank that waited, and the expert or rank that it waited for.
-// A wait inside a kernel comes before waits in the start alignment, which are its consequence.
+// TestHangReason: the reason names each waiting rank and its cause, waits inside a kernel first.
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

@@ -9,8 +9,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of `bytes` bytes from these offsets in a part of the heap. The next gather of the
-// same part overwrites the result.
+// gather downloads pieces of a part. The part's next gather overwrites them.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil
@@ -39,11 +38,10 @@ func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]b
 	return out, nil
 }
 
-// mostStaging is the largest pinned memory of a part, in bytes. Larger downloads are slower.
+// mostStaging is a part's largest pinned memory in bytes; larger downloads are slower.
 const mostStaging = 256 << 20
 
-// stage returns `need` bytes of host memory for the pieces of a part. Up to mostStaging the memory is
-// pinned, so that the GPU writes it directly.
+// stage returns host memory for a part's pieces, pinned up to mostStaging.
 func (s *localRank) stage(part string, need int) ([]byte, error) {
 	if need > mostStaging {
 		return make([]byte, need), nil

@@ -14,17 +14,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// groupSession is a session on all ranks of a rankGroup: one process for each rank.
+// groupSession is a session on all ranks of a rankGroup.
 type groupSession struct {
 	*rankGroup
 	problem ep.Problem
 	outputs *ref.Remote
-	again   int // runs that were repeated since the last note about them
+	again   int // repeated runs since the last note
 }
 
-// Prepare implements kernels.Session. Rank 0 compiles first, so that ranks that share its cache find the
-// binary there. All ranks check their memory before any rank allocates: if one rank refused to allocate,
-// the others would wait for it without a deadline.
+// Prepare compiles on rank 0 first, for ranks that share its cache. All ranks check their memory before any
+// allocates, because the others would wait for a refusal without a deadline.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -40,7 +39,6 @@ func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	return err
 }
 
-// Run implements kernels.Session.
 func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	s.outputs.Forget()
 	all, err := s.attempt(task{Run: &runTask{c, spec.Rounds, spec.Fold}})
@@ -65,8 +63,7 @@ func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec)
 	return out, nil
 }
 
-// attempt performs a task that launches kernels, and recovers after a failure. If ranks gave up waiting in
-// start alignments only, it repeats the task once, as session.attempt does.
+// attempt performs a task, recovers after a failure, and repeats the task once as session.attempt does.
 func (s *groupSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {
@@ -89,9 +86,8 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes the memory of all ranks usable after a failure, when no rank runs a kernel any more.
-// The ranks first wait for the messages that are still in flight. Otherwise a signal could arrive after
-// the memory was filled again, and a later call would take it for a signal of its own.
+// recover makes all memory usable after a failure. The ranks first wait for messages in flight, which could look
+// like a later call's signals.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err
@@ -100,14 +96,13 @@ func (s *groupSession) recover() error {
 	return err
 }
 
-// Verify implements kernels.Session.
 func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
 	s.outputs.Forget()
 	start := time.Now()
 	if _, err := s.attempt(task{Verify: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
-	running := time.Since(start).Seconds() // this includes filling the memory
+	running := time.Since(start).Seconds() // with filling the memory
 	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return kernels.Comparison{}, err
@@ -125,7 +120,6 @@ func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Compariso
 	return v, err
 }
 
-// read implements ref.Memory.
 func (s *groupSession) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	if rank == 0 {
 		return s.first.session.read(0, part, bytes, offsets...)
@@ -137,12 +131,11 @@ func (s *groupSession) read(rank int, part string, bytes int, offsets ...int) ([
 	return ref.Pieces(a.Data, bytes), err
 }
 
-// Probe implements worker.Prober.
 func (s *groupSession) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// Close implements kernels.Session. It does nothing if another session was opened since.
+// Close does nothing if another session was opened since.
 func (s *groupSession) Close() error {
 	if s.opened != s {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// upload copies the inputs to every rank. Every verification calls it again, because a wrong kernel may
-// have written to the inputs. After the first time, the tokens (59 MB for DeepSeek-V3 and 4,096 tokens)
-// come from a copy on the GPU.
+// upload copies the inputs to every rank. Every verification repeats it, because a wrong kernel may have
+// overwritten them.
 func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.ranks.local))
@@ -24,13 +23,12 @@ func (s *session) upload() error {
 		put = s.putActivation
 	}
 	return sideBySide(len(s.ranks.local), func(rank int) error {
-		// The streams of calls do not wait for the stream of copies, so the host waits.
+		// Streams of calls do not wait for copies, so the host waits.
 		return s.ranks.local[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
 	})
 }
 
-// putInputs copies the inputs to a rank. It must run on the thread of the rank's GPU, and does not
-// wait for the copies.
+// putInputs copies the inputs to a rank. Call it on the GPU's thread; it does not wait.
 func (s *session) putInputs(rank int) error {
 	in := s.workload.Ranks[s.workload.BatchRank(s.ranks.rankOf(rank))]
 	return cmp.Or(
@@ -42,10 +40,10 @@ func (s *session) putInputs(rank int) error {
 		put(s.ranks, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
 }
 
-// castTokens holds the tokens of one rank after the caller's cast to FP8.
+// castTokens holds a rank's tokens in FP8.
 type castTokens struct{ payload, scales []byte }
 
-// castAll casts the tokens of every rank as the oracle does.
+// castAll casts every rank's tokens as the oracle does.
 func (s *session) castAll() []castTokens {
 	out := make([]castTokens, len(s.ranks.local))
 	_ = sideBySide(len(out), func(i int) error { // casting cannot fail
@@ -55,7 +53,7 @@ func (s *session) castAll() []castTokens {
 	return out
 }
 
-// putCast copies cast tokens to a rank if a candidate takes such tokens.
+// putCast copies cast tokens to a rank that needs them.
 func (s *session) putCast(rank int) error {
 	if s.cast == nil {
 		return nil
@@ -64,8 +62,7 @@ func (s *session) putCast(rank int) error {
 	return cmp.Or(put(s.ranks, rank, declare.PartCast, of.payload), put(s.ranks, rank, declare.PartCastScales, of.scales))
 }
 
-// putTokens copies the tokens to a rank. The first time it also keeps a copy on the GPU, outside the
-// heap.
+// putTokens copies the tokens to a rank, and keeps a copy on the GPU outside the heap.
 func (s *session) putTokens(rank int) error {
 	data := s.tokens[rank]
 	if len(data) == 0 {
@@ -82,13 +79,12 @@ func (s *session) putTokens(rank int) error {
 	var err error
 	if s.copies[rank], err = cu.MemAlloc(bytes); err != nil {
 		s.copies[rank] = 0
-		return nil // no memory for the copy: the next upload reads host memory again
+		return nil // without it, host memory is read again
 	}
 	return copyOnGPU(rank, s.copies[rank], to, bytes)
 }
 
-// copyOnGPU copies within a rank's GPU. It must run on the thread of the rank's GPU, and does not
-// wait for the copy.
+// copyOnGPU copies within a GPU. Call it on the GPU's thread; it does not wait.
 func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 	if err := cu.MemcpyDtoD(to, from, bytes); err != nil {
 		return fmt.Errorf("rank %d: copy inputs: %w", rank, err)
@@ -96,11 +92,10 @@ func copyOnGPU(rank int, to, from cu.DevicePtr, bytes int64) error {
 	return nil
 }
 
-// freeCopies frees the copies of the tokens.
 func (s *session) freeCopies() {
 	for rank, at := range s.copies {
 		if at != 0 {
-			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) }) // nothing can be done about an error
+			_ = s.ranks.local[rank].gpu.do(func() error { return cu.MemFree(at) })
 		}
 	}
 }

@@ -11,21 +11,19 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// syntheticLoad runs beside a matrix product in an experiment, in place of a call. It takes SMs or bandwidth
-// from the product.
+// syntheticLoad runs beside a matrix product in place of a call, and takes SMs or bandwidth.
 type syntheticLoad struct {
-	entry  []cu.Function // the kernel, by GPU
-	sms    int           // number of blocks, each on its own SM
-	shared int           // bytes of shared memory of each block
-	ns     int           // nanoseconds that each block runs
-	bytes  int           // bytes that the load moves, 0 for none
-	engine bool          // a copy engine moves the bytes to the next rank, and no kernel runs
+	entry  []cu.Function // by GPU
+	sms    int           // blocks, one on each SM
+	shared int           // bytes of each block
+	ns     int           // of each block
+	bytes  int           // to move
+	engine bool          // a copy engine moves the bytes, without a kernel
 	from   func(rank int) cu.DevicePtr
 	to     func(rank int) cu.DevicePtr
 }
 
-// write adds the load that stands for call n to the steps of a rank. Each load of a round moves
-// different bytes, because bytes that were moved before may be in the L2 cache.
+// write adds the load for call n. Each load moves other bytes, because moved ones may be in the L2 cache.
 func (l *syntheticLoad) write(w *writer, n int) {
 	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {
@@ -41,7 +39,7 @@ func (l *syntheticLoad) write(w *writer, n int) {
 	}
 	threads := declare.MaxThreads
 	if l.bytes == 0 {
-		threads = declare.Warp // one warp is enough to hold an SM
+		threads = declare.Warp // enough to hold an SM
 	}
 	w.kernel(l.entry, l.sms, threads, a).shared = C.uint32_t(l.shared)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// describe returns the machine's name and properties. All GPUs are of one kind, so it reads the first.
+// describe returns the machine's name and properties, from its first GPU.
 func describe(n *node, m *monitor) (ep.Machine, error) {
 	first := n.gpus[0]
 	name, err := first.device.Name()
@@ -39,7 +39,7 @@ func describe(n *node, m *monitor) (ep.Machine, error) {
 	}, nil
 }
 
-// pciID returns vendor:device of the first GPU, from NVML or from the operating system.
+// pciID returns vendor:device, from NVML or the operating system.
 func pciID(n *node, m *monitor) string {
 	if id := m.pciID(0); id != "" {
 		return id
@@ -58,7 +58,7 @@ func pciID(n *node, m *monitor) string {
 	return hex(vendor) + ":" + hex(device)
 }
 
-// driver returns the version of the kernel driver, from NVML or from the driver's own file.
+// driver returns the kernel driver's version.
 func (m *monitor) driver() string {
 	if m.library != nil {
 		if v, r := m.library.SystemGetDriverVersion(); r == nvml.SUCCESS {

@@ -14,23 +14,22 @@ import (
 // monitor reads clocks and links through NVML. Without NVML they are unknown.
 type monitor struct {
 	library nvml.Interface
-	devices []nvml.Device // by GPU; nil entries are unknown to NVML
-	why     string        // why NVML cannot be used, "" if it can
+	devices []nvml.Device // by GPU; nil if unknown
+	why     string        // why there is no NVML
 
-	now  func() time.Time // reads the host's clock
-	last reading          // the latest reading
+	now  func() time.Time
+	last reading
 }
 
-// reading holds the clocks of all ranks' GPUs, and the reasons for low clocks.
 type reading struct {
 	at    time.Time
-	gpus  []int     // GPU of each rank
-	mhz   []float64 // SM clock of each rank's GPU
-	notes []string  // the reasons for low clocks
+	gpus  []int     // of each rank
+	mhz   []float64 // of each rank
+	notes []string  // reasons for low clocks
 }
 
-// readingAge is the longest time for which a reading is used again. A reading asks the driver twice
-// for each GPU, and a search takes about a thousand samples in each second.
+// readingAge is how long a reading serves. One asks the driver twice for each GPU, and a search takes about a
+// thousand samples a second.
 const readingAge = 20 * time.Millisecond
 
 func openMonitor(n *node) *monitor {
@@ -44,8 +43,7 @@ func openMonitor(n *node) *monitor {
 		if err != nil {
 			continue
 		}
-		// CUDA_VISIBLE_DEVICES renumbers the devices of CUDA and not those of NVML, so a device
-		// is found by its bus.
+		// CUDA_VISIBLE_DEVICES renumbers CUDA's devices and not NVML's.
 		if d, r := m.library.DeviceGetHandleByPciBusId(bus); r == nvml.SUCCESS {
 			m.devices[i] = d
 		}
@@ -53,8 +51,7 @@ func openMonitor(n *node) *monitor {
 	return m
 }
 
-// returnText describes an NVML error. NVML's own ErrorString needs the library, which may be
-// missing.
+// returnText describes an NVML error; ErrorString needs the library.
 func returnText(r nvml.Return) string {
 	if r == nvml.ERROR_LIBRARY_NOT_FOUND {
 		return "libnvidia-ml.so.1 not found"
@@ -68,7 +65,6 @@ func (m *monitor) close() {
 	}
 }
 
-// busID returns a device's address as NVML spells it.
 func busID(d cu.Device) (string, error) {
 	var id [3]int
 	for i, a := range []cu.DeviceAttribute{cu.PciDomainID, cu.PciBusID, cu.PciDeviceID} {
@@ -81,7 +77,7 @@ func busID(d cu.Device) (string, error) {
 	return fmt.Sprintf("%08x:%02x:%02x.0", id[0], id[1], id[2]), nil
 }
 
-// pciID returns vendor:device of a GPU, "" if unknown.
+// pciID returns vendor:device of a GPU, or "".
 func (m *monitor) pciID(gpu int) string {
 	d := m.devices[gpu]
 	if d == nil {
@@ -120,7 +116,6 @@ func (m *monitor) link(n *node) string {
 	return "pcie"
 }
 
-// links counts the active NVLinks of a device.
 func links(d nvml.Device) int {
 	if d == nil {
 		return 0
@@ -134,7 +129,7 @@ func links(d nvml.Device) int {
 	return n
 }
 
-// throttles lists the reasons for a lower clock that are noted with a measurement.
+// throttles lists reported reasons for a lower clock.
 var throttles = []struct {
 	bit  uint64
 	text string
@@ -146,8 +141,7 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// read returns the SM clock of every rank's GPU in MHz, nil if it is unknown, and notes with the reasons for
-// low clocks. Both are at most readingAge old.
+// read returns every rank's SM clock in MHz, or nil, and reasons for low clocks, at most readingAge old.
 func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	var gpus []int
 	for _, s := range r.local {
@@ -160,7 +154,6 @@ func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	return slices.Clone(m.last.mhz), slices.Clone(m.last.notes)
 }
 
-// ask takes a reading of the GPU of every rank.
 func (m *monitor) ask(gpus []int) (mhz []float64, notes []string) {
 	for rank, gpu := range gpus {
 		d := m.devices[gpu]

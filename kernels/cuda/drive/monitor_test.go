@@ -11,8 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 )
 
-// TestSessionReadings: the monitor reads the clocks at most once in readingAge. It reads again for
-// other GPUs, and reads a GPU once if several ranks share it.
+// TestSessionReadings: a GPU is read once in readingAge, also if ranks share it.
 func TestSessionReadings(t *testing.T) {
 	asked, reasons := 0, 0
 	device := &mock.Device{

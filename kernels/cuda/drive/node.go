@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// gpu is a device with its primary context.
 type gpu struct {
 	index   int
 	device  cu.Device
@@ -26,14 +25,14 @@ type gpu struct {
 	major   int // compute capability
 	minor   int
 	sms     int
-	shared  int // bytes of dynamic shared memory that a block may ask for
+	shared  int // dynamic shared bytes of a block
 
 	mu      sync.Mutex
-	arenas  pool[*arena] // idle memory of the GPU
-	staging pool[[]byte] // idle pinned memory of the host
+	arenas  pool[*arena] // idle
+	staging pool[[]byte] // idle
 }
 
-// do runs f with the GPU's context current on its thread.
+// do runs f with the GPU's context current.
 func (g *gpu) do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -43,17 +42,16 @@ func (g *gpu) do(f func() error) error {
 	return f()
 }
 
-// node holds all GPUs of this host, and the modules loaded on them.
+// node holds all GPUs of this host, and their modules.
 type node struct {
 	gpus     []*gpu
-	apart    map[[2]int]error // by two GPUs: why the first cannot address the second; no entry if it can
+	apart    map[[2]int]error // why the first GPU cannot address the second
 	compiler *compile.Compiler
-	ahead    *compile.Queue     // compiles binaries before they are needed
-	modules  map[string]*module // by key of the unit
-	network  *shmem.Library     // NVSHMEM, for modules that cross hosts; may be nil
+	ahead    *compile.Queue     // compiles ahead
+	modules  map[string]*module // by unit's key
+	network  *shmem.Library     // for modules that cross hosts, or nil
 }
 
-// addModule registers a loaded module with the network library.
 func (n *node) addModule(m *module) error {
 	if n.network == nil {
 		return errors.New("this kernel crosses hosts, but this process is not a rank that a launcher started; see epbench docs multinode")
@@ -66,8 +64,7 @@ func (n *node) addModule(m *module) error {
 	return nil
 }
 
-// openGPUs opens the GPU with number `only`, or all GPUs if `only` is below 0. `defines` holds macros with
-// which every unit is compiled, in addition to the macros of the unit.
+// openGPUs opens GPU `only`, or all if it is negative. `defines` adds macros to every unit.
 func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -124,7 +121,7 @@ func openGPU(i int) (*gpu, error) {
 	return g, nil
 }
 
-// joinPeers lets every GPU address every other GPU. If one cannot, n.apart records why.
+// joinPeers lets GPUs address each other. n.apart records failures.
 func (n *node) joinPeers() {
 	for _, a := range n.gpus {
 		for _, b := range n.gpus {
@@ -148,7 +145,7 @@ func (n *node) joinPeers() {
 	}
 }
 
-// arch returns the architecture to compile for. All GPUs must have the same architecture.
+// arch returns the architecture of all GPUs.
 func (n *node) arch() (string, error) {
 	first := n.gpus[0]
 	for _, g := range n.gpus {
@@ -160,7 +157,6 @@ func (n *node) arch() (string, error) {
 	return sources.ArchOf(first.major, first.minor), nil
 }
 
-// close unloads modules and releases contexts.
 func (n *node) close() {
 	if n.ahead != nil {
 		n.ahead.Close()
@@ -169,23 +165,22 @@ func (n *node) close() {
 		m.unload()
 	}
 	for _, g := range n.gpus {
-		// Nothing can be done about an error: releasing the context frees what is left.
+		// Releasing the context frees what is left.
 		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() })
 		_ = g.device.ReleasePrimaryCtx()
 	}
 	n.gpus = nil
 }
 
-// module is a unit that is loaded on every GPU.
+// module is a unit on every GPU.
 type module struct {
 	unit  sources.Unit
 	node  *node
 	byGPU []cu.Module
 }
 
-// load compiles a unit and loads it on every GPU at once, unless that was done before. It must not be
-// called while a kernel waits for other ranks: the driver may delay the loading until that kernel ends, and
-// the kernel may wait for a rank that starts only after the loading.
+// load compiles and loads a unit on every GPU, once. Never call it while a kernel waits for other ranks: the
+// driver may delay loading until that kernel ends.
 func (n *node) load(u sources.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {
@@ -215,7 +210,7 @@ func (n *node) load(u sources.Unit) (*module, error) {
 	return m, nil
 }
 
-// sideBySide calls f for every i below n at the same time. It returns the error with the lowest i.
+// sideBySide calls f for every i below n in parallel, and returns the error with the lowest i.
 func sideBySide(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -226,8 +221,7 @@ func sideBySide(n int, f func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
-// unload unloads the module wherever it was loaded. It ignores errors, because node.close releases the context
-// and everything that is loaded in it.
+// unload ignores errors, because releasing the context frees modules.
 func (m *module) unload() {
 	for i, loaded := range m.byGPU {
 		if loaded != (cu.Module{}) {
@@ -237,7 +231,6 @@ func (m *module) unload() {
 	m.byGPU = nil
 }
 
-// function returns an entry on every GPU.
 func (m *module) function(entry string) ([]cu.Function, error) {
 	var out []cu.Function
 	for i, loaded := range m.byGPU {

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readyProduct decides, once in each session, how many launches of the matrix product run beside one call.
-// It also chooses the plan for calls that leave the product all SMs.
+// readyProduct sizes the product once in each session, and chooses its plan.
 func (s *session) readyProduct(ctx context.Context) error {
 	if err := s.sizeProduct(ctx); err != nil {
 		return err
@@ -28,10 +27,8 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone with several plans: one for all SMs, and one for all SMs less each
-// number in `taken`. The fastest plan becomes the product's own plan. The plan for all SMs need not be the
-// fastest: 60 experts of Qwen3-30B took 62 us with it, and 57 us with the plan for 100 SMs. If the slower
-// plan were the reference, calls beside the faster plan would seem to cost nothing.
+// choosePlan makes the fastest plan alone the product's own. The plan for all SMs need not be the fastest, and
+// calls beside a faster one would seem free.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}
@@ -43,7 +40,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		switch err := b.planFor(all - n); {
 		case err == nil:
 			plans = append(plans, all-n)
-		case !errors.As(err, &refused) || refused.Status != ep.LaunchFailed: // a plan that the library refuses is left out
+		case !errors.As(err, &refused) || refused.Status != ep.LaunchFailed: // refused plans are left out
 			return asFailure(ep.LaunchFailed, err)
 		}
 	}
@@ -51,7 +48,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		b.chosen = true
 		return nil
 	}
-	b.own = 0 // plans for more SMs than the own plan would not be launched
+	b.own = 0 // larger plans would not be launched
 	for _, sms := range plans {
 		alone, err := s.timePasses(ctx, b, sms)
 		if err != nil {

@@ -23,41 +23,39 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products holds the work that runs at the same time as the calls of a session, on every rank. The work
-// ("the product") is a matrix product of cuBLASLt for each expert, or copies of memory. One pass is the
-// work of all experts.
+// products holds "the product" beside a session's calls: a matrix product of cuBLASLt for each expert, or copies.
+// One pass is the work of all experts.
 type products struct {
 	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
-	plans     map[int][]*C.EpProduct // by the number of SMs that a plan is made for (0: all), then by rank; copies have none
-	own       int                    // number of SMs of the plan that is fastest alone, 0 for all: see choosePlan
-	chosen    bool                   // whether own is known
-	batch     int                    // number of experts in one launch
-	share     int                    // number of launches that run beside one call, 0 before it is known
-	attention *products              // for decode steps: a product as large as a layer's attention
+	plans     map[int][]*C.EpProduct // by a plan's SMs (0: all), then by rank
+	own       int                    // SMs of the fastest plan alone, 0 for all
+	chosen    bool                   // own is known
+	batch     int                    // experts in a launch
+	share     int                    // launches beside one call, 0 if unknown
+	attention *products              // for decode steps
 }
 
-// productMemory holds the addresses of a rank's matrices: factors x and w, and result out.
+// productMemory holds a rank's addresses: factors x and w, result out.
 type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// copyBytes is the number of bytes that one launch of a copy moves. Successive launches move copyParts
-// different pieces, which together are several times the L2 cache of any GPU.
+// copyBytes is moved by each launch of a copy. copyParts pieces together exceed any L2 cache.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4
 )
 
-// workspaceBytes follows NVIDIA's recommendation for sm_90.
+// workspaceBytes is NVIDIA's recommendation for sm_90.
 const workspaceBytes = 32 << 20
 
-// cublasLtNames lists the files that are tried in order if EPBENCH_CUBLASLT is not set.
+// cublasLtNames are tried in order without EPBENCH_CUBLASLT.
 var cublasLtNames = []string{"libcublasLt.so.13", "libcublasLt.so.12",
 	"/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"}
 
-// openCublasLt opens the library. Its error lists the files that were tried, and what to install.
+// openCublasLt opens the library. Its error lists what was tried, and what to install.
 func openCublasLt() error {
 	names := cublasLtNames
 	if at := os.Getenv("EPBENCH_CUBLASLT"); at != "" {
@@ -80,7 +78,7 @@ func openCublasLt() error {
 	return fmt.Errorf("beside: no cuBLASLt here (%w); install it with the CUDA toolkit or the wheel nvidia-cublas, name its folder in EPBENCH_CUBLASLT, or use --beside copy", errors.Join(tried...))
 }
 
-// openProducts prepares the products that the problem names to run beside its calls.
+// openProducts prepares the problem's products.
 func (s *session) openProducts() error {
 	of, ok := s.problem.Product()
 	switch {
@@ -107,8 +105,7 @@ func (s *session) openProducts() error {
 	return nil
 }
 
-// attentionOf returns a product that stands for a layer's attention: its projections have about
-// 4 x hidden x hidden weights.
+// attentionOf returns a product for a layer's attention: its projections have about 4 x hidden x hidden weights.
 func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	q := ep.Product{Kind: ep.Gemm, M: max(p.Tokens, 1), N: 4 * p.Hidden, K: p.Hidden, DType: experts.DType, Groups: 1}
 	if q.DType == ep.FP8 {
@@ -117,7 +114,7 @@ func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	return q
 }
 
-// openStreams gives every rank the streams on which calls and a product run at the same time.
+// openStreams gives every rank streams for calls and a product.
 func (r *rankSet) openStreams() error {
 	for i := range r.local {
 		s := &r.local[i]
@@ -129,7 +126,7 @@ func (r *rankSet) openStreams() error {
 	return nil
 }
 
-// newProducts allocates memory, fills the factors, and plans one launch for all experts.
+// newProducts allocates memory, fills the factors, and plans a launch.
 func newProducts(r *rankSet, of ep.Product) (*products, error) {
 	p := &products{ranks: r, of: of, memory: make([]productMemory, len(r.local))}
 	if of.Kind != ep.Copy {
@@ -146,7 +143,6 @@ func newProducts(r *rankSet, of ep.Product) (*products, error) {
 	return p, p.plan(max(of.Groups, 1))
 }
 
-// sizes returns the bytes of the factors, the result and the workspace.
 func (p *products) sizes() (x, w, out, workspace int64) {
 	q := p.of
 	if q.Kind == ep.Copy {
@@ -193,7 +189,6 @@ func (p *products) allocate() error {
 	return nil
 }
 
-// fill writes values to the factors on every rank.
 func (p *products) fill() error {
 	x, w, _, _ := p.sizes()
 	m, err := p.ranks.node.load(sources.Unit{Source: sources.BesideSource})
@@ -215,7 +210,7 @@ func (p *products) fill() error {
 			a := p.ranks.args(i)
 			at := part.at
 			if at == 0 {
-				at, part.bytes = p.memory[i].x, 4 // a copy has one factor
+				at, part.bytes = p.memory[i].x, 4 // a copy's one factor
 			}
 			point(&a.out, at)
 			a.max_rows, a.round, a.stamp = C.int64_t(part.bytes/4), C.uint32_t(2*i+n), C.int32_t(declare.Bit(p.of.DType == ep.FP8))
@@ -227,14 +222,14 @@ func (p *products) fill() error {
 	return runOnce(code)
 }
 
-// plan plans launches of `batch` experts for all SMs. It forgets all earlier plans.
+// plan plans launches of `batch` experts for all SMs, and forgets earlier plans.
 func (p *products) plan(batch int) error {
 	p.unplan()
 	p.batch, p.own, p.chosen = batch, 0, false
 	return p.planFor(0)
 }
 
-// planFor plans for `sms` SMs, 0 for all, unless that was done before.
+// planFor plans once for `sms` SMs, 0 for all.
 func (p *products) planFor(sms int) error {
 	if p.of.Kind == ep.Copy || p.plans[sms] != nil {
 		return nil
@@ -260,8 +255,8 @@ func (p *products) planFor(sms int) error {
 	return err
 }
 
-// warm runs one pass on every rank, one rank after the other, so that the library loads its kernels
-// now. Later, kernels that wait for other ranks could delay the loading: see ep_start of the shim.
+// warm runs one pass, so that the library loads its kernels. Kernels that wait for other ranks could delay that:
+// see ep_start of the shim.
 func (p *products) warm(sms int) error {
 	for i, r := range p.ranks.local {
 		code := newCSteps(1, p.passes())
@@ -279,7 +274,7 @@ func (p *products) warm(sms int) error {
 	return nil
 }
 
-// planOn plans for one GPU. `sms` is the largest number of SMs that the library plans for, 0 for all.
+// planOn plans for one GPU and at most `sms` SMs, 0 for all.
 func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, err error) {
 	spec := C.EpProductSpec{
 		m: C.int32_t(p.of.M), n: C.int32_t(p.of.N), k: C.int32_t(p.of.K), fp8: C.int32_t(declare.Bit(p.of.DType == ep.FP8)),
@@ -310,7 +305,7 @@ func (p *products) free(plans []*C.EpProduct) {
 	}
 }
 
-// passes returns how many launches one pass over all experts takes.
+// passes returns the launches of one pass.
 func (p *products) passes() int {
 	if p.of.Kind == ep.Copy {
 		return copyParts
@@ -318,11 +313,10 @@ func (p *products) passes() int {
 	return (p.of.Groups + p.batch - 1) / p.batch
 }
 
-// isStep reports whether p stands for decode steps of a layer. p may be nil.
+// isStep reports whether p, perhaps nil, stands for decode steps.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n to the steps of a rank. `left` is the number of SMs that the calls leave, 0 for
-// all: see planBeside.
+// write adds launch n. `left` is what the calls leave: see planBeside.
 func (p *products) write(w *writer, n, left int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
@@ -334,7 +328,7 @@ func (p *products) write(w *writer, n, left int) {
 	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(made[w.rank]))), C.uint64_t(n)
 }
 
-// close frees plans and memory. p may be nil.
+// close frees plans and memory of p, perhaps nil.
 func (p *products) close() {
 	if p == nil {
 		return
@@ -355,7 +349,7 @@ func (p *products) close() {
 	p.memory = nil
 }
 
-// amount describes in words how much of the product runs beside one call.
+// amount describes the product beside one call.
 func (p *products) amount() string {
 	switch {
 	case p.of.Kind == ep.Copy:
@@ -368,8 +362,7 @@ func (p *products) amount() string {
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
-// ownPlan describes the plan that is fastest alone, in brackets. It returns "" if that plan is for all
-// SMs.
+// ownPlan describes the fastest plan alone in brackets, "" if it is for all SMs.
 func (p *products) ownPlan() string {
 	if p.own == 0 {
 		return ""

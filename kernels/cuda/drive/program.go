@@ -22,25 +22,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// program holds the steps of a schedule for one candidate on one rankSet. The shim (native/shim) runs
-// them, round after round.
+// program holds a candidate's steps. The shim (native/shim) runs them, round after round.
 type program struct {
 	*schedule
 	ranks  *rankSet
 	native *cSteps
-	marks  [][]cu.Event // [rank] events that steps record
-	long   bool         // a call takes longer than longCall, so that one warm-up round is enough
-	took   ep.RunTime   // host time of all runs so far
+	marks  [][]cu.Event // [rank]
+	long   bool         // longer than longCall: one warm-up round is enough
+	took   ep.RunTime   // of all runs
 }
 
-// queuedSteps is the largest number of steps that are queued before the thread waits for the first. With a
-// full queue the thread would block, while other ranks wait for steps that it has not queued yet.
+// queuedSteps is how many steps are queued without waiting. With a full queue the thread would block, while other
+// ranks wait for its next steps.
 const queuedSteps = 512
 
-// maxFold is the largest number of calls in a round: their readings fit in declare.ReadingWords.
+// maxFold bounds the calls in a round: their readings fit in declare.ReadingWords.
 const maxFold = 4096
 
-// writer fills the steps of one rank.
 type writer struct {
 	ranks *rankSet
 	rank  int
@@ -48,22 +46,21 @@ type writer struct {
 	calls map[ep.Op]*call
 	extra extras
 	out   []C.EpStep
-	used  int        // number of steps written so far
-	last  C.uint32_t // kind of the latest step on the calls' stream
+	used  int        // steps so far
+	last  C.uint32_t // latest kind on the calls' stream
 }
 
-// extras holds the values that steps other than a candidate's calls need.
+// extras holds what other steps than calls need.
 type extras struct {
 	problem ep.Problem
-	expert  []cu.Function                     // stand-in for the experts by GPU, only in a verification
-	beside  *products                         // matrix product that runs at the same time as the calls, or nil
-	load    *syntheticLoad                    // load of an experiment that replaces the calls, or nil
-	drill   Drill                             // fault that is caused on purpose
-	silu    func(rank, call int) C.EpSiluArgs // arguments of activations, which have no EpArgs
+	expert  []cu.Function  // stands for the experts in a verification
+	beside  *products      // matrix product, or nil
+	load    *syntheticLoad // replaces the calls, or nil
+	drill   Drill
+	silu    func(rank, call int) C.EpSiluArgs // of activations
 }
 
-// newProgram writes the steps of every rank. `args` returns the fields of EpArgs that all kernels of a rank
-// have in common.
+// newProgram writes the steps of every rank. `args` returns what all kernels of a rank share.
 func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, ranks: r}
 	count := p.count(calls)
@@ -87,7 +84,7 @@ func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank i
 	return p, nil
 }
 
-// count returns the number of steps that the schedule becomes.
+// count returns the number of the shim's steps.
 func (p *program) count(calls map[ep.Op]*call) int {
 	n := 0
 	for _, st := range p.steps {
@@ -121,7 +118,7 @@ func (p *program) makeEvents(rank int) error {
 	})
 }
 
-// wire tells the shim the context and streams of rank i, and the address of its readings.
+// wire gives the shim rank i's context, streams and readings.
 func (p *program) wire(i int) {
 	r, e := p.ranks.local[i], &p.native.ranks[i]
 	e.context, e.stream = handle(r.gpu.context), handle(r.stream)
@@ -139,9 +136,8 @@ func (p *program) wire(i int) {
 	}
 }
 
-// window returns how many rounds may be queued at once. It is one with the clocks span and event,
-// because their readings have room for one round only. It is also one if ranks share a GPU, because
-// these ranks share the driver's queues.
+// window returns how many rounds may be queued: one for the readings of span and event, or if ranks share a GPU's
+// queues.
 func (p *program) window() int {
 	if p.clock != clockChain || len(p.ranks.local) > len(p.ranks.node.gpus) {
 		return 1
@@ -149,7 +145,6 @@ func (p *program) window() int {
 	return max(1, min(queuedSteps/len(p.native.steps[0]), declare.ReadingWords/max(p.words(), 1)))
 }
 
-// free frees graphs, events and memory.
 func (p *program) free() {
 	for i, events := range p.marks {
 		_ = p.ranks.local[i].gpu.do(func() error {
@@ -162,7 +157,7 @@ func (p *program) free() {
 	p.native.free()
 }
 
-// next adds a step on the calls' stream, and returns it.
+// next adds a step on the calls' stream.
 func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	s := &w.out[w.used]
 	w.used++
@@ -171,14 +166,12 @@ func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	return s
 }
 
-// aside moves the latest step to the side stream. `before` is the kind of the step before it on the
-// calls' stream.
+// aside moves the latest step to the side stream. `before` is the kind before it.
 func (w *writer) aside(before C.uint32_t) {
 	w.out[w.used-1].flags |= C.EP_STEP_SIDE
 	w.last = before
 }
 
-// kernel adds a launch of f.
 func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpStep {
 	s := w.next(C.EP_STEP_KERNEL)
 	s.grid, s.block = C.uint32_t(grid), C.uint32_t(block)
@@ -187,13 +180,13 @@ func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpSt
 	return s
 }
 
-// support adds a launch of a kernel of common/align.cuh. n becomes EpArgs.stamp.
+// support adds a kernel of common/align.cuh. n becomes EpArgs.stamp.
 func (w *writer) support(entry string, args C.EpArgs, n int) {
 	args.stamp = C.int32_t(n)
 	w.kernel(w.ranks.support[entry], 1, declare.Warp, args)
 }
 
-// write adds the steps that one step of the schedule becomes.
+// write adds one step of the schedule.
 func (w *writer) write(st step, p *program) {
 	before := w.last
 	w.writeStep(st, p)
@@ -240,13 +233,12 @@ func (w *writer) readings(args *C.EpArgs, p *program) {
 	args.stamp_slots = C.int32_t(p.slots)
 }
 
-// call adds the launches of one call.
 func (w *writer) call(st step, args C.EpArgs) {
 	if st.span >= 0 {
 		point(&args.span, w.ranks.at(w.rank, declare.PartReadings)+cu.DevicePtr(16*st.span))
 	}
 	k := w.calls[st.op]
-	if k == nil { // the empty kernel
+	if k == nil { // empty kernel
 		w.support("ep_empty", args, 0)
 		return
 	}
@@ -264,13 +256,13 @@ func (w *writer) call(st step, args C.EpArgs) {
 		if st.op == ep.Activation {
 			*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = w.extra.silu(w.rank, st.n)
 		}
-		if l.PDL && after { // programmatic dependent launch needs a kernel before it
+		if l.PDL && after { // programmatic dependent launch follows a kernel
 			s.flags |= C.EP_LAUNCH_PDL
 		}
 	}
 }
 
-// toState points args to the memory of a state, and to the state's call number of an op.
+// toState points args to a state's memory and call number.
 func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.ranks.at(w.rank, s.Part("counters")))
 	point(&args.round_base, w.ranks.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))
@@ -285,8 +277,7 @@ func setParams(args *C.EpArgs, p declare.LaunchParams) {
 	C.set_own(args, C.int32_t(p.Own[0]), C.int32_t(p.Own[1]), C.int32_t(p.Own[2]), C.int32_t(p.Own[3]))
 }
 
-// finish adds the last steps of a round: kernels that add the round's calls to the call numbers, and a
-// kernel that goes on to the next row of stamps.
+// finish ends a round: call numbers advance, and stamps move to the next row.
 func (w *writer) finish(s *schedule) {
 	for lane, calls := range []map[ep.Op]int{s.calls, s.secondCalls} {
 		for _, op := range ops {

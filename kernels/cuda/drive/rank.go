@@ -21,15 +21,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Place holds the rank of a process that a launcher such as mpirun started, and its GPU.
+// Place is a launched process's rank and GPU.
 type Place struct {
 	Rank, Ranks int
-	GPU         int  // number of the GPU on this host
-	Split       bool // the ranks of one host may count as several hosts
+	GPU         int  // on this host
+	Split       bool // one host may count as several
 }
 
-// Rank is one process of a worker that a launcher started: one rank on one GPU. Rank 0 sends tasks to
-// the other ranks.
+// Rank is one launched process: one rank on one GPU. Rank 0 sends tasks to the others.
 type Rank struct {
 	backend *Backend
 	place   Place
@@ -37,8 +36,7 @@ type Rank struct {
 	session *session
 }
 
-// OpenRank opens this process's GPU and joins all ranks with the same NVSHMEM id. Every rank must call
-// it.
+// OpenRank opens this process's GPU and joins all ranks under one NVSHMEM id. Every rank must call it.
 func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error) {
 	b, err := open(o, at.GPU)
 	if err != nil {
@@ -53,8 +51,7 @@ func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error)
 	return &Rank{backend: b, place: at, world: &world{rank: at.Rank, ranks: at.Ranks, nodes: 1, library: l}}, nil
 }
 
-// ChooseGPU returns the GPU for a rank. `local` is the rank's number on its host. With loopback several
-// ranks may share a GPU.
+// ChooseGPU returns the GPU of rank `local` of this host. With loopback ranks may share.
 func ChooseGPU(local int, loopback bool) (int, error) {
 	n, err := cu.NumDevices()
 	if err != nil || n == 0 {
@@ -66,17 +63,17 @@ func ChooseGPU(local int, loopback bool) (int, error) {
 	return local % n, nil
 }
 
-// task is one request of rank 0 to every rank. Exactly one field is set.
+// task is one request of rank 0 to every rank, in one field.
 type task struct {
 	Facts   bool
 	Open    *workloads.Workload
-	Fits    *ep.Config // before Prepare: check that this rank has enough memory
+	Fits    *ep.Config // checks memory before Prepare
 	Prepare *ep.Config
 	Run     *runTask
 	Verify  *ep.Config
 	Read    *readTask
-	Settle  bool // after a failure: wait for the messages that this rank has still in flight
-	Reset   bool // after Settle: fill the memory as at set-up
+	Settle  bool // waits for messages in flight after a failure
+	Reset   bool // fills the memory after Settle
 	Close   bool
 	End     bool
 }
@@ -92,9 +89,8 @@ type readTask struct {
 	Offsets []int
 }
 
-// answer is a rank's reply to a task.
 type answer struct {
-	Status ep.Status // status of a failure, "" if the task succeeded
+	Status ep.Status // "" for success
 	Reason string
 	Faults []wireFault
 	Rounds kernels.Rounds
@@ -102,21 +98,20 @@ type answer struct {
 	Facts  facts
 }
 
-// wireFault is a faultRecord in the form in which it is sent to rank 0.
+// wireFault is a faultRecord on its way to rank 0.
 type wireFault struct {
 	Rank, Phase, Expert, Source, Block int
 	Want, Got                          uint64
 }
 
-// facts describes a rank's host. Each rank sends it to rank 0.
+// facts describes a rank's host to rank 0.
 type facts struct {
 	Host    string
 	Machine ep.Machine
 	Network string
 }
 
-// Follow performs the tasks of rank 0 until rank 0 sends the task End. It calls `doing` with the name of
-// each task, and with "" when it waits for the next.
+// Follow performs rank 0's tasks until End. It calls `doing` with each task's name, and with "" while it waits.
 func (r *Rank) Follow(link io.ReadWriter, doing func(string)) error {
 	in, out := gob.NewDecoder(link), gob.NewEncoder(link)
 	for {
@@ -148,7 +143,6 @@ func (t task) name() string {
 	return "reset"
 }
 
-// do performs this rank's part of a task.
 func (r *Rank) do(t task) answer {
 	a, err := r.perform(t)
 	if err == nil {
@@ -211,7 +205,7 @@ func (r *Rank) verify(ctx context.Context, c ep.Config) error {
 	return r.session.runVerification(ctx, k)
 }
 
-// open closes the open session, if there is one, and opens another.
+// open replaces the open session.
 func (r *Rank) open(w *workloads.Workload) error {
 	if r.session != nil {
 		if err := r.session.Close(); err != nil {
@@ -228,26 +222,23 @@ func (r *Rank) open(w *workloads.Workload) error {
 	return err
 }
 
-// Close releases the GPU.
 func (r *Rank) Close() {
 	if r.session != nil {
-		_ = r.session.Close() // the process is about to end
+		_ = r.session.Close()
 	}
 	r.backend.Close()
 }
 
-// devices is the folder in which Linux lists InfiniBand and RoCE devices, which NVSHMEM may use.
+// devices lists Linux's InfiniBand and RoCE devices.
 const devices = "/sys/class/infiniband"
 
-// facts returns the host of this rank, its GPU, and its network devices. All hosts without a name
-// count as the same host.
+// facts returns this rank's host, GPU and network. Hosts without a name count as one.
 func (r *Rank) facts() facts {
 	host, _ := os.Hostname()
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf describes the network devices of a folder: their number and the rate of the first, such as
-// "8x400G", or "none". Only devices with a port 1 count.
+// networkOf describes a folder's devices with a port 1: number and first rate, such as "8x400G", or "none".
 func networkOf(folder string) string {
 	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // the pattern is valid
 	if len(found) == 0 {

@@ -18,28 +18,24 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// rankGroup makes one backend of all ranks that a launcher started, one process for each. It runs in
-// the process of rank 0, and sends each request to every rank.
+// rankGroup is one backend of all launched ranks. It runs on rank 0 and sends each request to every rank.
 type rankGroup struct {
 	first   *Rank
-	links   []*link // connections to rank 1, 2, ...
+	links   []*link // to rank 1, 2, ...
 	machine ep.Machine
-	hosts   int           // number of hosts
-	opened  *groupSession // the open session, or nil
+	hosts   int
+	opened  *groupSession // or nil
 }
 
-// Conditions implements kernels.Conditioned. epbench checks configs of these kernels itself, but does not
-// know how many ranks and hosts were launched.
+// Conditions implements kernels.Conditioned: only the worker knows how many ranks and hosts there are.
 func (c *rankGroup) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{c.topology().condition()}
 }
 
-// topology returns the number of launched ranks and hosts.
 func (c *rankGroup) topology() topology {
 	return topology{c.machine.GPUs, c.hosts, c.first.place.Split}
 }
 
-// link is the connection to another rank.
 type link struct {
 	rank int
 	mu   sync.Mutex
@@ -47,8 +43,8 @@ type link struct {
 	out  *gob.Encoder
 }
 
-// Lead returns the backend of all ranks. links are the connections to rank 1, 2, ... in order. All
-// hosts must have GPUs of one kind.
+// Lead returns the backend of all ranks. links are the connections to rank 1, 2, ... in order. All hosts need GPUs
+// of one kind.
 func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	c := &rankGroup{first: r}
 	for i, l := range links {
@@ -64,9 +60,8 @@ func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	return c, nil
 }
 
-// joined returns the description of all ranks as one machine, and the number of hosts. The machine is
-// rank 0's, with the number of all GPUs. Its link fingerprint includes the network between hosts,
-// so that a table of another network is not used.
+// joined describes all ranks as rank 0's machine with all GPUs. Its link names the network too, so that tables of
+// other networks do not match.
 func joined(all []answer, split bool) (ep.Machine, int, error) {
 	m, hosts := all[0].Facts.Machine, 1
 	for rank, a := range all[1:] {
@@ -90,8 +85,7 @@ func joined(all []answer, split bool) (ep.Machine, int, error) {
 	return m, hosts, nil
 }
 
-// ask makes every rank perform a task and waits for all answers. Its error is a rank's Failure, or it
-// says that the connection to a rank is lost.
+// ask makes every rank perform a task. Its error is a rank's Failure or a lost connection.
 func (c *rankGroup) ask(t task) ([]answer, error) {
 	out, errs := make([]answer, 1+len(c.links)), make([]error, 1+len(c.links))
 	var wg sync.WaitGroup
@@ -118,9 +112,8 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// rootFailure returns the failure that explains the others, nil if there is none. A failure other
-// than a hang comes first, because other ranks may hang as its consequence. The hangs of all ranks
-// are merged into one failure.
+// rootFailure returns the failure that explains the others, or nil. Hangs come last and are merged, because they
+// may be consequences.
 func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {
@@ -138,7 +131,6 @@ func rootFailure(all []answer, b *Backend) error {
 	return nil
 }
 
-// faultsOf returns the records of all ranks.
 func faultsOf(all []answer) (out []faultRecord) {
 	for _, a := range all {
 		for _, f := range a.Faults {
@@ -148,35 +140,29 @@ func faultsOf(all []answer) (out []faultRecord) {
 	return out
 }
 
-// Machine implements kernels.Backend.
 func (c *rankGroup) Machine() ep.Machine { return c.machine }
 
-// Kernels implements kernels.Backend.
 func (c *rankGroup) Kernels() []kernels.Kernel { return declare.HostKernels(c.machine) }
 
-// ABI implements kernels.Versioned.
 func (c *rankGroup) ABI() ep.ABI { return declare.HostABI() }
 
-// Empty implements kernels.Clocker, on the GPU of rank 0.
+// Empty implements kernels.Clocker on rank 0.
 func (c *rankGroup) Empty(ctx context.Context) (map[string]float64, error) {
 	return c.first.backend.Empty(ctx)
 }
 
-// Precompile implements kernels.Precompiler.
 func (c *rankGroup) Precompile(p ep.Problem, configs []ep.Config) {
 	c.first.backend.Precompile(p, configs)
 }
 
-// Close implements kernels.Backend.
 func (c *rankGroup) Close() error {
 	for _, l := range c.links {
-		_ = l.out.Encode(task{End: true}) // the rank may have ended already
+		_ = l.out.Encode(task{End: true}) // may have ended already
 	}
 	c.first.Close()
 	return nil
 }
 
-// Open implements kernels.Backend.
 func (c *rankGroup) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDrillWorst: rootFailure makes one failure from the answers of all ranks. A crash comes before
-// hangs. A hang without a fault record is a failure too.
+// TestDrillWorst: a crash comes before hangs, and a hang needs no fault record.
 func TestDrillWorst(t *testing.T) {
 	sound, crash := answer{}, answer{Status: ep.Crash, Reason: "illegal address"}
 	silent := answer{Status: ep.Hang, Reason: "no progress"}

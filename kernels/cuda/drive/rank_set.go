@@ -19,15 +19,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// localRank is one rank of this process, on one GPU.
+// localRank is one rank of this process.
 type localRank struct {
 	gpu         *gpu
 	stream      cu.Stream
-	streams     C.EpStreams       // zero if no matrix product runs at the same time as the calls
-	fault       *C.EpFault        // host address of the fault record
-	faultDevice cu.DevicePtr      // device address of the fault record
-	arena       *arena            // memory of the heap, nil before allocation
-	staging     map[string][]byte // host memory of gather, by part
+	streams     C.EpStreams       // zero without a matrix product
+	fault       *C.EpFault        // address on the host
+	faultDevice cu.DevicePtr      // address on the GPU
+	arena       *arena            // nil before allocation
+	staging     map[string][]byte // of gather, by part
 }
 
 // rankSet holds the ranks of this process and their memory.
@@ -35,26 +35,24 @@ type rankSet struct {
 	node     *node
 	local    []localRank
 	heap     declare.Heap
-	support  map[string][]cu.Function // kernels of supportEntries, by name and GPU
-	deadline time.Duration            // longest time that a kernel waits
-	refill   func() error             // uploads the inputs after reset has filled the heap; may be nil
-	world    *world                   // all launched ranks, nil if this process has all ranks
-	shift    int64                    // bytes from the start of an arena to its heap
+	support  map[string][]cu.Function // kernels by name and GPU
+	deadline time.Duration            // of a kernel's wait
+	refill   func() error             // uploads inputs after reset; may be nil
+	world    *world                   // nil if this process has all ranks
+	shift    int64                    // from an arena's start to its heap
 }
 
-// A heap begins at a random multiple of shiftStep in its arena, up to maxShift. Arenas are kept after
-// a session. Without a shift every session would use the same addresses, and the measurements would
-// not show how much times depend on the addresses.
+// A heap begins at a random multiple of shiftStep, up to maxShift. Otherwise sessions would share addresses, and
+// hide their influence on times.
 const (
-	shiftStep = 2 << 20 // the size of a page of GPU memory
+	shiftStep = 2 << 20 // a page of GPU memory
 	maxShift  = 64 << 20
 )
 
-// supportEntries lists the kernels of common/align.cuh, which align the ranks and take times.
+// supportEntries lists the kernels of common/align.cuh.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
 
-// newRankSet makes `ranks` ranks, on the GPUs in order. If there are more ranks than GPUs, ranks share
-// GPUs.
+// newRankSet makes `ranks` ranks on the GPUs in order, in turns if there are more ranks.
 func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, ranks, deadline)
 	if err != nil {
@@ -87,8 +85,7 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// loadSupport loads the kernels of supportEntries from a unit. In the unit for several hosts, the
-// kernels that reach other ranks have names with a suffix.
+// loadSupport loads supportEntries from a unit, those in `crossing` with a suffix.
 func (r *rankSet) loadSupport(u sources.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
@@ -124,7 +121,6 @@ func (r *rankSet) findSupport(m *module, suffix string) error {
 	return nil
 }
 
-// close frees everything that newRankSet and allocate have allocated.
 func (r *rankSet) close() {
 	r.release()
 	for i := range r.local {
@@ -144,7 +140,6 @@ func (r *rankSet) close() {
 	r.local = nil
 }
 
-// release frees the heaps.
 func (r *rankSet) release() {
 	for i := range r.local {
 		s := &r.local[i]
@@ -155,9 +150,8 @@ func (r *rankSet) release() {
 	}
 }
 
-// allocate replaces the heap of every rank by a heap with these parts, fills it and uploads the inputs. If
-// there is too little memory the old heap stays, and the error is a Failure. Launched ranks have checked
-// their memory before, because the other ranks would wait for a rank that refuses here.
+// allocate replaces every rank's heap, fills it and uploads the inputs. With too little memory the old heap stays,
+// and the error is a Failure. Launched ranks have checked before: the others would wait for a refusal.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
 	if r.world == nil {
@@ -180,7 +174,7 @@ func (r *rankSet) allocate(parts []declare.Region) error {
 	return r.reset()
 }
 
-// memoryMargin is the memory, in bytes, that stays free for the driver: graphs, stacks, modules.
+// memoryMargin stays free for the driver: graphs, stacks, modules.
 const memoryMargin = 512 << 20
 
 func (r *rankSet) checkMemory(h declare.Heap) error {
@@ -189,7 +183,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 		for _, s := range r.local {
 			if s.gpu == g {
 				want += h.Bytes + r.spare()
-				if s.arena != nil && r.world == nil { // world.idle below counts the heap of a world
+				if s.arena != nil && r.world == nil { // world.idle counts it
 					have += s.arena.bytes
 				}
 			}
@@ -210,7 +204,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 	return nil
 }
 
-// reset fills every part with its initial byte, clears faults and uploads the inputs again.
+// reset fills every part, clears faults and uploads the inputs.
 func (r *rankSet) reset() error {
 	for i := range r.local {
 		clearFault(r.local[i].fault)
@@ -227,7 +221,7 @@ func (r *rankSet) reset() error {
 	return r.refill()
 }
 
-// fill writes the initial byte of these parts on every rank and waits.
+// fill writes the parts' initial bytes and waits.
 func (r *rankSet) fill(parts []declare.Region) error {
 	return sideBySide(len(r.local), func(i int) error {
 		err := r.local[i].gpu.do(func() error {
@@ -248,7 +242,7 @@ func (r *rankSet) fill(parts []declare.Region) error {
 	})
 }
 
-// base returns the address of a rank's heap, 0 without one.
+// base returns the address of a rank's heap, or 0.
 func (r *rankSet) base(rank int) cu.DevicePtr {
 	if a := r.local[rank].arena; a != nil {
 		return a.base + cu.DevicePtr(min(r.shift, r.spare()))
@@ -256,8 +250,7 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// spare returns how many bytes an arena has beyond its heap. It is 0 for launched ranks, because they share
-// one layout.
+// spare returns an arena's bytes beyond its heap; 0 for launched ranks, which share one layout.
 func (r *rankSet) spare() int64 {
 	if r.world != nil {
 		return 0
@@ -265,7 +258,7 @@ func (r *rankSet) spare() int64 {
 	return maxShift
 }
 
-// at returns the address of a part of a rank's heap, 0 if there is no such part.
+// at returns the address of a part, or 0.
 func (r *rankSet) at(rank int, part string) cu.DevicePtr {
 	offset, ok := r.heap.Offset[part]
 	if !ok || r.base(rank) == 0 {
@@ -274,7 +267,7 @@ func (r *rankSet) at(rank int, part string) cu.DevicePtr {
 	return r.base(rank) + cu.DevicePtr(offset)
 }
 
-// upload copies a slice to a part of a rank's heap.
+// upload copies a slice to a part.
 func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	return r.local[rank].gpu.do(func() error {
 		if err := put(r, rank, part, data); err != nil {
@@ -284,8 +277,7 @@ func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	})
 }
 
-// put copies a slice as upload does. It must run on the thread of the GPU, and may return before the
-// last bytes arrive.
+// put copies like upload, on the GPU's thread, and may return early.
 func put[T any](r *rankSet, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
@@ -297,7 +289,7 @@ func put[T any](r *rankSet, rank int, part string, data []T) error {
 	return nil
 }
 
-// download returns n elements of a part, from element `first` on.
+// download returns n elements of a part from `first` on.
 func download[T any](r *rankSet, rank int, part string, first, n int) ([]T, error) {
 	out := make([]T, n)
 	if n == 0 {
@@ -314,7 +306,7 @@ func download[T any](r *rankSet, rank int, part string, first, n int) ([]T, erro
 	return out, nil
 }
 
-// faults reads the records of all ranks that wrote one.
+// faults reads all written records.
 func (r *rankSet) faults() []faultRecord {
 	var out []faultRecord
 	for _, s := range r.local {
@@ -325,10 +317,9 @@ func (r *rankSet) faults() []faultRecord {
 	return out
 }
 
-// point stores a device address in a pointer field of EpArgs.
 func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field)) = uintptr(at) }
 
-// args returns the fields of EpArgs that all kernels of a rank share.
+// args returns what all kernels of a rank share.
 func (r *rankSet) args(rank int) C.EpArgs {
 	s := r.local[rank]
 	a := C.EpArgs{
@@ -347,7 +338,7 @@ func (r *rankSet) args(rank int) C.EpArgs {
 	return a
 }
 
-// largest describes the largest part of h, for the error that there is too little memory.
+// largest describes h's largest part.
 func largest(h declare.Heap) string {
 	var most declare.Region
 	for _, p := range h.Parts {

@@ -12,14 +12,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups is the number of rounds that run first and are not reported. They fill the instruction caches and
-// TLBs, which held entries of another candidate. For long calls one such round is enough.
+// warmups is the number of first rounds that are not reported. They fill instruction caches and TLBs. For long
+// calls one is enough.
 const warmups = 2
 
-// longCall is the time of a call, in seconds, above which cold caches have no visible effect.
+// longCall is the seconds above which cold caches do not show.
 const longCall = 500e-6
 
-// Run implements kernels.Session.
 func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	k, err := s.prepared(c)
 	if err != nil {
@@ -56,14 +55,13 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
 }
 
-// beganAgain returns the note about runs that attempt has repeated.
+// beganAgain returns the note about repeated runs.
 func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a candidate's program and turns its error into a Failure. If ranks gave up waiting in start
-// alignments only, a rank's work reached its GPU too late, which is not the fault of the candidate. attempt
-// then fills the memory and runs the program again. The notes of the next Run say so.
+// attempt runs a program and turns its error into a Failure. If ranks waited in start alignments only, it refills
+// the memory and repeats once: a rank's work came too late.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -78,8 +76,7 @@ func (s *session) attempt(p *program, run func() error) error {
 	return s.ended(err)
 }
 
-// program returns the program that measures a candidate with `fold` calls in a round. It makes the
-// program if there is none.
+// program returns the program with `fold` calls in a round, made on first use.
 func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
 	if p := k.programs[t]; p != nil {
@@ -94,13 +91,10 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 	return p, nil
 }
 
-// keptPrograms is the largest number of programs that exist at once: the CUDA graphs of each program
-// take memory on every GPU.
+// keptPrograms bounds the programs, whose graphs take memory on every GPU.
 const keptPrograms = 256
 
-// makeRoom frees all programs if there are too many. A candidate makes its program again when it runs.
-// Freeing only the oldest program would be worse, because a search that runs its candidates in turns
-// needs the oldest program next.
+// makeRoom frees all programs if there are too many. A search in turns would need the oldest next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {
@@ -114,7 +108,7 @@ func (s *session) makeRoom() {
 	}
 }
 
-// measure runs rounds and returns the seconds of one call, [round][rank].
+// measure returns the seconds of one call, [round][rank].
 func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) {
 	out := make([][]float64, rounds)
 	err := p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
@@ -129,7 +123,7 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	return out, nil
 }
 
-// readings runs rounds and then calls `take` with the readings of each rank in each round, in order.
+// readings runs rounds and passes each rank's readings to `take`, in order.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.native.ranks[0].exec == 0 {
 		stop := spent(&p.took.Graphs)
@@ -162,10 +156,10 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is the time after which a window of rounds counts as stuck, beyond the deadlines of all ranks.
+// slack is how long a window of rounds may exceed the deadlines.
 const slack = 5 * time.Second
 
-// run performs rounds and returns their raw readings, [rank][round][word].
+// run returns raw readings, [rank][round][word].
 func (p *program) run(ctx context.Context, rounds, words int) ([]uint64, error) {
 	limit := slack + time.Duration(1+len(p.ranks.local))*p.ranks.deadline
 	return p.native.run(ctx, batch{rounds: rounds, window: p.window(), words: words, limit: limit.Nanoseconds()})

@@ -7,72 +7,71 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// empty is the op of a kernel that does nothing. Only schedules know it.
+// empty is the op of a kernel that does nothing.
 const empty ep.Op = "empty"
 
-// stepKind is the kind of a step of a round.
 type stepKind int
 
 const (
-	stepAlign     stepKind = iota // wait for all ranks; if n > 0, wait n more times and measure the mean time of one wait
-	stepCall                      // call number n of op
-	stepStamp                     // write the time into slot n
-	stepEvent                     // record event n
-	stepFlush                     // overwrite the L2 cache, for cold mode
+	stepAlign     stepKind = iota // wait for all ranks; then n waits give a mean time
+	stepCall                      // number n of op
+	stepStamp                     // into slot n
+	stepEvent                     // event n
+	stepFlush                     // overwrite the L2 cache
 	stepClear                     // clear n span readings
-	stepExpert                    // run the kernel that stands in for the experts
-	stepFork                      // make the side stream wait for the calls' stream
-	stepJoin                      // make the calls' stream wait for the side stream
-	stepProduct                   // launch number n of the matrix product
-	stepAttention                 // launch the matrix product that stands for attention
-	stepLoad                      // launch the load that replaces call n in an experiment
+	stepExpert                    // stand-in for the experts
+	stepFork                      // side stream waits for the calls' stream
+	stepJoin                      // calls' stream waits for the side stream
+	stepProduct                   // launch n of the matrix product
+	stepAttention                 // matrix product for attention
+	stepLoad                      // load that replaces call n
 )
 
-// step is one element of a round. Every rank performs the same steps.
+// step is one element of a round, the same on every rank.
 type step struct {
 	kind  stepKind
 	op    ep.Op
-	n     int      // number of the call, slot, event or launch
-	span  int      // stepCall: index of the span reading that the call writes, -1 for none
-	half  callHalf // stepCall: the launches that the step makes
-	micro int      // stepCall: the micro-batch whose memory the call uses
-	side  bool     // whether the step runs on the side stream
-	left  int      // stepProduct, stepAttention: number of SMs that the product is planned for, 0 for all
+	n     int      // number of call, slot, event or launch
+	span  int      // stepCall: index of its span reading, or -1
+	half  callHalf // stepCall: its launches
+	micro int      // stepCall: the micro-batch of its memory
+	side  bool     // on the side stream
+	left  int      // products: planned SMs, 0 for all
 }
 
-// callHalf selects the launches of a call that a step makes.
+// callHalf selects launches of a call.
 type callHalf int
 
 const (
-	whole     callHalf = iota // all launches
-	sending                   // all launches but the last
-	receiving                 // the last launch
+	whole     callHalf = iota // all
+	sending                   // all but the last
+	receiving                 // the last
 )
 
-// timing describes what a round measures, and by which clock.
+// timing says what a round measures, by which clock.
 type timing struct {
 	op    ep.Op // dispatch, combine, pair or empty
 	mode  ep.Mode
 	clock string
-	fold  int // number of calls in a round
+	fold  int // calls in a round
 
-	beside arrangement // how calls and a matrix product run together; the zero value has no product
+	beside arrangement // zero without a product
 }
 
-// schedule lists the steps of a round, and knows how to compute times from the round's readings.
+// schedule lists a round's steps and computes times from its readings.
 type schedule struct {
 	timing
 	steps       []step
-	slots       int           // number of time stamps that a round writes
-	spans       int           // number of span readings that a round takes
-	events      int           // number of events that a round records
-	calls       map[ep.Op]int // number of calls of each op in a round
-	secondCalls map[ep.Op]int // number of calls of the second micro-batch
-	sections    []*section    // sections of a round with a matrix product
-	now         *section      // the section that is being added
-	yielding    int           // step.left of the products that are being added
-	apart       bool          // whether calls are timed one by one and not as a chain
-	current     int           // step.span of the calls that are being added
+	slots       int           // time stamps
+	spans       int           // span readings
+	events      int           // recorded events
+	calls       map[ep.Op]int // calls of each op
+	secondCalls map[ep.Op]int // of the second micro-batch
+	sections    []*section    // for a matrix product
+	now         *section      // being added
+	yielding    int           // step.left of added products
+	apart       bool          // calls are timed one by one
+	current     int           // step.span of added calls
 }
 
 // newSchedule returns the steps of one round. A call is timed as the time between two stamps, less the
@@ -82,15 +81,11 @@ type schedule struct {
 //	chain in mode cold:           flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:                  refill, flight, fold x (prepare, align, call with a reading around it)
 //
-// Flight measures how long a flag takes from rank to rank, so that all ranks leave an alignment
-// together.
+// Flight measures how long a flag takes from rank to rank, so that ranks leave an alignment together.
 //
-// Refill is an untimed dispatch before a round of combines. Without it the memory may hold the rows of
-// an earlier candidate's dispatch. A combine would send almost none of these rows, and seem ten times
-// as fast as it is.
+// Refill is an untimed dispatch. A combine of another candidate's rows would send almost none of them.
 //
-// A pair is dispatch and combine with nothing between them. A chain of pairs has one alignment at
-// its end instead of one after each call.
+// A chain of pairs has one alignment, at its end.
 func newSchedule(t timing) *schedule {
 	s := &schedule{timing: t, calls: map[ep.Op]int{}, secondCalls: map[ep.Op]int{}, current: -1}
 	s.apart = t.mode == ep.Cold
@@ -113,10 +108,10 @@ func (s *schedule) add(kind stepKind, n int) {
 
 func (s *schedule) align() { s.add(stepAlign, 0) }
 
-// flights is the number of alignments that a round times at its start. It must be even: see ep_align.
+// flights is the number of alignments timed at a round's start. It must be even: see ep_align.
 const flights = 4
 
-// measureFlight adds the alignments by which the ranks learn how long a flag takes: see ep_align.
+// measureFlight lets the ranks learn how long a flag takes: see ep_align.
 func (s *schedule) measureFlight() { s.add(stepAlign, flights) }
 
 func (s *schedule) stamp() {
@@ -129,7 +124,7 @@ func (s *schedule) call(op ep.Op) {
 	s.calls[op]++
 }
 
-// unit adds one timed call, or the two calls of a pair.
+// unit adds one timed call or pair.
 func (s *schedule) unit() {
 	if s.op == ep.Pair {
 		s.call(ep.Dispatch)
@@ -147,7 +142,6 @@ func (s *schedule) prepare() {
 	s.align()
 }
 
-// aligns returns the number of alignments in a chain.
 func (s *schedule) aligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -155,7 +149,7 @@ func (s *schedule) aligns() int {
 	return s.fold
 }
 
-// refill adds an untimed dispatch before a round of combines.
+// refill adds an untimed dispatch before combines.
 func (s *schedule) refill() {
 	if s.op == ep.Combine {
 		s.align()
@@ -219,7 +213,7 @@ func (s *schedule) readings() {
 	}
 }
 
-// words returns the number of 64-bit readings that each rank writes in a round.
+// words returns each rank's readings in a round.
 func (s *schedule) words() int {
 	switch s.clock {
 	case clockSpan:
@@ -230,7 +224,7 @@ func (s *schedule) words() int {
 	return s.slots
 }
 
-// seconds converts a rank's readings of one round, in nanoseconds, to seconds of one call.
+// seconds converts a round's nanoseconds to seconds of one call.
 func (s *schedule) seconds(r []uint64) (float64, error) {
 	var ns float64
 	switch {
@@ -259,9 +253,8 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 	return ns / float64(s.fold) / 1e9, nil
 }
 
-// verificationRound returns the steps of a verification. It times nothing. If the op is combine, the
-// ranks align between dispatch and combine; in a pair they do not. `beside` is the number of launches
-// of a matrix product that run on the side stream, from the start of the round.
+// verificationRound returns the steps of a verification. Only a pair's ranks do not align before combine. `beside`
+// launches of a product run on the side stream.
 func verificationRound(op ep.Op, beside int) *schedule {
 	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()

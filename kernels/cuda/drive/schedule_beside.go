@@ -6,52 +6,49 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// way is a manner in which calls and a matrix product ("the product") run together.
+// way is how calls and a matrix product ("the product") run together.
 type way int
 
 const (
 	noProduct      way = iota
-	onlyProduct        // the product runs alone
-	loaded             // the product runs alone, then with a load or planned for fewer SMs: see schedule.loaded
-	overlapped         // calls run on one stream and the product on another, at the same time
-	inPhases           // a call sends, then the product runs, then the call receives, all on one stream
-	stepOverlapped     // a decode step of two micro-batches: calls of one overlap products of the other
-	stepPhases         // a decode step of two micro-batches, in phases on one stream
+	onlyProduct        // product alone
+	loaded             // product alone, then with a load or fewer SMs
+	overlapped         // on two streams, at the same time
+	inPhases           // send, product, receive on one stream
+	stepOverlapped     // decode step: calls of one micro-batch overlap products of the other
+	stepPhases         // decode step in phases on one stream
 )
 
-// arrangement describes how calls and a product run together, and how much of the product runs beside
-// each call.
+// arrangement says how, and how much of, the product runs beside each call.
 type arrangement struct {
 	way   way
-	share int  // number of launches of the product for each call
-	left  int  // number of SMs that the product is planned for while calls run, 0 for its own plan
-	load  bool // with way loaded: whether a load runs beside the product
+	share int  // launches for each call
+	left  int  // SMs planned for while calls run, 0 for its own plan
+	load  bool // way loaded: with a load
 }
 
-// marks is the number of time stamps of the product's progress.
+// marks is the number of stamps of the product's progress.
 const marks = 4
 
-// section holds the indices of the time stamps in one section of a round with a product. A section
-// has all calls of the round, or one call if each call needs a dispatch before it.
+// section holds the indices of the stamps of a round with a product.
 type section struct {
-	calls   int           // number of calls
-	chain   int           // first of three stamps: start and end of the calls alone, then end of as many alignments
-	alone   productStamps // stamps of the product alone
-	within  productStamps // stamps of the product while calls run
-	begin   int           // start of calls and product together
-	end     int           // end of the last call; in phases, end of calls and product
-	aligned int           // in phases: end of the alignments after `end`, as many as the calls had
-	halves  []int         // in phases: four stamps of each call: before its send, after send, after the product, after receive
+	calls   int
+	chain   int           // three stamps: calls alone, then as many alignments
+	alone   productStamps // product alone
+	within  productStamps // product beside calls
+	begin   int           // of calls and product
+	end     int           // of the last call; in phases, of both
+	aligned int           // in phases: end of as many alignments
+	halves  []int         // in phases: four stamps of a call, around send, product and receive
 }
 
-// productStamps holds the indices of the stamps of a product: its start, and the first of the marks.
+// productStamps holds the indices of a product's start and first mark.
 type productStamps struct {
 	start, first int
-	share        []float64 // fraction of the product that is done at each mark
+	share        []float64 // done at each mark
 }
 
-// withProduct adds the steps of a round with a product. The round times the calls alone as a chain, the
-// product alone, and calls and product at the same time.
+// withProduct adds a round with a product: calls alone as a chain, product alone, both at the same time.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -69,7 +66,7 @@ func (s *schedule) withProduct() {
 	s.section(s.fold)
 }
 
-// section adds the three parts for `calls` calls: the calls alone, the product alone, and calls with product.
+// section adds the three parts for `calls` calls.
 func (s *schedule) section(calls int) {
 	s.now = &section{calls: calls}
 	s.sections = append(s.sections, s.now)
@@ -85,10 +82,9 @@ func (s *schedule) section(calls int) {
 	}
 }
 
-// isStep reports whether the round is made of decode steps.
 func (s *schedule) isStep() bool { return s.beside.way == stepOverlapped || s.beside.way == stepPhases }
 
-// aloneChain times the calls alone, then the same number of alignments alone.
+// aloneChain times the calls alone, then as many alignments.
 func (s *schedule) aloneChain() {
 	s.align()
 	s.now.chain = s.slots
@@ -101,8 +97,7 @@ func (s *schedule) aloneChain() {
 	s.stamp()
 }
 
-// chainOfCalls adds the calls of a section one after the other. A step has calls for both
-// micro-batches.
+// chainOfCalls adds a section's calls, of both micro-batches in a step.
 func (s *schedule) chainOfCalls() {
 	for i := range s.now.calls {
 		if s.isStep() {
@@ -118,7 +113,7 @@ func (s *schedule) chainOfCalls() {
 	}
 }
 
-// sectionAligns returns how many alignments chainOfCalls adds.
+// sectionAligns returns the alignments of chainOfCalls.
 func (s *schedule) sectionAligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -126,11 +121,10 @@ func (s *schedule) sectionAligns() int {
 	return s.now.calls
 }
 
-// launches returns the number of launches of the product in a section.
+// launches returns the product's launches in a section.
 func (s *schedule) launches() int { return s.now.calls * s.beside.share }
 
-// products adds n launches on the side stream. They start after the steps that the calls' stream has
-// so far.
+// products adds n launches on the side stream, after the calls' steps so far.
 func (s *schedule) products(n int) {
 	s.add(stepFork, 0)
 	for i := range n {
@@ -138,7 +132,7 @@ func (s *schedule) products(n int) {
 	}
 }
 
-// marked adds the section's launches on the side stream, with stamps of their progress.
+// marked adds launches on the side stream, with stamps of progress.
 func (s *schedule) marked(start int) productStamps {
 	out, n := productStamps{start: start, first: s.slots}, s.launches()
 	s.add(stepFork, 0)
@@ -157,7 +151,7 @@ func (s *schedule) sideStamp() {
 	s.slots++
 }
 
-// began adds a time stamp and returns its slot.
+// began adds a stamp and returns its slot.
 func (s *schedule) began() int {
 	s.stamp()
 	return s.slots - 1
@@ -185,10 +179,8 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls adds calls in phases: launches of the product run between the sending and the receiving half
-// of a call. The alignments between calls are no part of the calls, so the same number of alignments is
-// timed afterwards and subtracted. One more call follows, with stamps before and after each part. The timed
-// calls have no such stamps, because a stamp takes as long as some of the parts.
+// phasedCalls adds calls in phases, then as many alignments, whose time is subtracted. Stamps take as long as some
+// parts, so only one more call has them.
 func (s *schedule) phasedCalls() {
 	s.align()
 	s.now.begin = s.began()
@@ -208,8 +200,7 @@ func (s *schedule) phasedCalls() {
 	s.align()
 }
 
-// phasedUnit adds a call, a pair, or the calls of a step, in phases. It calls `around` before and after
-// each of the three parts of a call.
+// phasedUnit adds a call, pair or step in phases. It calls `around` before and after each part.
 func (s *schedule) phasedUnit(around func()) {
 	calls := []microBatchCall{{s.op, 0}}
 	switch {
@@ -241,7 +232,7 @@ type microBatchCall struct {
 	micro int
 }
 
-// addCall adds a call of a micro-batch, or the sending half of the call.
+// addCall adds a call, or its sending half.
 func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, micro: c.micro})
 	if c.micro == 1 {
@@ -251,7 +242,7 @@ func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	}
 }
 
-// count returns how many calls of the op and the micro-batch of c were added so far.
+// count returns how many calls like c were added.
 func (s *schedule) count(c microBatchCall) int {
 	if c.micro == 1 {
 		return s.secondCalls[c.op]
@@ -259,13 +250,11 @@ func (s *schedule) count(c microBatchCall) int {
 	return s.calls[c.op]
 }
 
-// stepCalls lists the calls of one layer in a decode step, in order. While a call of one micro-batch runs,
-// the other micro-batch computes: attention, the experts, the experts again, and attention of the next
-// layer.
+// stepCalls lists a decode step's calls of one layer in order. Meanwhile the other micro-batch computes attention,
+// the experts twice, and the next layer's attention.
 var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
-// stepProduct adds the product that runs during call i of stepCalls: attention for the first and the
-// last call, the experts for the others.
+// stepProduct adds the product during call i of stepCalls.
 func (s *schedule) stepProduct(i int, side bool) {
 	if i == 0 || i == 3 {
 		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
@@ -276,7 +265,7 @@ func (s *schedule) stepProduct(i int, side bool) {
 	}
 }
 
-// stepProducts adds the products of all steps of a round, on the side stream.
+// stepProducts adds all products of a round's steps on the side stream.
 func (s *schedule) stepProducts(start int) productStamps {
 	s.add(stepFork, 0)
 	for range s.now.calls {
@@ -288,10 +277,8 @@ func (s *schedule) stepProducts(start int) productStamps {
 	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
-// overlappedSteps adds steps in which each call of one micro-batch overlaps a product of the other. After
-// each call and its product, both streams wait for each other. The call is queued first, as serving
-// engines do. A product that fills the GPU and is queued first would delay the call until the product
-// ends, and nothing would overlap.
+// overlappedSteps adds steps whose streams wait for each other after each call and product. The call is queued
+// first: after a product that fills the GPU, it would not overlap.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()
@@ -310,12 +297,11 @@ func (s *schedule) overlappedSteps() {
 	s.align()
 }
 
-// roundTimes holds a rank's times in one round with a product, in seconds for each call. If the round
-// is made of decode steps, the times are for each layer. done is the fraction of the product that is
-// done when the calls end.
+// roundTimes holds a rank's seconds for each call, or for each layer of decode steps. done is the product's share
+// when the calls end.
 type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
-// times converts the readings of a round, in nanoseconds, to seconds.
+// times converts a round's nanoseconds to seconds.
 func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	for i, v := range r {
 		if v == 0 {
@@ -335,14 +321,14 @@ func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	if !(sum.product > 0) {
 		return sum, fmt.Errorf("time stamps are out of order: %v", r)
 	}
-	// On a rank that had to wait for others, differences may be below zero.
+	// A rank that waited for others can have negative differences.
 	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
 		*v = max(*v, ep.LeastCost)
 	}
 	return sum, nil
 }
 
-// times converts the readings of a section to seconds of a call.
+// times converts a section's readings to seconds of a call.
 func (p *section) times(w way, r []uint64) (t roundTimes) {
 	one := func(from, to int) float64 { return (float64(r[to]) - float64(r[from])) / 1e9 }
 	span := func(from, to int) float64 { return one(from, to) / float64(p.calls) }
@@ -376,5 +362,5 @@ func (p *section) times(w way, r []uint64) (t roundTimes) {
 	return t
 }
 
-// last returns the index of the stamp at the product's end.
+// last returns the stamp at the product's end.
 func (c productStamps) last() int { return c.first + len(c.share) - 1 }

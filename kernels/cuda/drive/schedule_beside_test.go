@@ -10,10 +10,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// twoStreams computes the stamps of a schedule on a rank with a side stream. An alignment takes
-// 1500 ns, a kernel boundary 100, a dispatch 4000 and a combine 6000. A sending half takes a quarter
-// of its call, a receiving half an eighth. A launch of the product takes 3000 and attention 5000. If
-// calls run at the same time, these two times are multiplied by slow.
+// twoStreams computes a schedule's stamps. An alignment takes 1500 ns, a kernel boundary 100, a dispatch 4000, a
+// combine 6000, a product's launch 3000 and attention 5000. A sending half takes a quarter of its call, a
+// receiving half an eighth. Beside calls, products take `slow` times as long.
 func twoStreams(s *schedule, slow float64) []uint64 {
 	readings := make([]uint64, s.slots)
 	calls, side := 1_000_000.0, 1_000_000.0
@@ -57,7 +56,7 @@ func twoStreams(s *schedule, slow float64) []uint64 {
 	return readings
 }
 
-// overlaps reports whether a step on the side stream runs in a part of the schedule that has calls.
+// overlaps reports whether a side step runs beside calls.
 func (s *schedule) overlaps(st step) bool {
 	seen := 0
 	for _, x := range s.steps {
@@ -71,7 +70,6 @@ func (s *schedule) overlaps(st step) bool {
 	return seen > 1
 }
 
-// besideSchedule returns a schedule of an op with a product beside its calls.
 func besideSchedule(op ep.Op, w way, fold, share int) *schedule {
 	return newSchedule(timing{op: op, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: w, share: share}})
 }
@@ -83,27 +81,25 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestAbreast: the time of the call alone is the time that the chain clock gives, and the time of the
-// product alone is the time of its launches. The field both is the longer of the two times. The field done,
-// the part of the product that is complete when the calls end, is interpolated between marks.
+// TestAbreast: each part alone has its own time, both has the longer one, and done is interpolated.
 func TestAbreast(t *testing.T) {
 	const fold, share = 4, 3
 	s := besideSchedule(ep.Dispatch, overlapped, fold, share)
 	x := timesOf(t, s, twoStreams(s, 1))
-	near(t, "call", x.call, 4.1e-6) // 4000 and a kernel boundary
-	// A call has share launches of 3000 and a boundary each. The stamps of the marks are shared by all calls.
+	near(t, "call", x.call, 4.1e-6) // and a boundary
+	// A call has share launches of 3000 and a boundary each, and its part of the marks.
 	marked := (share*3100 + 100.0*marks/fold) * 1e-9
-	near(t, "product", x.product, marked+100e-9/fold) // a boundary for the fork, once for all calls
+	near(t, "product", x.product, marked+100e-9/fold) // one boundary for the fork
 	near(t, "product beside", x.productIn, x.product)
 	near(t, "call beside", x.callIn, 4.1e-6+100e-9/fold)
 	near(t, "both", x.both, x.productIn)
-	// Each call takes 4100, and its alignment 1600. A launch takes about 3125, with its part of the stamps.
+	// Each call takes 4100, its alignment 1600, and a launch about 3125.
 	if want := (fold*(4100+1600) + 200) / (fold * share * 3125.0); math.Abs(x.done-want) > 0.01 {
 		t.Errorf("done: %v, want %v", x.done, want)
 	}
 }
 
-// TestAbreastCallsLast: if the calls take longer than the product, the field both is the time of the calls.
+// TestAbreastCallsLast: both is the time of longer calls.
 func TestAbreastCallsLast(t *testing.T) {
 	s := besideSchedule(ep.Combine, overlapped, 3, 1)
 	x := timesOf(t, s, twoStreams(s, 1))
@@ -113,13 +109,13 @@ func TestAbreastCallsLast(t *testing.T) {
 	}
 }
 
-// TestInPhases: a call in phases adds the times of its two halves to the time of the product.
+// TestInPhases: a call adds its halves to the product.
 func TestInPhases(t *testing.T) {
 	for _, op := range ep.Exchanges() {
 		s := besideSchedule(op, inPhases, 4, 2)
 		x := timesOf(t, s, twoStreams(s, 1))
-		// The halves of a dispatch take 4000/4 + 4000/8 = 1500, of a combine 6000/4 + 6000/8 = 2250. Each half
-		// adds a boundary of 100.
+		// A dispatch's halves take 4000/4 + 4000/8 = 1500, a combine's 6000/4 + 6000/8 = 2250, and a boundary of 100
+		// each.
 		halves := map[ep.Op]float64{ep.Dispatch: 1500 + 200, ep.Combine: 2250 + 200, ep.Pair: 3750 + 400}[op] * 1e-9
 		near(t, string(op)+" both", x.both, halves+2*3100e-9)
 		if x.callIn < halves || x.callIn > halves+1e-6 || x.productIn < 2*3100e-9 || x.productIn > 2*3100e-9+1e-6 || x.done != 1 {
@@ -128,9 +124,7 @@ func TestInPhases(t *testing.T) {
 	}
 }
 
-// TestSteps: a layer of two micro-batches has two attentions and two passes over the experts, and
-// each call runs at the same time as one of them. The calls of each micro-batch are counted
-// separately.
+// TestSteps: a layer has two attentions and two passes, each beside a call. Micro-batches count separately.
 func TestSteps(t *testing.T) {
 	for _, w := range []way{stepOverlapped, stepPhases} {
 		s := besideSchedule(ep.Pair, w, 2, 1)
@@ -142,10 +136,9 @@ func TestSteps(t *testing.T) {
 		if x.product < 16e-6 || x.product > 17e-6 {
 			t.Errorf("products alone take %v", x.product)
 		}
-		// In phases: the product, and the halves of 2 dispatches (4000/4 + 4000/8 each) and of 2 combines
-		// (6000/4 + 6000/8 each).
+		// In phases: the product, and the halves of 2 dispatches and 2 combines.
 		want := x.product + 2*(1500+2250)*1e-9
-		if w == stepOverlapped { // each call or its product, whichever takes longer: see stepCalls
+		if w == stepOverlapped { // the longer of call and product
 			want = (5000 + 4000 + 6000 + 6000) * 1e-9
 		}
 		if math.Abs(x.both-want) > 3e-6 {
@@ -154,7 +147,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsQueueCallsFirst: after each fork, the call is queued before any product.
+// TestStepsQueueCallsFirst: after each fork, the call comes before a product.
 func TestStepsQueueCallsFirst(t *testing.T) {
 	s := besideSchedule(ep.Pair, stepOverlapped, 1, 2)
 	from := slices.IndexFunc(s.steps, func(st step) bool { return st.kind == stepStamp && st.n == s.now.begin })
@@ -173,9 +166,7 @@ func TestStepsQueueCallsFirst(t *testing.T) {
 	}
 }
 
-// TestLoaded: a round of an experiment first runs the product alone, then the product at the same time
-// as loads: as many loads as a round has calls. The loads are numbered, because each has its own
-// memory.
+// TestLoaded: the product runs alone, then beside as many numbered loads as calls.
 func TestLoaded(t *testing.T) {
 	const fold, share = 4, 3
 	s := newSchedule(timing{op: empty, mode: ep.Graph, clock: clockChain, fold: fold, beside: arrangement{way: loaded, share: share, left: 100, load: true}})
@@ -192,7 +183,6 @@ func TestLoaded(t *testing.T) {
 	near(t, "beside less alone", x.productIn-x.product, share*1500e-9)
 }
 
-// TestStampsAreRead: every slot is written once, and a missing stamp is an error.
 func TestStampsAreRead(t *testing.T) {
 	for _, w := range []way{onlyProduct, loaded, overlapped, inPhases} {
 		s := besideSchedule(ep.Dispatch, w, 3, 2)
@@ -221,17 +211,17 @@ func TestShareOf(t *testing.T) {
 		groups, passes, least int
 		batch, launches       int
 	}{
-		{0.04, 128, 1, 1, 8, 1},  // a few experts of many
+		{0.04, 128, 1, 1, 8, 1},  // few experts of many
 		{0.10, 128, 1, 1, 14, 1}, // rounded up
-		{0.50, 128, 1, 2, 32, 2}, // a pair has a launch for each half
-		{0.83, 128, 1, 2, 56, 2}, // 0.83 x 128 = 106.2, so 107 experts in two launches: 54 in each, rounded up to 56
-		{0.79, 128, 1, 2, 56, 2}, // the same for a call that took 5 % less
+		{0.50, 128, 1, 2, 32, 2}, // a launch for each half of a pair
+		{0.83, 128, 1, 2, 56, 2}, // 0.83 x 128 = 106.2: two launches of 54, rounded up to 56
+		{0.79, 128, 1, 2, 56, 2}, // the same for a call 5 % shorter
 		{0.93, 60, 1, 1, 56, 1},
-		{0.96, 60, 1, 1, 60, 1},   // never more than all experts
-		{1.50, 128, 1, 1, 128, 2}, // more than one pass over the experts
-		{0.50, 4, 1, 1, 4, 1},     // all experts if there are few
-		{2.30, 1, 1, 1, 1, 3},     // one expert, multiplied again
-		{0.30, 1, 4, 2, 1, 2},     // a copy whose pass has 4 launches: 0.3 x 4 = 1.2 launches, rounded up
+		{0.96, 60, 1, 1, 60, 1},   // at most all experts
+		{1.50, 128, 1, 1, 128, 2}, // more than one pass
+		{0.50, 4, 1, 1, 4, 1},     // all experts if few
+		{2.30, 1, 1, 1, 1, 3},     // one expert again
+		{0.30, 1, 4, 2, 1, 2},     // a copy: 0.3 x 4 launches = 1.2, rounded up
 	} {
 		batch, launches := shareOf(c.share, c.groups, c.passes, c.least)
 		if batch != c.batch || launches != c.launches {
@@ -240,8 +230,7 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// TestHeldSMsAreBounded: a product is refused if calls would wait for its SMs longer than a quarter of
-// the deadline. The error names the bound and says to use smaller sizes.
+// TestHeldSMsAreBounded: calls may wait for a product's SMs a quarter of the deadline. The error names the bound.
 func TestHeldSMsAreBounded(t *testing.T) {
 	of := ep.Product{Kind: ep.Gemm, M: 1, N: 16, K: 16, DType: ep.BF16, Groups: 1}
 	if err := checkHeld(of, 0.25, time.Second); err != nil {
@@ -253,8 +242,7 @@ func TestHeldSMsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFastestPlan: the plan for all SMs (plan 0) is chosen unless another plan is faster by more than
-// a margin.
+// TestFastestPlan: the plan for all SMs wins unless another is faster by a margin.
 func TestFastestPlan(t *testing.T) {
 	for _, c := range []struct {
 		seconds []float64
@@ -272,7 +260,6 @@ func TestFastestPlan(t *testing.T) {
 	}
 }
 
-// timesOf returns the times in a schedule's stamps.
 func timesOf(t *testing.T, s *schedule, r []uint64) roundTimes {
 	t.Helper()
 	x, err := s.times(r)

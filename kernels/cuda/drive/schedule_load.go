@@ -1,8 +1,7 @@
 package drive
 
-// loaded adds the steps of an experiment: the matrix product alone, then the product with a load for each
-// call, or planned for fewer SMs. Both are in one round, because under a power cap the clocks of a GPU
-// drift by a third within a second. In different rounds, a copy seemed to speed up the product.
+// loaded adds the steps of an experiment: the product alone, then with loads or for fewer SMs. Both are in one
+// round, because a power cap lets clocks drift by a third within a second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)
@@ -20,8 +19,7 @@ func (s *schedule) loaded() {
 	s.add(stepJoin, 0)
 }
 
-// doneAt returns the fraction of the product that was done at time `at`. It interpolates between the
-// marks before and after.
+// doneAt returns the product's share done at a time, interpolated between marks.
 func (c productStamps) doneAt(r []uint64, at uint64) float64 {
 	before, share := r[c.start], 0.0
 	for i, done := range c.share {

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockwork computes the readings of a schedule on a rank. An alignment takes 1500 ns, a kernel
-// boundary 700, a dispatch 4000, a combine 6000 and a flush 70000.
+// clockwork computes a schedule's readings. An alignment takes 1500 ns, a kernel boundary 700, a dispatch 4000, a
+// combine 6000 and a flush 70000.
 func clockwork(s *schedule) []uint64 {
 	now := uint64(1_000_000)
 	cost := map[ep.Op]uint64{ep.Dispatch: 4000, ep.Combine: 6000, empty: 0}
@@ -47,7 +47,6 @@ func clockwork(s *schedule) []uint64 {
 	return readings
 }
 
-// TestCombineIsRefilled: every round of combines begins with an untimed dispatch of its own.
 func TestCombineIsRefilled(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
@@ -63,9 +62,7 @@ func TestCombineIsRefilled(t *testing.T) {
 	}
 }
 
-// TestClocks: a clock gives the same seconds for a call in every mode. Clock span gives the call's own
-// time, clock chain one kernel boundary more, and clock event two more. A pair includes the boundary
-// between its two kernels.
+// TestClocks: a clock gives the same seconds in every mode. Chain adds one kernel boundary to span, event two.
 func TestClocks(t *testing.T) {
 	kernel := map[ep.Op]float64{ep.Dispatch: 4000, ep.Combine: 6000, ep.Pair: 4000 + 700 + 6000, empty: 0}
 	boundaries := map[string]float64{clockChain: 700, clockSpan: 0, clockEvent: 1400}
@@ -110,8 +107,7 @@ func checkCalls(t *testing.T, name string, s *schedule) {
 	}
 }
 
-// TestDisturbedRound: the chain clock subtracts the time of the alignments after the chain. If they
-// took longer than the chain itself, the result is LeastReading.
+// TestDisturbedRound: alignments longer than the chain give LeastReading.
 func TestDisturbedRound(t *testing.T) {
 	s := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 4})
 	if got, err := s.seconds([]uint64{10, 500, 1200}); err != nil || got != kernels.LeastReading {
@@ -119,7 +115,6 @@ func TestDisturbedRound(t *testing.T) {
 	}
 }
 
-// TestBadReadings: readings that are missing or not in order are refused.
 func TestBadReadings(t *testing.T) {
 	chain := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockChain, fold: 2})
 	span := newSchedule(timing{op: ep.Dispatch, mode: ep.Graph, clock: clockSpan, fold: 1})

@@ -15,8 +15,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SelfTest runs the litmus tests: each tests one device primitive, such as passing a message between ranks.
-// It writes one line for each test. Messages and signals are passed `rounds` times.
+// SelfTest runs the litmus tests, each of one device primitive, and writes a line for each. Messages and signals
+// are passed `rounds` times.
 func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	ranks := max(2, min(len(b.node.gpus), declare.MaxRanks))
 	if err := b.checkPeers(ranks); err != nil {
@@ -40,7 +40,6 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	return nil
 }
 
-// litmusState returns the memory that a litmus needs to run like a call.
 func litmusState(l declare.Litmus) declare.State {
 	return declare.State{Name: "litmus", Regions: func(ep.Problem) []declare.Region { return []declare.Region{declare.Zeroed("area", l.Area)} }, Counters: func(ep.Problem) int { return 16 }}
 }

@@ -23,24 +23,24 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session runs the candidates of one workload on the ranks of a rankSet.
+// session runs the candidates of one workload.
 type session struct {
 	backend    *Backend
 	ranks      *rankSet
 	workload   *workloads.Workload
 	problem    ep.Problem
-	tokens     [][]uint16     // tokens by rank; for an activation, its input rows
-	copies     []cu.DevicePtr // address by rank of a copy of the tokens on the GPU, 0 if there is none
+	tokens     [][]uint16     // by rank; an activation's input rows
+	copies     []cu.DevicePtr // by rank on the GPU, 0 for none
 	oracle     *ref.Oracle
-	cast       []castTokens // tokens in FP8 by rank; nil until a candidate takes such tokens
+	cast       []castTokens // FP8 by rank; nil until needed
 	outputs    *ref.Remote
-	states     []declare.State // the states (memory of calls) that are allocated; calls with the same state share it
+	states     []declare.State // allocated states; calls with one state share its memory
 	candidates map[string]*candidate
 	expert     []cu.Function
-	beside     *products    // matrix product that runs at the same time as the calls, or nil
-	activation *activation  // nil if the op is not activation
-	again      int          // runs that were repeated since the last note about them
-	checking   ep.CheckTime // host time of the latest verification
+	beside     *products    // matrix product, or nil
+	activation *activation  // nil for other ops
+	again      int          // repeated runs since the last note
+	checking   ep.CheckTime // of the latest verification
 
 	mu      sync.Mutex
 	running *program
@@ -54,7 +54,6 @@ func newSession(b *Backend, w *workloads.Workload) (*session, error) {
 	return sessionOn(r, b, w)
 }
 
-// sessionOn opens a session on the ranks of r.
 func sessionOn(r *rankSet, b *Backend, w *workloads.Workload) (*session, error) {
 	s := &session{
 		backend: b, ranks: r, workload: w, problem: w.Problem, oracle: ref.New(w, b.options.InputScale),
@@ -82,7 +81,6 @@ func sessionOn(r *rankSet, b *Backend, w *workloads.Workload) (*session, error) 
 	return s, nil
 }
 
-// Close implements kernels.Session.
 func (s *session) Close() error {
 	for _, c := range s.candidates {
 		c.drop()
@@ -93,7 +91,6 @@ func (s *session) Close() error {
 	return nil
 }
 
-// drop frees a candidate's programs.
 func (c *candidate) drop() {
 	for _, p := range c.programs {
 		p.free()
@@ -101,7 +98,6 @@ func (c *candidate) drop() {
 	clear(c.programs)
 }
 
-// Prepare implements kernels.Session.
 func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	if s.candidates[c.Key()] != nil {
 		return nil
@@ -145,7 +141,7 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	return m.function("ep_expert")
 }
 
-// checkFits returns an error if there is too little memory for a config. It allocates none.
+// checkFits returns an error if a config lacks memory.
 func (s *session) checkFits(c ep.Config) error {
 	k, err := newCandidate(s.backend.machine, s.problem, c)
 	if err != nil {
@@ -157,7 +153,6 @@ func (s *session) checkFits(c ep.Config) error {
 	return s.ranks.checkMemory(declare.NewHeap(s.partsWith(k.state())))
 }
 
-// hasState reports whether a state has memory.
 func (s *session) hasState(of declare.State) bool {
 	return slices.ContainsFunc(s.states, func(have declare.State) bool { return have.Name == of.Name })
 }
@@ -171,8 +166,7 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 	return parts
 }
 
-// addState allocates the memory of a state. One heap holds all states, so a further state needs a new heap.
-// The programs of all candidates are dropped, because they point into the old heap.
+// addState makes a new heap with a further state, and drops all programs, which point into the old heap.
 func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil
@@ -191,7 +185,6 @@ func (s *session) addState(of declare.State) error {
 	return nil
 }
 
-// parts returns the inputs and outputs of a rank.
 func (s *session) parts() []declare.Region {
 	if s.activation != nil {
 		return s.activation.parts(s.problem)
@@ -199,7 +192,7 @@ func (s *session) parts() []declare.Region {
 	return append(declare.ProblemParts(s.problem), declare.CastParts(s.problem)...)
 }
 
-// args returns the fields of EpArgs that all kernels of a candidate share.
+// args returns what all kernels of a candidate share.
 func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	of, cast := k.state(), k.takesCast()
 	return func(rank int) C.EpArgs {
@@ -234,7 +227,7 @@ func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	}
 }
 
-// extrasFor returns the values that a candidate's programs need besides its calls.
+// extrasFor returns what a candidate's programs need besides calls.
 func (s *session) extrasFor(c *candidate) extras {
 	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
 	if s.activation != nil {
@@ -246,7 +239,6 @@ func (s *session) extrasFor(c *candidate) extras {
 	return x
 }
 
-// prepared returns a candidate that Prepare has made.
 func (s *session) prepared(c ep.Config) (*candidate, error) {
 	if k := s.candidates[c.Key()]; k != nil {
 		return k, nil
@@ -254,7 +246,6 @@ func (s *session) prepared(c ep.Config) (*candidate, error) {
 	return nil, fmt.Errorf("%s was not prepared", c.Key())
 }
 
-// Progress implements worker.Progresser.
 func (s *session) Progress() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,15 +261,14 @@ func (s *session) setRunning(p *program) {
 	s.mu.Unlock()
 }
 
-// ended turns the error of a program into a Failure of its candidate, and makes the ranks usable again
-// if that is possible.
+// ended turns a program's error into a Failure, and makes the ranks usable again if it can.
 func (s *session) ended(err error) error {
 	var refused *refusal
 	switch {
 	case errors.Is(err, errFault):
 		f := kernels.Failf(ep.Hang, "%s", hangReason(s.ranks.faults(), s.ranks.deadline))
 		if s.ranks.world != nil {
-			return f // all ranks reset together: see groupSession.recover
+			return f // see groupSession.recover
 		}
 		return s.restored(f)
 	case errors.As(err, &refused):
@@ -287,8 +277,7 @@ func (s *session) ended(err error) error {
 	return err
 }
 
-// restored resets all memory after a failure and returns the failure. If the reset fails too, the
-// session is lost, and the error names both failures.
+// restored resets all memory and returns the failure. If that fails too, the session is lost.
 func (s *session) restored(f *kernels.Failure) error {
 	if err := s.ranks.reset(); err != nil {
 		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)

@@ -19,10 +19,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// onEmulator reports whether the CUDA driver is the emulated one, native/emul/driver.
+// onEmulator reports whether the driver is native/emul/driver.
 func onEmulator() bool { return os.Getenv("EMUL_SRC") != "" }
 
-// drillProblem returns a problem that is small enough for an emulated GPU.
 func drillProblem(op ep.Op, mode ep.Mode, ranks int) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: mode, Ranks: ranks, Nodes: 1, Hidden: 256, Experts: 4 * ranks, TopK: 2,
@@ -39,9 +38,7 @@ func drillWorkload(t *testing.T, p ep.Problem) *workloads.Workload {
 	return w
 }
 
-// drillConfig returns the default config of a kernel. An emulated GPU runs the threads of a block in
-// turn. On it the config has the fewest legal threads, because with 1,024 a call takes a hundred times
-// longer.
+// drillConfig returns a kernel's default, on an emulated GPU with the fewest legal threads.
 func drillConfig(b *Backend, k kernels.Kernel, p ep.Problem) ep.Config {
 	c := k.DefaultConfig(b.Machine(), p)
 	if onEmulator() {
@@ -66,25 +63,24 @@ func openSession(t *testing.T, o Options, p ep.Problem) (*Backend, *session) {
 	return b, s.(*session)
 }
 
-// TestSession times and verifies the default of every kernel in every mode and on every clock, and
-// prints the readings. On an emulated GPU it takes only the combinations that differ in code, and
-// the library's default kernels.
+// TestSession runs the default of every kernel in every mode and on every clock. An emulated GPU takes only
+// combinations of different code.
 func TestSession(t *testing.T) {
 	for _, clock := range clocks {
 		for _, mode := range ep.Modes() {
 			for _, op := range ep.RowOps() {
-				if onEmulator() && clock != clockChain && mode != ep.Graph { // the same code as another combination
+				if onEmulator() && clock != clockChain && mode != ep.Graph { // code of another combination
 					continue
 				}
 				t.Run(clock+"/"+string(mode)+"/"+string(op), func(t *testing.T) {
 					layouts := drilledLayouts()
-					if onEmulator() && mode == ep.Cold { // the step that empties the cache does not depend on the layout
+					if onEmulator() && mode == ep.Cold { // emptying the cache has one layout
 						layouts = layouts[:1]
 					}
 					for _, layout := range layouts {
 						p := drillProblem(op, mode, 2)
 						p.Layout = layout
-						if p.Validate() != nil || op == ep.Activation && clock == clockSpan { // the arguments of activation kernels have no span
+						if p.Validate() != nil || op == ep.Activation && clock == clockSpan { // activations have no span
 							continue
 						}
 						b, s := openSession(t, Options{Loopback: true, Clock: clock, Deadline: 20 * time.Second}, p)
@@ -102,8 +98,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionPeers: a session is refused if its GPUs cannot address each other. The error names the two
-// GPUs and says how to choose others. A session of one rank is accepted.
+// TestSessionPeers: GPUs that cannot address each other are refused by number, except with one rank.
 func TestSessionPeers(t *testing.T) {
 	if !onEmulator() {
 		t.Skip("only the emulated driver can take away the links between GPUs")
@@ -126,7 +121,6 @@ func TestSessionPeers(t *testing.T) {
 	s.Close()
 }
 
-// TestSessionGather: rows that are fetched together equal rows that are fetched one by one.
 func TestSessionGather(t *testing.T) {
 	b, s := openSession(t, Options{Loopback: true, Deadline: 20 * time.Second}, drillProblem(ep.Dispatch, ep.Graph, 2))
 	k := kernels.Of(b.Kernels(), ep.Dispatch)[0]
@@ -146,8 +140,7 @@ func TestSessionGather(t *testing.T) {
 	}
 }
 
-// TestSessionMemoryMoves: the heaps of several sessions lie in different places, though their arena is
-// the same.
+// TestSessionMemoryMoves: heaps of sessions lie in different places of one arena.
 func TestSessionMemoryMoves(t *testing.T) {
 	b, err := Open(Options{Loopback: true})
 	if err != nil {
@@ -174,7 +167,7 @@ func TestSessionMemoryMoves(t *testing.T) {
 	}
 }
 
-// TestSessionStages reads every stage of every kernel. A session refuses a span that no block ended.
+// TestSessionStages reads every stage. A span that no block ended is refused.
 func TestSessionStages(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, stage := range stages {
@@ -194,7 +187,7 @@ func TestSessionStages(t *testing.T) {
 	}
 }
 
-// TestSessionConfigs runs every kernel with every parameter value that is a word and not a number.
+// TestSessionConfigs runs every word value of every kernel.
 func TestSessionConfigs(t *testing.T) {
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine, ep.Activation} {
 		b, s := openSession(t, Options{Loopback: true, Clock: clockEvent, Deadline: 20 * time.Second}, drillProblem(op, ep.Graph, 2))
@@ -212,7 +205,7 @@ func TestSessionConfigs(t *testing.T) {
 	}
 }
 
-// runConfig verifies and runs a config twice, without resetting memory between.
+// runConfig verifies and runs a config twice without a reset.
 func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Config) {
 	t.Helper()
 	if err := k.Check(b.Machine(), s.problem, c); err != nil {
@@ -238,8 +231,7 @@ func runConfig(t *testing.T, b *Backend, s *session, k kernels.Kernel, c ep.Conf
 	}
 }
 
-// TestDrill injects a lost signal into a dispatch with mode=split. The failure names the expert and the
-// rank whose signal is missing. The next candidate then runs as usual.
+// TestDrill: the failure of a lost signal names expert and rank, and the next candidate runs.
 func TestDrill(t *testing.T) {
 	b, s := openSession(t, Options{
 		Loopback: true, Deadline: 500 * time.Millisecond,

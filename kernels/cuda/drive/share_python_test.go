@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// inPython runs a Python program and returns its output. The programs import the modules in
-// native/python/workers.
+// inPython runs a program that imports native/python/workers.
 func inPython(t *testing.T, program string) []byte {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -26,8 +25,7 @@ func inPython(t *testing.T, program string) []byte {
 	return out
 }
 
-// TestShareInPython: share_of in Python gives the same results as shareOf in Go, so that the same
-// launches of a product run beside the calls of other libraries.
+// TestShareInPython: share_of in Python equals shareOf, so that other libraries have the same launches.
 func TestShareInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -49,8 +47,6 @@ print(json.dumps([[x, share_of(*x)] for x in itertools.product((0.001, 0.02, 0.3
 	}
 }
 
-// TestFastestPlanInPython: fastest_plan and plan_beside in Python choose the same plans as fastestPlan
-// and planBeside in Go.
 func TestFastestPlanInPython(t *testing.T) {
 	const program = `
 import itertools, json, sys
@@ -83,8 +79,7 @@ print(json.dumps({"taken": TAKEN, "times": times, "best": [fastest_plan(x) for x
 	}
 }
 
-// TestChoosePlansInPython: choose_plans in Python takes the best round of each rank and then the
-// slowest rank as the time of a plan. It chooses the plan with the smallest time.
+// TestChoosePlansInPython: choose_plans takes each rank's best round, then the slowest rank.
 func TestChoosePlansInPython(t *testing.T) {
 	const program = `
 import sys, types, unittest.mock

@@ -25,7 +25,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// driverError turns a CUresult that the shim returned into an error, nil if it is 0.
+// driverError returns the error of a CUresult, nil for 0.
 func driverError(what string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -35,16 +35,15 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle returns the driver's handle of v. The types of v have one field, the handle, which is not exported.
+// handle returns the driver's handle of v: its only field, which is not exported.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
 
-// occupancy holds the resources that a kernel takes with one block size and one amount of
-// shared memory.
+// occupancy is what a kernel takes with one launch shape.
 type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
 
-// readyFunction prepares a function of the current context for launching, and returns its resources.
+// readyFunction prepares a function for launching, and returns its resources.
 func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	var out C.EpFunction
 	r := C.ep_function(handle(f), C.uint32_t(block), C.uint32_t(shared), &out)
@@ -52,7 +51,7 @@ func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	return o, driverError("function attributes", r)
 }
 
-// newFault allocates a fault record that a GPU can write and the host can read at any time.
+// newFault allocates a fault record that the host can read at any time.
 func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
 	p, d, err := allocHost(C.sizeof_EpFault)
 	return (*C.EpFault)(p), d, err
@@ -64,7 +63,7 @@ func allocHost(bytes int) (host unsafe.Pointer, device cu.DevicePtr, err error) 
 	return host, cu.DevicePtr(d), err
 }
 
-// newHost allocates pinned host memory, to which a GPU can copy directly.
+// newHost allocates pinned host memory.
 func newHost(bytes int) ([]byte, error) {
 	p, _, err := allocHost(bytes)
 	if err != nil {
@@ -85,7 +84,7 @@ func freeFault(host *C.EpFault) {
 	}
 }
 
-// readFault copies a fault record. ok is false if the rank has written none.
+// readFault copies a fault record; ok is false if there is none.
 func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 	return faultRecord{
 		rank: int(f.rank), phase: int(f.phase), expert: int(f.expert), source: int(f.source),
@@ -95,13 +94,12 @@ func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 
 func clearFault(f *C.EpFault) { *f = C.EpFault{} }
 
-// cSteps holds the steps of every rank's round in C memory.
+// cSteps holds every rank's steps in C memory.
 type cSteps struct {
 	ranks []C.EpRank
 	steps [][]C.EpStep
 }
 
-// newCSteps allocates count steps for each of n ranks.
 func newCSteps(n, count int) *cSteps {
 	c := &cSteps{ranks: unsafe.Slice((*C.EpRank)(C.calloc(C.size_t(n), C.sizeof_EpRank)), n)}
 	for i := range c.ranks {
@@ -112,7 +110,7 @@ func newCSteps(n, count int) *cSteps {
 	return c
 }
 
-// setEvents gives rank i the events that its steps record, in the order start, end, start, end.
+// setEvents gives rank i its events: start, end, start, end.
 func (c *cSteps) setEvents(i int, events []cu.Event) {
 	p := (*C.uint64_t)(C.calloc(C.size_t(len(events)+1), 8))
 	slots := unsafe.Slice(p, len(events))
@@ -122,9 +120,7 @@ func (c *cSteps) setEvents(i int, events []cu.Event) {
 	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
 }
 
-// capture turns the steps of every rank into a CUDA graph. It works on all ranks at the same time, because
-// making a graph takes longer than running a sample. If one rank fails, no rank keeps a graph, so that all
-// ranks queue their steps in the same way.
+// capture makes every rank's CUDA graph in parallel. If one fails no rank keeps one, so that all queue alike.
 func (c *cSteps) capture() error {
 	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
@@ -135,7 +131,6 @@ func (c *cSteps) capture() error {
 	return err
 }
 
-// release frees the graphs.
 func (c *cSteps) release() {
 	for i := range c.ranks {
 		C.ep_release(&c.ranks[i])
@@ -153,7 +148,7 @@ func (c *cSteps) free() {
 	c.ranks, c.steps = nil, nil
 }
 
-// progress returns how many rounds each rank has finished. Any goroutine may call it while c runs.
+// progress returns each rank's finished rounds, also while c runs.
 func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {
@@ -162,24 +157,24 @@ func (c *cSteps) progress() []int {
 	return out
 }
 
-// errFault is returned if a kernel gave up waiting and wrote a fault record.
+// errFault means that a kernel wrote a fault record.
 var errFault = errors.New("a kernel gave up waiting")
 
-// A refusal is the error that the driver refused a launch. No kernel is running.
+// refusal means that the driver refused a launch. No kernel is running.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// batch holds the number of rounds to run, and how to wait for them.
+// batch says how many rounds to run, and how to wait.
 type batch struct {
 	rounds int
-	window int   // number of rounds that are queued at a time
-	words  int   // number of 64-bit readings of each rank in each round
-	limit  int64 // longest wait for a window, in nanoseconds
+	window int   // rounds queued at a time
+	words  int   // readings of each rank in a round
+	limit  int64 // of a window, in nanoseconds
 }
 
-// run performs a batch and returns its readings, [rank][round][word]. Its error is the context's error,
-// errFault, or a *refusal. After any other error this process cannot use the GPUs any more.
+// run returns readings, [rank][round][word]. Its error is the context's, errFault, or a *refusal. After any other
+// error the GPUs are lost to this process.
 func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -200,7 +195,7 @@ func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	})
 	end := C.ep_run(batch)
 	if !forget() {
-		<-told // batch is freed next: the function above must have written to it before
+		<-told // the function above must write to batch before it is freed
 	}
 	if end == C.EP_END_OK {
 		out := make([]uint64, n)

@@ -1,18 +1,15 @@
 package drive
 
-// closeBytes is the longest gap, in bytes, between two pieces that one copy moves together. The gap is
-// copied too. A separate copy would cost the host 2 us, and in that time the bus moves more than
-// closeBytes.
+// closeBytes is the longest gap that is copied too. Another copy costs the host 2 us, in which the bus moves more.
 const closeBytes = 32 << 10
 
-// span is a contiguous range of a part of the heap that one copy moves.
+// span is a range of a part that one copy moves.
 type span struct {
-	from, bytes int // offset in the part, and length
-	at          int // offset in host memory
+	from, bytes int // in the part
+	at          int // in host memory
 }
 
-// spansOf returns the ranges to copy so that all pieces are in host memory, and the offset of each
-// piece there. The pieces have `bytes` bytes and begin at `offsets` in the part.
+// spansOf returns the ranges to copy for pieces of `bytes` bytes, and each piece's place in host memory.
 func spansOf(offsets []int, bytes int) (spans []span, places []int) {
 	need := 0
 	for _, from := range offsets {

@@ -5,8 +5,6 @@ import (
 	"testing"
 )
 
-// TestSpans: spansOf joins pieces that overlap or lie at most closeBytes apart into one copy, and
-// returns the place of each piece in the copied bytes.
 func TestSpans(t *testing.T) {
 	const n, gap = 8, closeBytes
 	for _, c := range []struct {

@@ -8,13 +8,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// topology holds how many ranks were launched, and on how many hosts.
+// topology is the number of launched ranks and hosts.
 type topology struct {
 	ranks, hosts int
-	split        bool // whether the ranks of one host may count as several hosts
+	split        bool // one host may count as several
 }
 
-// condition returns which ranks and nodes a problem may have, as an expression that epbench evaluates.
+// condition returns which ranks and nodes are legal, as an expression.
 func (t topology) condition() kernels.Condition {
 	nodes := fmt.Sprintf("problem.nodes == %d", t.hosts)
 	if t.split {
@@ -23,8 +23,7 @@ func (t topology) condition() kernels.Condition {
 	return kernels.Condition{Expr: fmt.Sprintf("problem.ranks == %d && %s", t.ranks, nodes), Reason: "ranks and nodes must be the numbers that were launched"}
 }
 
-// check refuses problems that the condition excludes, and ops and settings for which there is no
-// kernel that crosses hosts.
+// check refuses what condition excludes, and what no kernel across hosts does.
 func (t topology) check(p ep.Problem) error {
 	switch {
 	case p.Op == ep.Activation:

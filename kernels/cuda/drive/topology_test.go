@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestTopology: the worker tells epbench a condition for problems. A problem meets this condition if
-// and only if the worker accepts the problem.
+// TestTopology: the worker accepts exactly the problems that its condition allows.
 func TestTopology(t *testing.T) {
 	accepted := 0
 	for _, launched := range []topology{{4, 1, false}, {4, 1, true}, {4, 2, false}, {8, 2, true}} {
@@ -39,7 +38,6 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the fields of a problem as an expression sees them.
 func fieldsOf(t *testing.T, p ep.Problem) (out map[string]any) {
 	t.Helper()
 	b, err := json.Marshal(p)

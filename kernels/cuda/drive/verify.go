@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verify implements kernels.Session.
 func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, error) {
 	k, err := s.prepared(c)
 	if err != nil {
@@ -35,12 +34,10 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return v, err
 }
 
-// read implements ref.Memory.
 func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	return s.ranks.gather(rank, part, offsets, bytes)
 }
 
-// Probe implements worker.Prober.
 func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	if s.activation != nil {
 		return nil, fmt.Errorf("probe: the rows of an activation belong to no token")
@@ -48,7 +45,7 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// runVerification poisons the outputs, uploads the inputs and runs the candidate once.
+// runVerification runs the candidate once from poisoned outputs.
 func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
 	s.checking = ep.CheckTime{}
@@ -67,7 +64,6 @@ func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	})
 }
 
-// poison poisons the outputs and uploads the inputs.
 func (s *session) poison() error {
 	defer spent(&s.checking.Filling)()
 	poisoned := declare.OutputParts
@@ -80,7 +76,6 @@ func (s *session) poison() error {
 	return s.upload()
 }
 
-// Digest implements kernels.Digester.
 func (s *session) Digest(ctx context.Context, c ep.Config) (string, error) {
 	k, err := s.prepared(c)
 	if err != nil {

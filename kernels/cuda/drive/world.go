@@ -13,14 +13,14 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/sources"
 )
 
-// world describes all ranks that a launcher started. This process is one of them.
+// world describes all launched ranks.
 type world struct {
 	rank, ranks, nodes int
 	library            *shmem.Library
-	heap               *arena // the symmetric heap: every rank has the same size
+	heap               *arena // symmetric, of one size
 }
 
-// newWorldRankSet makes a rankSet of this process's rank alone.
+// newWorldRankSet makes a rankSet of this process's rank.
 func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, 1, deadline)
 	if err != nil {
@@ -33,7 +33,7 @@ func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// rankOf returns the global number of a local rank.
+// rankOf returns a local rank's global number.
 func (r *rankSet) rankOf(local int) int {
 	if r.world != nil {
 		return r.world.rank
@@ -41,7 +41,7 @@ func (r *rankSet) rankOf(local int) int {
 	return local
 }
 
-// count returns the number of ranks of all processes.
+// count returns the ranks of all processes.
 func (r *rankSet) count() int {
 	if r.world != nil {
 		return r.world.ranks
@@ -49,7 +49,7 @@ func (r *rankSet) count() int {
 	return len(r.local)
 }
 
-// parts lists the parts of the heap that aligning and timing the ranks need.
+// parts lists the heap's parts for aligning and timing.
 func (r *rankSet) parts() []declare.Region {
 	if r.world == nil {
 		return declare.TimingParts()
@@ -57,8 +57,7 @@ func (r *rankSet) parts() []declare.Region {
 	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
 }
 
-// takeArena returns memory for a heap of n bytes. In a world every rank must call it with the same
-// sizes in the same order.
+// takeArena returns memory for a heap. In a world it is collective, with the same sizes in order.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n + r.spare())
@@ -84,7 +83,7 @@ func (w *world) take(g *gpu, n int64) (*arena, error) {
 	return w.heap, err
 }
 
-// idle returns the bytes of the present heap, which a new heap would replace.
+// idle returns the present heap's bytes, which a new one replaces.
 func (w *world) idle() int64 {
 	if w == nil || w.heap == nil {
 		return 0
@@ -92,8 +91,7 @@ func (w *world) idle() int64 {
 	return w.heap.bytes
 }
 
-// joinWorld writes the table of hosts/transport.cuh: the heap addresses of the ranks on this host. The
-// words after the table stay zero.
+// joinWorld writes the table of hosts/transport.cuh: the heaps of this host's ranks. The words after it stay zero.
 func (r *rankSet) joinWorld() error {
 	w := r.world
 	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {

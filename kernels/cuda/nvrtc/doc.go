@@ -1,7 +1,6 @@
-// Package nvrtc compiles CUDA sources at run time. It loads libnvrtc, of CUDA 12 or
-// 13, only when something is compiled, so that a program starts without it.
+// Package nvrtc compiles CUDA sources at run time. It loads libnvrtc of CUDA 12 or 13 on first use, so that
+// programs start without it.
 //
-// The package gorgonia.org/cu/nvrtc is not used, because it links one fixed libnvrtc and returns only PTX.
-// Only the driver compiles PTX to a binary, so on a host without a GPU the numbers of registers and spills
-// would stay unknown.
+// gorgonia.org/cu/nvrtc links one fixed libnvrtc and returns only PTX. Without a GPU that hides registers and
+// spills.
 package nvrtc

@@ -15,25 +15,22 @@ import (
 	"unsafe"
 )
 
-// linkerNames lists names of libnvJitLink, newest first.
 var linkerNames = []string{"libnvJitLink.so.13", "libnvJitLink.so.12"}
 
-// Linker is a loaded libnvJitLink. It links relocatable binaries and libraries of device code.
-// Several goroutines may use it.
+// Linker is a loaded libnvJitLink. Several goroutines may use it.
 type Linker struct {
 	c       C.EpJitLink
 	version string
 }
 
-// Part is one input of a link.
 type Part struct {
 	Name    string // for messages
 	Data    []byte
-	Library bool // an archive of host objects with device code in them
+	Library bool // host objects with device code
 }
 
-// OpenLinker looks for libnvJitLink in a folder, where the dynamic linker looks, in
-// $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. Its error lists what was tried.
+// OpenLinker looks in a folder, where the dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64.
+// Its error lists what was tried.
 func OpenLinker(folder string) (*Linker, error) {
 	var tried []string
 	for _, path := range linkerPaths(folder) {
@@ -76,14 +73,12 @@ func (l *Linker) load(path string) string {
 	return ""
 }
 
-// Version returns the library's version, such as 13.0. The library can link binaries that NVRTC of
-// this version or an older version compiled.
+// Version returns the version, such as 13.0. It links what NVRTC of this or an older version compiled.
 func (l *Linker) Version() string { return l.version }
 
-// Link links parts into a binary for an architecture such as sm_90a. The log reports the
-// registers of every kernel.
+// Link links parts for an architecture such as sm_90a. The log has every kernel's registers.
 func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err error) {
-	runtime.LockOSThread() // the linker needs all calls of one link on one thread
+	runtime.LockOSThread() // one link needs one thread
 	defer runtime.UnlockOSThread()
 	options := newStrings([]string{"-arch=" + arch, "-verbose"})
 	defer options.free()
@@ -94,7 +89,7 @@ func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err 
 	defer C.ep_jitlink_destroy(&l.c, handle)
 	for _, p := range parts {
 		data := C.CBytes(p.Data)
-		defer C.free(data) // the linker may read data until the link is complete
+		defer C.free(data) // read until the link is complete
 		if err := l.add(handle, p, data); err != nil {
 			return nil, "", err
 		}

@@ -16,22 +16,21 @@ import (
 	"unsafe"
 )
 
-// Env names the environment variable with the folder in which Open first looks for libnvrtc.
+// Env names the environment variable of the folder where Open looks first.
 const Env = "EPBENCH_NVRTC"
 
-// sonames lists names of the library, newest first.
 var sonames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}
 
-// Library is a loaded libnvrtc. Several goroutines may use it: NVRTC compiles in parallel.
+// Library is a loaded libnvrtc. Several goroutines may use it.
 type Library struct {
 	c       C.EpNvrtc
 	version string
 }
 
-// Open looks for libnvrtc in the folders of candidates. Its error lists what was tried.
+// Open looks for libnvrtc. Its error lists what was tried.
 func Open() (*Library, error) {
 	var tried []string
-	exe, _ := os.Executable() // on an error, candidates skips the folders beside the program
+	exe, _ := os.Executable()
 	for _, path := range candidates(exe) {
 		l := &Library{}
 		if why := l.load(path); why != "" {
@@ -49,9 +48,9 @@ func Open() (*Library, error) {
 	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc with this program (pip install 'epbench[cuda]'), set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
-// candidates lists the libraries to try, for the program at exe: in $EPBENCH_NVRTC, beside the program, in
-// .cuda of the repository whose bin holds the program, in Python packages installed with the program, where
-// the dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64.
+// candidates lists the libraries to try: in $EPBENCH_NVRTC, beside the program, in .cuda of the repository, in
+// Python packages installed with the program, where the dynamic linker looks, in $CUDA_HOME/lib64 and in
+// /usr/local/cuda/lib64.
 func candidates(exe string) []string {
 	var folders []string
 	if dir := os.Getenv(Env); dir != "" {
@@ -73,19 +72,17 @@ func candidates(exe string) []string {
 	return append(out, existing("/usr/local/cuda/lib64")...)
 }
 
-// wheels lists the folders into which NVIDIA's Python wheels put libraries. bin is the folder of a
-// program that pip installed, in an environment or by pip install --target. The folder of CUDA 13
-// (cu13) comes before the folder of CUDA 12 (cuda_nvrtc).
+// wheels lists the folders of NVIDIA's Python wheels for a program that pip installed in bin. CUDA 13 comes first.
 func wheels(bin string) []string {
 	var out []string
 	for _, packages := range []string{"../lib/python3*/*-packages", ".."} {
-		found, _ := filepath.Glob(filepath.Join(bin, packages, "nvidia", "*", "lib")) // a fixed pattern
+		found, _ := filepath.Glob(filepath.Join(bin, packages, "nvidia", "*", "lib"))
 		out = append(out, found...)
 	}
 	return out
 }
 
-// existing lists the libraries of a folder that exist, so that errors name no other paths.
+// existing lists a folder's libraries.
 func existing(dir string) []string {
 	var out []string
 	for _, name := range sonames {
@@ -97,14 +94,14 @@ func existing(dir string) []string {
 	return out
 }
 
-// load opens the library. It returns "", or the reason why the library cannot be opened. It first
-// loads every libnvrtc-builtins in the same folder, so that libnvrtc finds the one of its version.
+// load opens the library, and returns "" or why it cannot. libnvrtc-builtins of the same folder must be loaded
+// first.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
-		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*")) // a fixed pattern
+		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*"))
 		for _, b := range builtins {
 			p := C.CString(b)
-			C.ep_nvrtc_preload(p) // an error shows later, when something is compiled
+			C.ep_nvrtc_preload(p) // an error shows at the first compilation
 			C.free(unsafe.Pointer(p))
 		}
 	}
@@ -118,17 +115,17 @@ func (l *Library) errorText(r C.int) string { return C.GoString(C.ep_nvrtc_error
 // Version returns the library's version, such as 13.0.
 func (l *Library) Version() string { return l.version }
 
-// A Program is one translation unit.
+// Program is one translation unit.
 type Program struct {
-	Source  string            // main file
-	Headers map[string]string // the text of each header, by its name in #include
-	Options []string          // in the syntax of nvcc
+	Source  string
+	Headers map[string]string // by name in #include
+	Options []string          // of nvcc
 }
 
-// CompileError holds the compiler's log of a program that does not compile.
+// CompileError holds the compiler's log.
 type CompileError struct{ Log string }
 
-// Error returns the first line of the log that mentions an error.
+// Error returns the log's first line about an error.
 func (e *CompileError) Error() string {
 	for line := range strings.SplitSeq(e.Log, "\n") {
 		if strings.Contains(line, "error") {
@@ -138,7 +135,7 @@ func (e *CompileError) Error() string {
 	return "nvrtc: " + strings.TrimSpace(e.Log)
 }
 
-// Compile returns a binary for the architecture that the options name, and the compiler's log.
+// Compile returns a binary and the compiler's log.
 func (l *Library) Compile(p Program) (cubin []byte, log string, err error) {
 	var names []string
 	for name := range p.Headers {
@@ -176,13 +173,12 @@ func (l *Library) Compile(p Program) (cubin []byte, log string, err error) {
 	return take(text, n), log, nil
 }
 
-// take copies a malloc'ed buffer and frees it.
 func take(p *C.char, n C.size_t) []byte {
 	defer C.free(unsafe.Pointer(p))
 	return C.GoBytes(unsafe.Pointer(p), C.int(n))
 }
 
-// cstrings holds an array of C strings in C memory.
+// cstrings is an array of C strings in C memory.
 type cstrings struct {
 	array unsafe.Pointer
 	items []*C.char

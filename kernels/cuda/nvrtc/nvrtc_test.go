@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestCandidates: a program finds the libnvrtc that make cuda-deps put into the folder .cuda of its
-// repository, and the libnvrtc that pip installed with the program into an environment or by --target.
+// TestCandidates: a program finds its repository's libnvrtc, and the one that pip installed with it.
 func TestCandidates(t *testing.T) {
 	t.Setenv(Env, "")
 	for _, folder := range []string{".cuda/lib64", "lib/python3.12/site-packages/nvidia/cu13/lib",

@@ -1,12 +1,9 @@
-// Package pack makes the file that the C library epcomm runs in production. The file, a pack, is for one
-// problem shape and one GPU architecture. It has the configs that tables name, their compiled kernels, and
-// the layout of their memory. Making it needs no GPU.
+// Package pack makes the file that the C library epcomm runs in production. A pack is for one problem shape and
+// one GPU architecture. It has the configs that tables name, their compiled kernels, and the layout of their
+// memory. Making it needs no GPU.
 //
-// The tables are read when the pack is made. For every dtype, precision, purpose (the op that should be
-// fast) and routing class, the pack lists ranges of token counts ("runs"). Each run has a dispatch and a
-// combine that can follow each other. They come from a row for pairs, or else from a row for dispatch and a
-// row for combine. If these two use different memory, one keeps its row and the other takes the nearest row
-// that fits: see join.
+// For every dtype, precision, purpose (the op that should be fast) and routing class, the pack lists ranges of
+// token counts ("runs"). Each run has a dispatch and a combine that can follow it.
 package pack
 
 import (
@@ -23,7 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Compile returns the device binaries of units, in their order.
+// Compile returns the binaries of units, in their order.
 type Compile func(arch string, units []sources.Unit) (Compiled, error)
 
 // Build makes a pack. The same request and compiler give the same bytes.
@@ -50,14 +47,13 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	return Read(data)
 }
 
-// sizes returns a pack without binaries. Only its method HeapBytes may be called.
+// sizes returns a pack without binaries, for HeapBytes alone.
 func (b *builder) sizes() *Pack {
 	p := &Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
 	p.DTypes, p.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
 	return p
 }
 
-// check refuses requests for which no pack can be made.
 func (r Request) check() error {
 	if len(r.DTypes) == 0 {
 		return fmt.Errorf("dtype: none given; name one or more of %v", ep.DTypes())
@@ -86,8 +82,7 @@ func (r Request) check() error {
 	return err
 }
 
-// checkSurvivors returns an error if the pack must have kernels that continue without a lost rank,
-// but its layout has no such kernels.
+// checkSurvivors refuses layouts whose kernels cannot continue without a lost rank.
 func (r Request) checkSurvivors() error {
 	p := r.Problem
 	served := []ep.Layout{ep.LayoutMasked, ep.LayoutRank, ep.LayoutRankPacked}
@@ -98,11 +93,10 @@ func (r Request) checkSurvivors() error {
 		"or leave --survivors out and start all ranks again after a loss", p.Layout, max(p.Nodes, 1))
 }
 
-// builder collects the records of a pack.
 type builder struct {
 	request  Request
 	head     header
-	hosts    hostsHeader // only written for several nodes
+	hosts    hostsHeader // only for several nodes
 	dtypes   []dtypeRecord
 	states   []stateRecord
 	regions  []regionRecord
@@ -114,10 +108,10 @@ type builder struct {
 	runs     []runRecord
 	strings  bytes.Buffer
 	cubins   bytes.Buffer
-	units    []sources.Unit // the unit of each module
+	units    []sources.Unit // of each module
 	manifest manifest
-	place    map[string]uint32 // index of each string, state, unit, config and plan, by kind and name
-	groups   map[string]int    // number of groups of each kind, see group
+	place    map[string]uint32 // index of each record, by kind and name
+	groups   map[string]int    // of each kind, see group
 }
 
 func newBuilder(r Request) *builder {
@@ -147,7 +141,7 @@ func newBuilder(r Request) *builder {
 	return b
 }
 
-// once returns the index of the record with this key. If the key is new, it calls add first.
+// once returns the index of a key's record, which `add` makes for a new key.
 func (b *builder) once(key string, add func() (at int)) uint32 {
 	if _, ok := b.place[key]; !ok {
 		b.place[key] = uint32(add())
@@ -218,11 +212,10 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames lists the purposes of a look-up by number. A purpose is the op whose time should be
-// short, or Halves, which only some layouts have.
+// purposeNames lists the purposes by number: the op that should be fast, or Halves.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
-// plan adds a pair of configs for calls of at most `tokens` tokens on the fullest rank.
+// plan adds a pair for at most `tokens` tokens on the fullest rank.
 func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	if cast := p.Dispatch.Values["input"] == "fp8"; cast != v.raw() {
 		of := map[bool]string{true: "FP8", false: "BF16"}
@@ -246,14 +239,13 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	}), nil
 }
 
-// describe returns the launches of a config for calls of at most `tokens` tokens. The buffers have the
-// pack's capacity.
+// describe returns a config's launches for at most `tokens` tokens.
 func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec, error) {
 	return declare.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
-// config adds the launches of one op in its state (the memory that its calls share). The same config
-// is added again if calls with more tokens need more shared memory.
+// config adds an op's launches in its state. A config that needs more shared memory for more tokens is added
+// again.
 func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
@@ -333,7 +325,7 @@ func (b *builder) compileAll(compile Compile) error {
 
 func (b *builder) severalNodes() bool { return b.hosts.Nodes > 1 }
 
-// linkedTo records the version of NVSHMEM, in a spelling such as 3.8.0.
+// linkedTo records NVSHMEM's version, such as 3.8.0.
 func (b *builder) linkedTo(version string) error {
 	v := &b.hosts.Network
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {
@@ -342,10 +334,9 @@ func (b *builder) linkedTo(version string) error {
 	return nil
 }
 
-// pad fills a buffer up to a 16-byte boundary.
+// pad fills up to a 16-byte boundary.
 func pad(b *bytes.Buffer) { b.Write(make([]byte, (16-b.Len()%16)%16)) }
 
-// encode returns the bytes of the file.
 func (b *builder) encode() ([]byte, error) {
 	text, err := b.manifest.encode()
 	if err != nil {
@@ -383,7 +374,7 @@ func (b *builder) encode() ([]byte, error) {
 	return data, nil
 }
 
-// recordBytes lists the bytes of one record in each section.
+// recordBytes lists the bytes of a record by section.
 var recordBytes = [sections]int{
 	binary.Size(dtypeRecord{}), binary.Size(stateRecord{}), binary.Size(regionRecord{}), binary.Size(moduleRecord{}),
 	binary.Size(launchRecord{}), binary.Size(configRecord{}), binary.Size(planRecord{}), binary.Size(lookupRecord{}),

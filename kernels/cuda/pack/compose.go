@@ -11,22 +11,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// canPair reports whether both configs are legal and the combine can follow the dispatch.
 func (v *resolver) canPair(d, c ep.Config, tokens int) bool {
 	return v.legal(v.machine(), v.at(ep.Pair, tokens), ep.Join(d, c)) == nil
 }
 
-// half is the dispatch or the combine of a pair.
 type half struct {
 	config ep.Config
-	row    *table.Row // the row that has the config, nil if it is a default
-	why    string     // why this config was taken
+	row    *table.Row // nil for a default
+	why    string     // why it was taken
 }
 
-// join makes a pair of a dispatch d and a combine c whose rows use different memory. It can keep d and take
-// the nearest combine that fits, keep c and take the nearest dispatch that fits, or take the nearest row
-// for pairs, which is for fewer tokens. No row measured any of these three pairs at this token count. join
-// takes the pair whose rows took the least time in proportion to tokens.
+// join makes a pair of a dispatch d and a combine c that use different memory. It keeps d or c with the nearest
+// that fits, or takes the nearest row for pairs. The pair with the least time in proportion to tokens wins.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -48,10 +44,8 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took estimates a row's time at a token count, in seconds. It assumes that time grows in proportion to
-// tokens, which is wrong for few tokens. Older rows list several token counts and one median. took then
-// assumes the smallest count, so that the row does not seem faster than it is. Without a row the time is
-// infinite.
+// took estimates a row's seconds at a token count, in proportion to tokens. For rows without TimedAt it assumes
+// the smallest count, so that they do not seem faster. Without a row it is infinite.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -63,8 +57,7 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest returns the row of an op whose token counts are nearest to `tokens`. Its config is legal, fits,
-// and takes tokens in the callers' dtype. ok is false if there is no such row.
+// nearest returns the row of an op nearest to `tokens` that is legal, fits, and takes the callers' tokens.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -79,7 +72,7 @@ func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h h
 	return h, ok
 }
 
-// distance returns 0 for a token count in a run, otherwise the logarithm of its ratio to the nearer end.
+// distance returns 0 inside a run, otherwise the logarithm of the ratio to its nearer end.
 func distance(r table.Run, tokens int) float64 {
 	switch {
 	case tokens < r.Lo:
@@ -90,7 +83,6 @@ func distance(r table.Run, tokens int) float64 {
 	return 0
 }
 
-// dispatchFor returns a dispatch that this combine can follow.
 func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
 	if h, ok := v.nearest(ep.Dispatch, tokens, func(d ep.Config) bool { return v.canPair(d, combine, tokens) }); ok {
 		return h, nil
@@ -99,7 +91,6 @@ func (v *resolver) dispatchFor(combine ep.Config, tokens int) (half, error) {
 	return half{config: c, why: "its kernel's default"}, err
 }
 
-// combineFor returns a combine that can follow this dispatch.
 func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	fits := func(c ep.Config) bool { return v.canPair(dispatch, c, tokens) }
 	if h, ok := v.nearest(ep.Combine, tokens, fits); ok {
@@ -115,8 +106,7 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
 }
 
-// elsewhere returns the pair for outputs outside the symmetric heap. Its dispatch is the nearest whose
-// output rows are written only by their own rank.
+// elsewhere returns the pair for outputs outside the symmetric heap: no peer writes its output rows.
 func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
 		places, err := v.peersWrite(c, tokens)
@@ -133,10 +123,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns the default or one of the Starts of a dispatch kernel. Its output rows are written
-// only by their own rank. Such configs may use several kinds of memory (states). The kernels of Modular's
-// MAX, which come first, need by far more. So the first config with another state is preferred, if there is
-// one.
+// localDefault returns a default or Start of a dispatch whose output rows no peer writes. The kernels of Modular's
+// MAX come first and need far more memory, so the first config with another state is preferred.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

@@ -7,30 +7,27 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Fitter finds how many tokens of each rank fit into device memory. It compiles and encodes nothing.
+// Fitter finds how many tokens of each rank fit into device memory. It compiles nothing.
 type Fitter struct {
-	Request Request // Problem.MaxTokens is ignored
+	Request Request // without its Problem.MaxTokens
 	known   map[int]sizing
 }
 
-// sizing holds the memory of a rank for one token count, or why there is no pack for this count.
+// sizing holds a rank's memory for one token count, or why there is no pack.
 type sizing struct {
-	around, slot int64 // bytes that do not depend on the calls in flight, and bytes of each call in flight
+	around, slot int64 // bytes of all calls, and of each call in flight
 	err          error
 }
 
 func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.slot }
 
-// Tokens returns the largest token count with which a rank's memory is at most `bytes`, and this memory.
-// The count is one of fitCounts, or 0 if even one token does not fit.
-//
-// More tokens never need less memory. A count that the kernels do not support counts as one that does not
-// fit.
+// Tokens returns the largest of fitCounts whose memory is at most `bytes`, and this memory; 0 if none fits. An
+// unsupported count does not fit.
 func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err error) {
 	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
 	}
-	lo, hi := -1, len(fitCounts) // counts up to index lo fit, counts from index hi on do not fit
+	lo, hi := -1, len(fitCounts) // lo fits, hi does not
 	for secant := false; hi-lo > 1; secant = !secant {
 		i := (lo + hi) / 2
 		if secant {
@@ -48,8 +45,7 @@ func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err 
 	return fitCounts[lo], f.sizing(fitCounts[lo]).heap(inFlight), nil
 }
 
-// estimate returns an index between lo and hi whose memory is about `bytes`, if memory grows linearly
-// between the counts of lo and hi.
+// estimate returns an index between lo and hi for `bytes`, if memory grows linearly.
 func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	if lo < 0 || hi == len(fitCounts) || f.sizing(fitCounts[hi]).err != nil {
 		return (lo + hi) / 2
@@ -61,8 +57,7 @@ func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	return min(max(i-1, lo+1), hi-1)
 }
 
-// fitCounts lists the token counts among which Tokens chooses: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16,
-// 20, ...
+// fitCounts lists the counts for Tokens: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...
 var fitCounts = func() (out []int) {
 	for n := 1; n <= ep.MaxTokens; n += 1 << max(0, bits.Len(uint(n))-3) {
 		out = append(out, n)
@@ -70,7 +65,7 @@ var fitCounts = func() (out []int) {
 	return out
 }()
 
-// Beyond returns why no pack can be made for the next larger count that Tokens tries, nil if one can.
+// Beyond returns why there is no pack for the next larger count, nil if there is one.
 func (f *Fitter) Beyond(tokens int) error {
 	i, _ := slices.BinarySearch(fitCounts, tokens+1)
 	if i == len(fitCounts) {
@@ -79,8 +74,7 @@ func (f *Fitter) Beyond(tokens int) error {
 	return f.sizing(fitCounts[i]).err
 }
 
-// InFlight returns how many calls of `tokens` tokens can be in flight at once with `bytes` bytes of
-// memory.
+// InFlight returns how many calls of `tokens` tokens fit into `bytes`.
 func (f *Fitter) InFlight(bytes int64, tokens int) (int, error) {
 	s := f.sizing(tokens)
 	if s.err != nil {
@@ -89,7 +83,6 @@ func (f *Fitter) InFlight(bytes int64, tokens int) (int, error) {
 	return max(0, int((bytes-s.around)/s.slot)), nil
 }
 
-// sizing returns the memory of a rank for calls of at most `tokens` tokens.
 func (f *Fitter) sizing(tokens int) sizing {
 	if s, ok := f.known[tokens]; ok {
 		return s
@@ -104,7 +97,7 @@ func (f *Fitter) sizing(tokens int) sizing {
 	return s
 }
 
-// sizing adds up the memory of every config that the pack of a request would launch.
+// sizing adds up the memory of every config of a request's pack.
 func (r Request) sizing() sizing {
 	if err := r.check(); err != nil {
 		return sizing{err: err}

@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestFit checks that the token count that Tokens returns fits into the budget, that the next larger
-// count does not fit, and that fewer tokens fit if more calls are in flight.
+// TestFit: the returned count fits, the next does not, and more calls in flight leave room for fewer tokens.
 func TestFit(t *testing.T) {
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table"}
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, Tables: table.Overlay(table.Source{Name: "t", Table: tab}), ABI: "abi"}}
@@ -50,8 +49,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestFitSizesAreThePacks compares the memory that a Fitter adds up with the memory of the packs
-// themselves, in every layout, on one node and two, with rows of a table and without.
+// TestFitSizesAreThePacks: a Fitter's memory is the packs' memory.
 func TestFitSizesAreThePacks(t *testing.T) {
 	for _, c := range []struct {
 		layout  ep.Layout
@@ -85,7 +83,7 @@ func TestFitSizesAreThePacks(t *testing.T) {
 	}
 }
 
-// TestFitAsksFewCounts: Tokens tries few token counts, because each count costs a look-up in all tables.
+// TestFitAsksFewCounts: each count costs a look-up in all tables.
 func TestFitAsksFewCounts(t *testing.T) {
 	f := Fitter{Request: Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "abi"}}
 	for _, inFlight := range []int{1, 2, 4} {
@@ -98,8 +96,7 @@ func TestFitAsksFewCounts(t *testing.T) {
 	}
 }
 
-// TestEstimate: if memory is a linear function of tokens, the estimate is the largest count that fits, but it lies between
-// the two counts. Here a call of n tokens takes 1,000 + 100 n bytes.
+// TestEstimate: a call of n tokens takes 1,000 + 100 n bytes.
 func TestEstimate(t *testing.T) {
 	f := Fitter{known: map[int]sizing{}}
 	for _, n := range fitCounts[:12] {

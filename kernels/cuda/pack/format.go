@@ -2,19 +2,17 @@ package pack
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// The file has a header and then the sections in order. A section is a list of records without gaps.
-// Numbers are little-endian, and each section begins on a 16-byte boundary. Readers check every number
-// before they use it. native/epcomm/src/pack.h declares the same records in C.
+// The file has a header and then the sections in order, lists of records without gaps. Numbers are little-endian,
+// and sections begin on 16-byte boundaries. native/epcomm/src/pack.h declares the same records in C.
 
-// Magic is the text with which a pack begins.
+// Magic begins a pack.
 const Magic = "EPCOMMPK"
 
-// Version is the version of the file format.
-//
-// Since version 2, regions can lie in areas and states can share call numbers. Version 1 has zeros there.
+// Version is the version of the file format. Since version 2, regions can lie in areas and states can share call
+// numbers; version 1 has zeros there.
 const Version = 2
 
-// Sections of the file, by index of header.Sections.
+// Sections, by index of header.Sections.
 const (
 	secDTypes = iota
 	secStates
@@ -36,22 +34,22 @@ const (
 	flagShared = 1 << iota
 	flagSkip
 	flagReduced
-	flagExact     // the binaries run only on the compute capability Major.Minor
-	flagRaw       // with dtype fp8, the caller passes tokens in fp8 with scales
-	flagSurvivors // the kernels continue without a lost rank
+	flagExact     // only for compute capability Major.Minor
+	flagRaw       // callers pass fp8 tokens with scales
+	flagSurvivors // continues without a lost rank
 )
 
 // Flags of a config, of a launch and of a module.
 const (
 	flagPlaces  = 1
 	flagPDL     = 1
-	flagNetwork = 1 // linked to NVSHMEM, which must be told when the module is loaded
+	flagNetwork = 1 // NVSHMEM must be told of the loaded module
 )
 
 type section struct {
 	Offset uint64
-	Count  uint32 // number of records
-	Stride uint32 // bytes of one record; 1 for text and binaries
+	Count  uint32 // records
+	Stride uint32 // bytes of a record; 1 for text and binaries
 }
 
 type header struct {
@@ -59,9 +57,9 @@ type header struct {
 	Version     uint32
 	HeaderBytes uint32
 	FileBytes   uint64
-	Digest      [32]byte // SHA-256 of all bytes after this field
+	Digest      [32]byte // SHA-256 of all bytes after it
 	ABI         [32]byte // SHA-256 of the string at Kernels
-	Evidence    [32]byte // SHA-256 of the ids of the tables that were read
+	Evidence    [32]byte // SHA-256 of the tables' ids
 	Arch        [16]byte
 	ArgsVersion uint32 // EP_ARGS_VERSION
 	Major       uint32
@@ -73,55 +71,54 @@ type header struct {
 	TopK        uint32
 	MaxTokens   uint32
 	Groups      uint32
-	MaxSMs      uint32 // requested bound on the SMs of a kernel, 0 for none
+	MaxSMs      uint32 // requested bound, 0 for none
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
-	Kernels     uint32 // offset of a string: the build of every kernel, see ep.ABI; 0 in old packs
+	Kernels     uint32 // string: build of every kernel, see ep.ABI; 0 in old packs
 	Layout      uint32 // index in ep.Layouts
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header in packs for several nodes. HeaderBytes includes it. Packs for one
-// host have no hostsHeader, so that older libraries can read them.
+// hostsHeader follows the header for several nodes, inside HeaderBytes. Older libraries read packs without it.
 type hostsHeader struct {
 	Nodes   uint32
-	Network [3]uint32 // version of NVSHMEM to which the binaries are linked
+	Network [3]uint32 // NVSHMEM's version
 }
 
-// digestFrom is the first byte that the digest covers.
+// digestFrom is the digest's first byte.
 const digestFrom = 8 + 4 + 4 + 8 + 32
 
 type dtypeRecord struct {
-	DType      uint32 // 1 + the number of the dtype, such as EP_BF16
-	RowPad     uint32 // number of rows to a multiple of which each group is padded
+	DType      uint32 // 1 + number, such as EP_BF16
+	RowPad     uint32 // groups are padded to multiples of it
 	MaxRows    uint64
 	RowBytes   uint64
 	OutBytes   uint64
-	ScaleBytes uint64 // bytes of all scales of the output
-	Scales     uint32 // number of scales of one row
-	ScaleSize  uint32 // bytes of one scale
+	ScaleBytes uint64 // all scales of the output
+	Scales     uint32 // of one row
+	ScaleSize  uint32 // of one scale
 }
 
 type stateRecord struct {
-	DType       uint32 // index of its dtypeRecord
-	Name        uint32 // offset of a string
+	DType       uint32 // index of dtypeRecord
+	Name        uint32 // string
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
-	Numbers     [2]uint16 // by op: states with the same number, if not 0, count their calls together; those with the same Numbers[0] also share counters
+	Numbers     [2]uint16 // by op: states with the same number, if not 0, count calls together; the same Numbers[0] shares counters
 }
 
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
-	Halves uint8  // 1: in an area, the middles of the regions lie at the same place; 0: their beginnings
-	Area   uint16 // regions with the same Area, if not 0, lie in the same memory
+	Halves uint8  // 1: regions of an area share their middle; 0: their beginning
+	Area   uint16 // the same Area, if not 0, is the same memory
 	Name   uint32
 }
 
 type moduleRecord struct {
-	Offset uint64 // offset in the section of binaries
+	Offset uint64 // in the binaries
 	Bytes  uint64
 	Name   uint32
 	Flags  uint32
@@ -155,14 +152,14 @@ type lookupRecord struct {
 	DType    uint32
 	Reduced  uint32
 	Purpose  uint32
-	Class    uint32 // index in ep.Classes
+	Class    uint32 // in ep.Classes
 	FirstRun uint32
 	Runs     uint32
 }
 
 type runRecord struct {
-	Last      uint32 // largest token count of the run, on the fullest rank
-	Plan      uint32 // index of its planRecord
-	Elsewhere uint32 // index of the planRecord for outputs that are not on the symmetric heap
-	Text      uint32 // offset of a string: why these configs were chosen
+	Last      uint32 // largest count, on the fullest rank
+	Plan      uint32 // index of planRecord
+	Elsewhere uint32 // planRecord for outputs outside the symmetric heap
+	Text      uint32 // string: why these configs
 }

@@ -7,14 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Halves is the purpose of a caller that makes the sending and the receiving half of a call separately.
-// Between the halves the caller uses the SMs for other work, so the call must not occupy any SM.
+// Halves is the purpose of a caller that sends and receives in two calls. Between them no SM is occupied.
 const Halves ep.Op = "halves"
 
-// purposes lists the purposes for which a pack of the layout has answers. Halves is in the list if
-// split-phase kernels use the same memory as the layout's first kernels: they then cost only a few device
-// binaries. Otherwise they would need a second set of buffers. Then only rows that were measured with a
-// matrix product beside the calls bring them into a pack.
+// purposes lists a layout's purposes. Halves is one if split-phase kernels use the memory of the layout's first
+// kernels. Otherwise they would need a second set of buffers.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -23,8 +20,8 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves returns the run for pairs if both of its kernels are split-phase. Otherwise it returns the
-// defaults of split-phase kernels, for which a search for the fastest call makes no rows.
+// halves returns the run for pairs if it is split-phase, otherwise split-phase defaults. A search for the fastest
+// call makes no rows for them.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil
@@ -36,8 +33,7 @@ func (v *resolver) halves(tokens int) (Run, error) {
 	return Run{Pair: p, Text: "default: split-phase kernels are searched only with a matrix product beside the calls"}, nil
 }
 
-// phased returns the defaults of the first split-phase kernels. ok is true if they use the same memory
-// as the layout's first kernels.
+// phased returns the first split-phase defaults. ok is true if they use the memory of the layout's first kernels.
 func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	d, c := v.firstPhased(ep.Dispatch, tokens), v.firstPhased(ep.Combine, tokens)
 	if d.IsDefault() || c.IsDefault() {
@@ -47,7 +43,7 @@ func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	return Pair{d, c}, same
 }
 
-// firstPhased returns the split-phase default of an op's first kernel that has one, or a zero config.
+// firstPhased returns an op's first split-phase default, or a zero config.
 func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	p := v.at(op, tokens)
 	for _, k := range kernels.For(v.all, p) {
@@ -58,7 +54,6 @@ func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	return none
 }
 
-// isPhased reports whether a config has split phases.
 func (v *resolver) isPhased(c ep.Config) bool {
 	for _, k := range v.all {
 		if k.Name == c.Kernel {

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestPackOfAnObjective: a pack takes only the table rows of its request's objective. With objective
-// beside these may be rows of kernels with split phases.
+// TestPackOfAnObjective: only rows of the request's objective count.
 func TestPackOfAnObjective(t *testing.T) {
 	const split = "dispatch_ll:count=sender,early=0,input=bf16,mode=split,part=512,pause=0,pdl=0,receivers=0,recv_sms=64,send=512,sms=32,threads=512"
 	alone, beside := row(ep.Dispatch, 1, 4096, dispatchLL, 10), row(ep.Dispatch, 1, 4096, split, 5)
@@ -21,10 +20,8 @@ func TestPackOfAnObjective(t *testing.T) {
 	}
 }
 
-// TestHalves: a call in halves is a call whose sending and receiving are two launches. For such calls a
-// pack of layouts masked and rank answers with kernels that hold no SMs between the halves and use the memory
-// of its other calls. In layout expert such kernels would need separate memory, so its packs have no
-// answer.
+// TestHalves: in layouts masked and rank, halves use the memory of other calls. In layout expert they would need
+// their own.
 func TestHalves(t *testing.T) {
 	with := func(l ep.Layout) *Pack {
 		return build(t, func(r *Request) { r.Problem.Layout, r.DTypes, r.Raw = l, []ep.DType{ep.FP8}, l != ep.LayoutExpert })

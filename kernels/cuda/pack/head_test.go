@@ -9,10 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestHead compares parts of a pack with values worked out by hand. A library checks these parts before it
-// uses the pack: the compute capability of the binaries, and the sizes of a call of at most 10 tokens.
-// A rank receives at most 10 tokens x 2 ranks x 8 selections = 160 rows. FP8 pads the rows of each of its
-// 128 experts to a multiple of 4, so that there are at most 160 + 3 x 128 = 544 rows.
+// TestHead compares by hand what a library checks first, for at most 10 tokens. A rank receives 10 tokens x 2
+// ranks x 8 selections = 160 rows. FP8 pads 128 experts to multiples of 4: at most 160 + 3 x 128 = 544 rows.
 func TestHead(t *testing.T) {
 	for _, c := range []struct {
 		arch         string
@@ -56,7 +54,6 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestFlags: a request sets only the flags that it asks for.
 func TestFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Request)
@@ -77,8 +74,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestDistance: the distance from a run is the logarithm of a ratio, so that 8 tokens are as far from 16
-// as 64 are from 32.
+// TestDistance: 8 tokens are as far from 16 as 64 are from 32.
 func TestDistance(t *testing.T) {
 	r := table.Run{Lo: 16, Hi: 32}
 	for tokens, want := range map[int]float64{8: math.Log(2), 16: 0, 20: 0, 32: 0, 64: math.Log(2), 96: math.Log(3), 4: math.Log(4)} {
@@ -88,9 +84,8 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestNearestRowAnswers: if the row of combine for this token count cannot follow the dispatch, the
-// nearest row that can is taken. The distance is the ratio of token counts: 100 tokens are nearer to
-// 128 than to 32.
+// TestNearestRowAnswers: the nearest combine that can follow is taken, by ratio: 100 tokens are nearer to 128 than
+// to 32.
 func TestNearestRowAnswers(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 32, combineLL, 1), row(ep.Combine, 33, 127, combineFinal, 90), row(ep.Combine, 128, 4096, combineDedup, 40))
@@ -99,8 +94,7 @@ func TestNearestRowAnswers(t *testing.T) {
 	}
 }
 
-// TestEquallyNearRows: of two rows at the same distance the row for fewer tokens is taken, so that a pack does not
-// depend on the order of its tables.
+// TestEquallyNearRows: fewer tokens win, so that a pack does not depend on its tables' order.
 func TestEquallyNearRows(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 4096, dispatchLL, 10),
 		row(ep.Combine, 1, 8, combineLL, 1), row(ep.Combine, 9, 31, combineFinal, 90), row(ep.Combine, 32, 4096, combineDedup, 40))
@@ -109,7 +103,7 @@ func TestEquallyNearRows(t *testing.T) {
 	}
 }
 
-// fitted returns a Fitter whose memory is a line: 1,000 bytes, and 100 more for each token of each call.
+// fitted returns a Fitter: 1,000 bytes, and 100 for each token of each call.
 func fitted(most int) *Fitter {
 	f := &Fitter{known: map[int]sizing{}}
 	for _, n := range fitCounts {
@@ -127,8 +121,6 @@ type fitError struct{}
 
 func (*fitError) Error() string { return "more tokens than the kernels support" }
 
-// TestFitByHand finds the largest token counts for a memory of 1,000 + in flight x 100 x tokens
-// bytes.
 func TestFitByHand(t *testing.T) {
 	for _, c := range []struct {
 		bytes    int64
@@ -144,7 +136,7 @@ func TestFitByHand(t *testing.T) {
 			t.Errorf("%d bytes, %d in flight: %d tokens of %d bytes, %v; want %d of %d", c.bytes, c.inFlight, n, heap, err, c.tokens, c.heap)
 		}
 	}
-	// The kernels support at most 14 tokens. Beyond returns the reason why no more fit.
+	// Only 14 tokens are supported.
 	f := fitted(14)
 	if n, heap, err := f.Tokens(1<<40, 1); n != 14 || heap != 2400 || err != nil {
 		t.Errorf("with kernels for 14 tokens: %d tokens take %d bytes (error %v)", n, heap, err)
@@ -158,7 +150,7 @@ func TestFitByHand(t *testing.T) {
 	if err := fitted(ep.MaxTokens).Beyond(ep.MaxTokens); err != nil {
 		t.Errorf("beyond the largest count: %v", err)
 	}
-	// 4,500 bytes hold three calls of 10 tokens: 1,000 + 3 x 100 x 10 = 4,000, and a fourth call needs 5,000.
+	// Three calls of 10 tokens take 1,000 + 3 x 100 x 10 = 4,000 bytes, four 5,000.
 	for bytes, want := range map[int64]int{4500: 3, 4999: 3, 5000: 4, 1000: 0, 10: 0} {
 		if n, err := f.InFlight(bytes, 10); n != want || err != nil {
 			t.Errorf("%d bytes: %d calls, %v, want %d", bytes, n, err, want)

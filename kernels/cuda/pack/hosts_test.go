@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// twoNodes is the machine on which tables of two nodes were measured.
+// twoNodes is the machine of two-node tables.
 var twoNodes = ep.Machine{Backend: "cuda-hosts", PCIID: "10de:2335", Arch: "sm_90", SMs: 132, GPUs: 16, Link: "nv18+8x400G"}
 
 const (
@@ -20,7 +20,7 @@ const (
 	combineHosts  = "combine_hosts:arrival=count,chunk_bytes=512,in_flight=4,mode=split,partial=f32,pdl=1,rotate=1,route=rail,sms=64,threads=256,wait_sms=1"
 )
 
-// hostRows returns table rows that were measured with 16 ranks on some nodes.
+// hostRows returns rows of 16 ranks on some nodes.
 func hostRows(nodes int) []table.Row {
 	out := []table.Row{row(ep.Dispatch, 1, 64, dispatchHosts, 10), row(ep.Combine, 1, 64, combineHosts, 10)}
 	for i := range out {
@@ -29,8 +29,7 @@ func hostRows(nodes int) []table.Row {
 	return out
 }
 
-// overNodes makes a pack for 16 ranks on two nodes, from table rows that were measured on rowNodes
-// nodes.
+// overNodes makes a pack for 16 ranks on two nodes from rows of rowNodes nodes.
 func overNodes(t *testing.T, rowNodes int) *Pack {
 	t.Helper()
 	return build(t, func(r *Request) {
@@ -39,9 +38,7 @@ func overNodes(t *testing.T, rowNodes int) *Pack {
 	})
 }
 
-// TestOverNodes: a pack for two nodes has the kernels that cross hosts, chosen by table rows of two
-// nodes. The pack's manifest names the network library's version and the heap memory that the pack
-// needs.
+// TestOverNodes: rows of two nodes choose kernels that cross hosts. The manifest names the network library.
 func TestOverNodes(t *testing.T) {
 	p := overNodes(t, 2)
 	a := said(t, p, ep.Pair, ep.Even, 64)
@@ -80,14 +77,14 @@ func TestOverNodes(t *testing.T) {
 	}
 }
 
-// forced parses two configs into the value of Request.Only.
+// forced parses a Request.Only.
 func forced(dispatch, combine string) *[2]ep.Config {
 	d, _ := ep.ParseConfig(dispatch)
 	c, _ := ep.ParseConfig(combine)
 	return &[2]ep.Config{d, c}
 }
 
-// TestOneHostHeader: a pack for one host has the header that older libraries read.
+// TestOneHostHeader: older libraries read packs for one host.
 func TestOneHostHeader(t *testing.T) {
 	p := build(t, nil)
 	if int(p.head.HeaderBytes) != binary.Size(p.head) || p.Network != nil || p.hosts.Nodes != 0 {
@@ -100,8 +97,7 @@ func TestOneHostHeader(t *testing.T) {
 	}
 }
 
-// TestNodesRefuse: a pack over several nodes refuses kernels and layouts for one host. A pack for
-// one host refuses kernels that cross hosts.
+// TestNodesRefuse: one host and several refuse each other's kernels.
 func TestNodesRefuse(t *testing.T) {
 	r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: twoNodes}
 	r.Problem.Ranks, r.Problem.Nodes = 16, 2

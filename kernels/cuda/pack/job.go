@@ -13,21 +13,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Job is a request to the program epbench-compile for device binaries.
+// Job is a request to the program epbench-compile.
 type Job struct {
-	ABI   ep.ABI         `json:"abi"`   // build of the requester's kernels; epbench-compile must have the same
-	Hosts ep.ABI         `json:"hosts"` // build of the requester's kernels that cross hosts
+	ABI   ep.ABI         `json:"abi"`   // requester's build; epbench-compile must have the same
+	Hosts ep.ABI         `json:"hosts"` // the same for kernels that cross hosts
 	Arch  string         `json:"arch"`
 	Units []sources.Unit `json:"units"`
 }
 
-// Compiled is the answer to a Job.
 type Compiled struct {
-	Cubins  [][]byte `json:"cubins"`            // the binary of each unit, in the order of the Job
-	Network string   `json:"network,omitempty"` // version of NVSHMEM, if a unit crosses hosts
+	Cubins  [][]byte `json:"cubins"`            // in the order of the Job
+	Network string   `json:"network,omitempty"` // NVSHMEM's version, if a unit crosses hosts
 }
 
-// CompileWith starts a program, sends it a Job and returns its answer.
+// CompileWith has a program answer a Job.
 func CompileWith(program, arch string, units []sources.Unit) (out Compiled, err error) {
 	ask, err := json.Marshal(Job{declare.ABI(), declare.HostABI(), arch, units})
 	if err != nil {
@@ -49,14 +48,12 @@ func CompileWith(program, arch string, units []sources.Unit) (out Compiled, err 
 	return out, nil
 }
 
-// compiler has the methods of *compile.Compiler. This package does not import package compile, because
-// that package needs libnvrtc.
+// compiler is *compile.Compiler, whose package needs libnvrtc.
 type compiler interface {
 	CompileAll(units ...sources.Unit) ([][]byte, error)
 	NetworkVersion() (string, error)
 }
 
-// CompileOn compiles units in this process.
 func CompileOn(c compiler, units []sources.Unit) (out Compiled, err error) {
 	if slices.ContainsFunc(units, sources.Unit.CrossesHosts) {
 		if out.Network, err = c.NetworkVersion(); err != nil {

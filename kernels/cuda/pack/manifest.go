@@ -8,30 +8,29 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// manifest describes the pack for people and scripts. The library does not read it.
+// manifest describes the pack for people and scripts.
 type manifest struct {
-	Problem  ep.Problem `json:"problem"` // op, dispatch and tokens have no meaning
+	Problem  ep.Problem `json:"problem"` // without op, dispatch and tokens
 	DTypes   []ep.DType `json:"dtypes"`
 	Reduced  bool       `json:"reduced"`
 	MaxSMs   int        `json:"max_sms,omitempty"`
 	Machine  ep.Machine `json:"machine"`
-	TableIDs []string   `json:"tables"` // ids of the tables that were read, sorted
+	TableIDs []string   `json:"tables"` // sorted ids
 	Notes    []string   `json:"notes,omitempty"`
 	Network  *Network   `json:"network,omitempty"` // nil on one host
 	Lookups  []answers  `json:"lookups"`
 }
 
-// Network describes the network library that ranks on several nodes need. The program that runs the
-// pack loads the library and allocates its memory before the first call.
+// Network is the network library that a program on several nodes loads before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
-	Version string   `json:"version"` // version of the device library in the binaries; the host library must have the same
-	Modules []string `json:"modules"` // binaries that must be announced to the library once they are loaded
-	// HeapBytes is the symmetric memory of each rank, for one call in flight and all dtypes.
+	Version string   `json:"version"` // of the device library; the host library must have the same
+	Modules []string `json:"modules"` // binaries to announce after loading
+	// HeapBytes is each rank's symmetric memory for one call in flight and all dtypes.
 	HeapBytes int64 `json:"heap_bytes"`
 }
 
-// answers is a Lookup as the manifest spells it.
+// answers is a Lookup in the manifest.
 type answers struct {
 	DType   ep.DType `json:"dtype"`
 	Reduced bool     `json:"reduced"`
@@ -40,20 +39,20 @@ type answers struct {
 	Runs    []Answer `json:"runs"`
 }
 
-// Answer names the configs that a range of token counts launches, and the reason.
+// Answer names a run's configs, and the reason.
 type Answer struct {
 	Lo        int      `json:"lo"`
 	Hi        int      `json:"hi"`
 	Dispatch  string   `json:"dispatch"` // ep.Config.Key
 	Combine   string   `json:"combine"`
-	Elsewhere string   `json:"elsewhere,omitempty"` // dispatch for outputs outside the symmetric heap
-	Uncovered bool     `json:"uncovered,omitempty"` // there is no row, so the default is used
-	Certified bool     `json:"certified"`           // the rows were measured with this build of their kernels, on this kind of machine
+	Elsewhere string   `json:"elsewhere,omitempty"` // for outputs outside the symmetric heap
+	Uncovered bool     `json:"uncovered,omitempty"` // no row: the default
+	Certified bool     `json:"certified"`           // rows of this build and kind of machine
 	Text      string   `json:"text"`
 	Medians   []Median `json:"rows,omitempty"`
 }
 
-// Median is the evidence of one row from which an answer was taken.
+// Median is the evidence of one row.
 type Median struct {
 	Op     ep.Op   `json:"op"`
 	Median float64 `json:"median"` // seconds of one call
@@ -102,7 +101,6 @@ func (r Run) answer() Answer {
 	return a
 }
 
-// network returns the manifest's Network, nil for a pack of one host.
 func (b *builder) network() *Network {
 	if !b.severalNodes() {
 		return nil

@@ -7,13 +7,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// heapAlign is the boundary on which every part of the heap starts.
+// heapAlign is the boundary of every part of the heap.
 const heapAlign = 256
 
 func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
 
-// HeapBytes returns the bytes of device memory of one rank, for `inFlight` calls in flight and these
-// dtypes. Without dtypes it is for all dtypes of the pack.
+// HeapBytes returns a rank's device memory for calls in flight of these dtypes, or of all if there are none.
 func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	chosen := make([]bool, len(p.dtypes))
 	for i, d := range p.DTypes {
@@ -22,9 +21,7 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*total(p.slot(chosen)))
 }
 
-// aroundBytes returns the bytes that do not depend on the number of calls in flight: control data and the
-// abort word. On several nodes there is also the table of the ranks' heaps, in layout rank:packed also the
-// data that epcomm_announce and epcomm_return_weights exchange.
+// aroundBytes returns the bytes that all calls share.
 func (p *Pack) aroundBytes() uint64 {
 	q := p.Problem
 	switch {
@@ -37,7 +34,6 @@ func (p *Pack) aroundBytes() uint64 {
 	return 2 * heapAlign
 }
 
-// of returns the pack's problem with dispatch dtype d.
 func (p *Pack) of(d ep.DType) ep.Problem {
 	q := p.Problem
 	q.Dispatch = d
@@ -46,11 +42,10 @@ func (p *Pack) of(d ep.DType) ep.Problem {
 
 // Area is device memory of one call in flight.
 type Area struct {
-	For   string // what a call keeps there
+	For   string // what is kept there
 	Bytes uint64
 }
 
-// Purposes of areas.
 const (
 	forOutputs = "received rows"
 	forTokens  = "tokens on their way"
@@ -58,13 +53,13 @@ const (
 	forWords   = "counts and routes"
 )
 
-// purposeOf maps names of regions to the purpose of their memory. All other regions hold words.
+// purposeOf maps regions to purposes; all others hold words.
 var purposeOf = map[string]string{
 	"slots": forTokens, "send": forTokens, "recv": forTokens, "relay": forTokens,
 	"return": forReturn, "polled": forReturn, "gather": forReturn, "sums": forReturn,
 }
 
-// Areas lists the memory of one call in flight by purpose, for all dtypes of the pack.
+// Areas lists the memory of one call in flight by purpose, for all dtypes.
 func (p *Pack) Areas() []Area {
 	chosen := slices.Repeat([]bool{true}, len(p.dtypes))
 	var out []Area
@@ -85,7 +80,7 @@ func total(all []Area) (bytes uint64) {
 	return bytes
 }
 
-// slot lists the memory of one call in flight. native/epcomm/src/heap.c computes the same sizes.
+// slot lists the memory of one call in flight, as native/epcomm/src/heap.c computes it.
 func (p *Pack) slot(chosen []bool) []Area {
 	var out, scales, y uint64
 	var index declare.Index
@@ -93,7 +88,7 @@ func (p *Pack) slot(chosen []bool) []Area {
 	for i, d := range p.dtypes {
 		if chosen[i] {
 			out, scales = max(out, d.OutBytes), max(scales, d.ScaleBytes)
-			if p.Problem.Nodes > 1 { // NVSHMEM reads the experts' outputs, so they are on the heap too
+			if p.Problem.Nodes > 1 { // NVSHMEM reads the experts' outputs
 				y = max(y, d.MaxRows*uint64(h.Hidden)*2)
 			}
 			of := declare.IndexOf(p.of(p.DTypes[i]))
@@ -103,12 +98,12 @@ func (p *Pack) slot(chosen []bool) []Area {
 	}
 	outputs := aligned(out) + aligned(scales) + aligned(4*(uint64(h.Groups)+1)) +
 		aligned(uint64(index.ExpertIDs)) + aligned(uint64(index.SrcInfo)) + aligned(uint64(index.ScaleOffsets))
-	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // words that debug mode compares between ranks
+	agree := 16*max(uint64(p.Problem.Ranks), 8) + 8 // words of debug mode
 	areas := []Area{{forOutputs, outputs}, {forReturn, aligned(y)}, {forWords, aligned(agree) + p.idBytes()}}
 	return append(areas, p.shared(chosen)...)
 }
 
-// idBytes returns the bytes of the top-k ids that a call narrows to 32 bits.
+// idBytes returns the bytes of ids narrowed to 32 bits.
 func (p *Pack) idBytes() uint64 {
 	ids := aligned(4 * uint64(p.head.MaxTokens) * uint64(p.head.TopK))
 	switch {
@@ -117,11 +112,10 @@ func (p *Pack) idBytes() uint64 {
 	case p.Problem.Layout.Kind() == "expert":
 		return ids
 	}
-	return 0 // the kernels read the caller's ids, also those of 64 bits
+	return 0 // kernels read the caller's ids
 }
 
-// shared lists the memory of the states of one call in flight. Memory that states share is listed
-// once.
+// shared lists the states' memory, shared memory once.
 func (p *Pack) shared(chosen []bool) (out []Area) {
 	areas, numbers := map[uint16]int{}, map[[2]uint16]bool{}
 	for _, s := range p.states {
@@ -151,7 +145,6 @@ func (p *Pack) shared(chosen []bool) (out []Area) {
 	return out
 }
 
-// purpose returns the purpose of a region's memory.
 func (p *Pack) purpose(r regionRecord) string {
 	if what, ok := purposeOf[p.text(r.Name)]; ok {
 		return what

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestMemoryByHand adds up the memory of a pack for 16 ranks in layout rank:packed by hand. Every part begins at a
-// multiple of 256 bytes.
+// TestMemoryByHand adds up a pack for 16 ranks in layout rank:packed. Parts begin at multiples of 256 bytes.
 func TestMemoryByHand(t *testing.T) {
 	p := &Pack{
 		Data:    []byte("\x00slots\x00return\x00"),
@@ -22,9 +21,9 @@ func TestMemoryByHand(t *testing.T) {
 	p.Problem = ep.Problem{Ranks: 16, Nodes: 1, Hidden: 512, Experts: 64, TopK: 8, MaxTokens: 100, Layout: ep.LayoutRankPacked}
 	const (
 		ids     = 16 * 100 * 8 * 4                       // of 1,600 rows, a multiple of 256
-		outputs = 1024 + 512 + 512 + ids + 13312 + ids   // rows, scales, 65 offsets, ids, sources (1,600 * 8 + 100 * 4 = 13,200), weights
-		words   = 512 + 2*4*32*192 + 512                 // 16 * 16 + 8 words of debug mode; call numbers of dispatch and combine; 100 counters
-		around  = 256 + 256 + 256 + 16*16*(16+4+1+8*100) // control data, abort word, header and rows of epcomm_announce
+		outputs = 1024 + 512 + 512 + ids + 13312 + ids   // rows, scales, 65 offsets, ids, sources (1,600 * 8 + 100 * 4), weights
+		words   = 512 + 2*4*32*192 + 512                 // debug mode; call numbers; 100 counters
+		around  = 256 + 256 + 256 + 16*16*(16+4+1+8*100) // control data, abort word, epcomm_announce
 	)
 	want := []Area{{forOutputs, outputs}, {forReturn, 512}, {forWords, words}, {forTokens, 1024}}
 	if got := p.Areas(); !slices.Equal(got, want) {
@@ -33,7 +32,7 @@ func TestMemoryByHand(t *testing.T) {
 	if got := p.HeapBytes(3); got != around+3*(outputs+512+words+1024) {
 		t.Errorf("3 calls in flight: %d bytes, want %d", got, around+3*(outputs+512+words+1024))
 	}
-	p.states[1].Numbers = [2]uint16{} // the second state has call numbers and counters of its own
+	p.states[1].Numbers = [2]uint16{} // with own call numbers and counters
 	if more := p.Areas()[2].Bytes - words; more != 2*4*32*192+512 {
 		t.Errorf("a state with its own numbers adds %d bytes", more)
 	}
@@ -45,10 +44,9 @@ func TestMemoryByHand(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryCountsOnce: states that share an area take the bytes of the largest state, in any
-// order. A region without an area takes its own bytes.
+// TestSharedMemoryCountsOnce: an area takes its largest state's bytes.
 func TestSharedMemoryCountsOnce(t *testing.T) {
-	// The area takes the larger size, 4096, and the region of 100 bytes takes 256.
+	// The area takes 4096, the region of 100 bytes 256.
 	for _, sizes := range [][2]uint64{{512, 4096}, {4096, 512}} {
 		p := &Pack{
 			dtypes:  make([]dtypeRecord, 1),
@@ -63,18 +61,17 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// TestIDsOfSurvivors: a pack for survivors has separate room for the ids of a dispatch and the ids of a
-// combine. In other packs of layout expert, dispatch and combine use the same room.
+// TestIDsOfSurvivors: only with survivors do dispatch and combine have separate ids.
 func TestIDsOfSurvivors(t *testing.T) {
 	p := &Pack{head: header{MaxTokens: 100, TopK: 8}}
-	one := p.idBytes() // 100 x 8 ids of 4 bytes are 3200 bytes, 3328 in multiples of 256
+	one := p.idBytes() // 100 x 8 ids of 4 bytes, in multiples of 256
 	p.head.Flags = flagSurvivors
 	if both := p.idBytes(); one != 3328 || both != 2*one {
 		t.Errorf("%d and %d bytes, want 3328 and twice that", one, both)
 	}
 }
 
-// TestOutputsOverNodes: over several nodes a call has room for the experts' rows, which the network reads.
+// TestOutputsOverNodes: the network reads the experts' rows, so a call has room for them.
 func TestOutputsOverNodes(t *testing.T) {
 	p := overNodes(t, 2)
 	rows := p.dtypes[0].MaxRows * uint64(p.head.Hidden) * 2
@@ -84,7 +81,7 @@ func TestOutputsOverNodes(t *testing.T) {
 		}
 	}
 	before := p.HeapBytes(1)
-	p.Problem.Nodes = 1 // the same kernels without that room
+	p.Problem.Nodes = 1
 	if room := before - p.HeapBytes(1); room < int64(rows) {
 		t.Errorf("several nodes add %d bytes, fewer than the %d bytes of the experts' rows", room, rows)
 	}

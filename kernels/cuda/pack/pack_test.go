@@ -26,8 +26,7 @@ const (
 	combineFinal  = "combine_final:algo=direct,in_flight=0,own=slot,sms=66,threads=768,wait_sms=33"
 )
 
-// row returns a table row for lo to hi tokens. Its evidence says that the config takes us
-// microseconds at hi tokens.
+// row returns a table row whose config takes us microseconds at hi tokens.
 func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 	p := shape
 	p.Op, p.Dispatch = op, ep.BF16
@@ -39,14 +38,13 @@ func row(op ep.Op, lo, hi int, config string, us float64) table.Row {
 		Evidence: table.Evidence{Median: us * 1e-6, Gain: 2, GainLow: 1.9, GainHigh: 2.1, Rounds: 40, Tokens: []int{hi}}}
 }
 
-// pairRow returns a table row for pairs of two configs.
 func pairRow(lo, hi int, dispatch, combine string, us float64) table.Row {
 	pair, configs := row(ep.Pair, lo, hi, "x:y=1", us), forced(dispatch, combine)
 	pair.Config = ep.Join(configs[0], configs[1])
 	return pair
 }
 
-// compile replaces NVRTC: the binary of a unit is a hash of the unit's key.
+// compile replaces NVRTC: a binary is a hash of its unit's key.
 func compile(_ string, units []sources.Unit) (Compiled, error) {
 	out := make([][]byte, len(units))
 	for i, u := range units {
@@ -56,7 +54,7 @@ func compile(_ string, units []sources.Unit) (Compiled, error) {
 	return Compiled{Cubins: out, Network: "3.8.0"}, nil
 }
 
-// build makes a pack from table rows, after change has edited its request.
+// build makes a pack of rows, with an edited request.
 func build(t testing.TB, change func(*Request), rows ...table.Row) *Pack {
 	t.Helper()
 	tab := &table.Table{Header: table.Header{Machine: machine, ABI: "abi"}, ID: "table", Rows: rows}
@@ -71,7 +69,6 @@ func build(t testing.TB, change func(*Request), rows ...table.Row) *Pack {
 	return p
 }
 
-// said returns the pack's answer for a token count.
 func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	t.Helper()
 	for _, a := range p.Answers(ep.BF16, false, purpose, c) {
@@ -83,8 +80,7 @@ func said(t testing.TB, p *Pack, purpose ep.Op, c ep.Class, tokens int) Answer {
 	return Answer{}
 }
 
-// TestRowsOfOtherGPUs: rows that were measured on other GPUs of the same architecture and link
-// answer only if the request accepts them. The text of such an answer says so.
+// TestRowsOfOtherGPUs: rows of like GPUs answer only on request, and the text says so.
 func TestRowsOfOtherGPUs(t *testing.T) {
 	for _, accept := range []bool{false, true} {
 		p := build(t, func(r *Request) {
@@ -97,9 +93,7 @@ func TestRowsOfOtherGPUs(t *testing.T) {
 	}
 }
 
-// TestPairsAreJoined: if the best dispatch and the best combine use one kind of memory, a pair is made
-// of both. Otherwise both must change to one of the two kinds: the pack takes the kind for which the
-// sum of the two rows' times is smaller.
+// TestPairsAreJoined: a pair must use one kind of memory. The pack takes the kind with the smaller sum of times.
 func TestPairsAreJoined(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 100, dispatchLL, 10), row(ep.Dispatch, 101, 4096, dispatchFinal, 100),
@@ -110,8 +104,8 @@ func TestPairsAreJoined(t *testing.T) {
 	}{
 		{50, dispatchLL, combineLL},
 		{2000, dispatchFinal, combineFinal},
-		// Times are taken in proportion to tokens. At 500 tokens the rows of the ll kernels take
-		// 500/100 x 10 + 500/1000 x 200 = 150 us, the rows of the final kernels 500/4096 x (100 + 400) = 61 us.
+		// At 500 tokens the ll rows take 500/100 x 10 + 500/1000 x 200 = 150 us, the final rows 500/4096 x (100 +
+		// 400) = 61 us.
 		{500, dispatchFinal, combineFinal},
 	} {
 		if a := said(t, p, ep.Pair, ep.Even, c.tokens); a.Dispatch != c.dispatch || a.Combine != c.combine {
@@ -126,8 +120,7 @@ func TestPairsAreJoined(t *testing.T) {
 	}
 }
 
-// TestTimesAreOfTheCountNamed: if a row has several token counts, its median is the time at the count
-// TimedAt, or at the smallest count if TimedAt is not set.
+// TestTimesAreOfTheCountNamed: a median is the time at TimedAt, or at the smallest count.
 func TestTimesAreOfTheCountNamed(t *testing.T) {
 	r := row(ep.Dispatch, 1, 100, dispatchLL, 10)
 	r.Evidence.Tokens = []int{10, 100}
@@ -138,11 +131,10 @@ func TestTimesAreOfTheCountNamed(t *testing.T) {
 	}
 }
 
-// TestNearestPairAnswers: a row for pairs also answers for more tokens than its own, unless a row of dispatch and
-// a row of combine together are faster in proportion to tokens.
+// TestNearestPairAnswers: a row for pairs answers for more tokens, unless two rows are faster in proportion.
 func TestNearestPairAnswers(t *testing.T) {
 	for us, want := range map[float64]string{
-		// At 4,096 tokens the pair takes 4096/2048 = 2 times the time in its row. The other two rows take 4096/128 x 10 + 400 = 720 us.
+		// At 4,096 tokens the pair takes 2 times its row, the other rows 4096/128 x 10 + 400 = 720 us.
 		240: dispatchFinal, // 480 us
 		400: dispatchLL,    // 800 us
 	} {
@@ -154,7 +146,6 @@ func TestNearestPairAnswers(t *testing.T) {
 	}
 }
 
-// TestRowsOfPairsAnswerFirst: for a pair, a row of pairs answers before rows of dispatch and combine.
 func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	p := build(t, nil, pairRow(1, 4096, dispatchLL, combineLL, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
 	if a := said(t, p, ep.Pair, ep.Even, 100); a.Dispatch != dispatchLL || a.Combine != combineLL {
@@ -165,8 +156,7 @@ func TestRowsOfPairsAnswerFirst(t *testing.T) {
 	}
 }
 
-// TestDispatchInTwoStates: a dispatch is packed twice, in its own memory and in the memory of a combine
-// that needs more.
+// TestDispatchInTwoStates: a dispatch is packed in its own memory and in that of a larger combine.
 func TestDispatchInTwoStates(t *testing.T) {
 	const combine = "combine_ll:after=final,algo=direct,mode=fused,own=registers,pdl=0,receivers=12,recv_sms=0,sms=132,threads=768"
 	p := build(t, nil, pairRow(1024, 4096, dispatchFinal, combine, 50), row(ep.Dispatch, 1, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 1))
@@ -187,8 +177,7 @@ func TestDispatchInTwoStates(t *testing.T) {
 	}
 }
 
-// TestElsewhere: a kernel whose peers write the output needs an output on the symmetric heap. For an
-// output elsewhere, the answer names another kernel.
+// TestElsewhere: where peers cannot write, another kernel answers.
 func TestElsewhere(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 10, dispatchLL, 1), row(ep.Dispatch, 11, 4096, dispatchFinal, 1), row(ep.Combine, 1, 4096, combineFinal, 9))
 	if a := said(t, p, ep.Pair, ep.Even, 1000); a.Dispatch != dispatchFinal || a.Elsewhere != dispatchLL {
@@ -200,8 +189,6 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestUncoveredIsTheDefaultAndSaid: for a token count without a row the answer is the default config,
-// and its text says that no row covers the count.
 func TestUncoveredIsTheDefaultAndSaid(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, 100, dispatchLL, 1), row(ep.Combine, 1, 100, combineLL, 1))
 	a := said(t, p, ep.Pair, ep.Even, 101)
@@ -227,8 +214,7 @@ func TestMaxSMs(t *testing.T) {
 	}
 }
 
-// TestMaxSMsOfRank: a pack for few SMs and BF16, without a row, has a call for outputs outside the symmetric
-// heap, although the default writes the rows of peers.
+// TestMaxSMsOfRank: few SMs and no row still leave a call for outputs outside the symmetric heap.
 func TestMaxSMsOfRank(t *testing.T) {
 	p := build(t, func(r *Request) {
 		r.Problem.Layout, r.DTypes, r.MaxSMs = ep.LayoutRankPacked, []ep.DType{ep.BF16}, 64
@@ -291,7 +277,6 @@ func flip(data []byte, at int) []byte {
 	return out
 }
 
-// TestBuildRefuses: the error of an impossible request names the field that is wrong.
 func TestBuildRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Request){
 		"dtype:":   func(r *Request) { r.DTypes = nil },
@@ -307,7 +292,6 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead: for any bytes, Read returns an error or a pack whose methods work.
 func FuzzRead(f *testing.F) {
 	good := build(f, func(r *Request) { r.Problem.MaxTokens = 8 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
 	f.Add(good)
@@ -322,7 +306,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// reseal writes the right size and digest into data, so that Read also checks the bytes after them.
+// reseal writes size and digest, so that Read checks further.
 func reseal(data []byte) []byte {
 	out := slices.Clone(data)
 	if len(out) > digestFrom {
@@ -335,9 +319,8 @@ func reseal(data []byte) []byte {
 	return out
 }
 
-// TestLayoutsArePacked: a pack holds the kernels of its layout and takes fp8 tokens if the request says
-// so. Its answers follow defaults that depend on the token count. Its heap has room for the outputs
-// that describe rows.
+// TestLayoutsArePacked: a pack has its layout's kernels, raw tokens on request, and room for outputs that describe
+// rows.
 func TestLayoutsArePacked(t *testing.T) {
 	for layout, kernel := range map[ep.Layout]string{ep.LayoutRank: "rank", ep.LayoutRankPacked: "rank", ep.LayoutMasked: "masked"} {
 		p := build(t, func(r *Request) {

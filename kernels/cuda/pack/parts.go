@@ -8,10 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// run adds a run, a range of token counts. If more tokens need more shared memory, the run is split into
-// parts. epbench measures each token count with the shared memory that it needs. With the shared memory of
-// the run's largest count, a call might leave no room on an SM for the kernel that begins while the call
-// ends.
+// run adds a run, split where more tokens need more shared memory. Too much of it may leave no room on an SM for
+// the next kernel.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)
@@ -32,12 +30,11 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared bounds the shared memory that a launch gets beyond its need: 1/spareShared of the need.
-// Without such spare memory there would be a part for every 32 tokens, 128 parts up to 4,096 tokens.
+// spareShared bounds a launch's spare shared memory to 1/spareShared of its need. Without any there would be a
+// part for every 32 tokens.
 const spareShared = 8
 
-// partOf returns the last token count of the part that begins at lo. It relies on the shared memory
-// never shrinking as tokens grow.
+// partOf returns the last count of the part that begins at lo. Shared memory never shrinks with tokens.
 func (v *resolver) partOf(run Run, lo int) (int, error) {
 	least, err := v.shared(run, lo)
 	if err != nil {
@@ -49,13 +46,13 @@ func (v *resolver) partOf(run Run, lo int) (int, error) {
 		return slices.EqualFunc(got, least, func(bytes, need int) bool { return bytes <= need+need/spareShared })
 	}
 	last := run.Hi
-	if !fits(last) { // for most kernels the whole run is one part
+	if !fits(last) { // usually one part
 		last = lo + sort.Search(run.Hi-lo, func(i int) bool { return !fits(lo + 1 + i) })
 	}
 	return last, err
 }
 
-// shared returns the dynamic shared memory, in bytes, of every launch of a run at a token count.
+// shared returns the dynamic shared bytes of a run's launches.
 func (v *resolver) shared(run Run, tokens int) (out []int, err error) {
 	for _, call := range []struct {
 		op ep.Op

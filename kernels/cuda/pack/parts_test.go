@@ -7,9 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: with 256 experts, dispatch_ll_ids needs 1 KiB more of
-// shared memory for each 32 tokens. One row answers all token counts, but each call launches with the
-// shared memory that its own count needs, and at most an eighth more.
+// TestCallsTakeNoMoreSharedMemoryThanTheyNeed: with 256 experts, dispatch_ll_ids needs 1 KiB more for each 32
+// tokens. Each call has at most an eighth more than its need.
 func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	p := build(t, nil,
 		row(ep.Dispatch, 1, 2000, "dispatch_ll_ids:part=512,pdl=0,send=512,sms=64,threads=256", 10),
@@ -24,8 +23,7 @@ func TestCallsTakeNoMoreSharedMemoryThanTheyNeed(t *testing.T) {
 	}
 }
 
-// sharedOf reads from the pack's file how many bytes of dynamic shared memory epcomm's launch has for
-// a dispatch of this number of tokens.
+// sharedOf reads a dispatch's dynamic shared bytes from the pack's file.
 func sharedOf(t *testing.T, p *Pack, tokens int) uint32 {
 	t.Helper()
 	for _, l := range read[lookupRecord](t, p, secLookups) {
@@ -43,7 +41,6 @@ func sharedOf(t *testing.T, p *Pack, tokens int) uint32 {
 	return 0
 }
 
-// read returns the records of one section of a pack.
 func read[T any](t *testing.T, p *Pack, section int) []T {
 	t.Helper()
 	out, err := records[T](p, section)
@@ -53,7 +50,7 @@ func read[T any](t *testing.T, p *Pack, section int) []T {
 	return out
 }
 
-// TestForcedCallsHaveAMost: a forced pair is not asked about more tokens than the request's problem has.
+// TestForcedCallsHaveAMost: a forced pair has at most the problem's tokens.
 func TestForcedCallsHaveAMost(t *testing.T) {
 	only := forced(dispatchLL, combineLL)
 	for _, c := range []struct {
@@ -68,8 +65,7 @@ func TestForcedCallsHaveAMost(t *testing.T) {
 	}
 }
 
-// TestAnswersCoverAllTokens: the answers of a pack go on to max-tokens, also if the last one is for a single count. Defaults are
-// not certified; rows of this build are, and their text names no difference.
+// TestAnswersCoverAllTokens: answers reach max-tokens. Defaults are not certified; rows of this build are.
 func TestAnswersCoverAllTokens(t *testing.T) {
 	p := build(t, nil, row(ep.Dispatch, 1, shape.MaxTokens-1, dispatchLL, 10))
 	all := p.Answers(ep.BF16, false, ep.Dispatch, ep.Even)

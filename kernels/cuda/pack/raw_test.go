@@ -8,9 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsOfCastTokens: a caller may cast its tokens to FP8 before the call (raw). A row that was
-// measured with such tokens answers only calls with such tokens. For calls with BF16 tokens the answer
-// is the default config, whose kernel casts them.
+// TestRowsOfCastTokens: rows of tokens that the caller cast (raw) answer only such calls.
 func TestRowsOfCastTokens(t *testing.T) {
 	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"
 	const both = "dispatch_masked+combine_masked:combine.algo=direct,combine.mode=fused,combine.pdl=0,combine.recv_sms=0,combine.sms=132,combine.threads=512,combine.unit=512,combine.wait_sms=0," +
@@ -27,8 +25,7 @@ func TestRowsOfCastTokens(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherTokens: a row that was measured with BF16 tokens also answers calls with tokens that the caller has
-// cast. Its config then has input=fp8.
+// TestRowsOfOtherTokens: rows of BF16 tokens also answer raw calls, with input=fp8.
 func TestRowsOfOtherTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	of := row(ep.Dispatch, 1, 128, ids, 4)
@@ -43,8 +40,7 @@ func TestRowsOfOtherTokens(t *testing.T) {
 	}
 }
 
-// TestCombinesTakeDispatchesOfTheCallersTokens: an answer that comes from a combine's row also names a
-// dispatch. This dispatch takes tokens in the callers' dtype.
+// TestCombinesTakeDispatchesOfTheCallersTokens: a combine's row gets a dispatch for the callers' tokens.
 func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	const ids = "dispatch_masked_ids:part=512,pdl=0,send=512,sms=132,threads=512"
 	const cast = "dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0"
@@ -65,8 +61,6 @@ func TestCombinesTakeDispatchesOfTheCallersTokens(t *testing.T) {
 	}
 }
 
-// TestElsewhereTakesTheCallersTokens: the dispatch for outputs that peers cannot reach also
-// takes tokens in the callers' dtype.
 func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	const home = "dispatch_rank_home:input=bf16,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
 	const cast = "dispatch_rank:input=fp8,pdl=0,sms=64,threads=512,unit=512,wait_sms=0"
@@ -78,8 +72,6 @@ func TestElsewhereTakesTheCallersTokens(t *testing.T) {
 	}
 }
 
-// TestForcedConfigsTakeTheCallersTokens: a forced config is refused if it takes tokens in another dtype
-// than the callers'.
 func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	only := forced("dispatch_masked:count=sender,input=fp8,mode=fused,part=512,pdl=0,recv_sms=0,send=512,sms=64,threads=512,unit=512,wait_sms=0",
 		"combine_masked:algo=direct,mode=fused,pdl=0,recv_sms=0,sms=132,threads=1024,unit=512,wait_sms=0")
@@ -92,7 +84,7 @@ func TestForcedConfigsTakeTheCallersTokens(t *testing.T) {
 	}
 }
 
-// buildFP8 makes a pack with dtype FP8 only, in layout l. It first sets the layout and dtype of all rows.
+// buildFP8 makes a pack of FP8 alone, with rows of layout l.
 func buildFP8(t *testing.T, l ep.Layout, raw bool, rows []table.Row) *Pack {
 	for i := range rows {
 		rows[i].Key.Layout, rows[i].Key.Dispatch = l, ep.FP8

@@ -17,22 +17,21 @@ import (
 // Pack is a pack whose digest and records were checked.
 type Pack struct {
 	Data   []byte // the file
-	Digest string // SHA-256 of the content, in hex digits
+	Digest string // SHA-256 in hex digits
 	ABI    ep.ABI // build of the kernels
-	Arch   string // architecture of the binaries, such as sm_90a
+	Arch   string // such as sm_90a
 	manifest
 	head    header
-	hosts   hostsHeader // zero in a pack for one host
+	hosts   hostsHeader // zero for one host
 	dtypes  []dtypeRecord
 	states  []stateRecord
 	regions []regionRecord
 	modules []moduleRecord
 }
 
-// maxPackBytes is the largest size of a file that ReadFile reads.
+// maxPackBytes bounds the file of ReadFile.
 const maxPackBytes = 1 << 30
 
-// ReadFile reads a pack from a file.
 func ReadFile(name string) (*Pack, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -52,8 +51,7 @@ func ReadFile(name string) (*Pack, error) {
 	return p, nil
 }
 
-// Read checks a pack's digest and reads the parts that `epbench pack show` prints. It does not check
-// all records; the C library does.
+// Read checks a pack's digest, and what `epbench pack show` prints. The C library checks all records.
 func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)
@@ -96,7 +94,7 @@ func Read(data []byte) (*Pack, error) {
 	return p, p.check()
 }
 
-// check compares the manifest with the records that the C library reads.
+// check compares the manifest with the records.
 func (p *Pack) check() error {
 	if len(p.DTypes) != len(p.dtypes) || len(p.DTypes) == 0 {
 		return fmt.Errorf("pack: %d dtypes, but the manifest names %d", len(p.dtypes), len(p.DTypes))
@@ -116,7 +114,7 @@ func (p *Pack) check() error {
 	return nil
 }
 
-// text returns the string at an offset, "" if there is none.
+// text returns the string at an offset, or "".
 func (p *Pack) text(at uint32) string {
 	text, err := p.bytes(secStrings)
 	if err != nil || uint64(at) >= uint64(len(text)) {
@@ -126,8 +124,7 @@ func (p *Pack) text(at uint32) string {
 	return word
 }
 
-// abi returns the build of the kernels. Old packs have one hash for all kernels; newer packs have a word
-// for each kernel.
+// abi returns the build of the kernels. Old packs have one hash for all.
 func (p *Pack) abi() (ep.ABI, error) {
 	if p.head.Kernels == 0 {
 		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil
@@ -163,10 +160,10 @@ func records[T any](p *Pack, i int) ([]T, error) {
 	return out, err
 }
 
-// Shape returns the problem that the pack is for. Its Op, Dispatch and Tokens have no meaning.
+// Shape returns the pack's problem, without Op, Dispatch and Tokens.
 func (p *Pack) Shape() ep.Problem { return p.Problem }
 
-// Variants returns the number of device binaries, and the bytes of all of them.
+// Variants returns the number and the bytes of the binaries.
 func (p *Pack) Variants() (n int, bytes int64) {
 	for _, m := range p.modules {
 		bytes += int64(m.Bytes)
@@ -174,7 +171,6 @@ func (p *Pack) Variants() (n int, bytes int64) {
 	return len(p.modules), bytes
 }
 
-// Answers lists the pack's answers for one dtype, precision, purpose and class.
 func (p *Pack) Answers(d ep.DType, reduced bool, purpose ep.Op, c ep.Class) []Answer {
 	for _, l := range p.Lookups {
 		if l.DType == d && l.Reduced == reduced && l.Purpose == purpose && l.Class == c {

@@ -9,8 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestReadChecksManifest: Read refuses a manifest with impossible sizes, or one that contradicts the
-// pack's records.
 func TestReadChecksManifest(t *testing.T) {
 	good := build(t, func(r *Request) { r.Problem.MaxTokens = 8 }, row(ep.Dispatch, 1, 4096, dispatchLL, 1)).Data
 	for old, c := range map[string]struct{ new, want string }{
@@ -29,8 +27,7 @@ func TestReadChecksManifest(t *testing.T) {
 	}
 }
 
-// TestRecordsNameEachOther: each config names a state of its dtype, each launch a module, and each state and module
-// is used.
+// TestRecordsNameEachOther: configs, states, launches and modules name each other, and none is unused.
 func TestRecordsNameEachOther(t *testing.T) {
 	p := build(t, func(r *Request) { r.DTypes = []ep.DType{ep.FP8, ep.BF16} }, row(ep.Dispatch, 1, 512, dispatchLL, 10), row(ep.Dispatch, 513, 4096, dispatchFinal, 20))
 	configs, err := records[configRecord](p, secConfigs)
@@ -61,8 +58,7 @@ func TestRecordsNameEachOther(t *testing.T) {
 	}
 }
 
-// TestHeaderBounds: a file with exactly the bytes of a header is read as a header. A pack for one host has no header for several.
-// A section must lie within the file.
+// TestHeaderBounds: a header alone is read, and sections must lie within the file.
 func TestHeaderBounds(t *testing.T) {
 	size := binary.Size(header{})
 	if _, err := Read(make([]byte, size)); err == nil || !strings.Contains(err.Error(), "begins with") {

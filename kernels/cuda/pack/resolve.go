@@ -11,49 +11,46 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Request describes the pack to make.
 type Request struct {
-	Problem ep.Problem // shape, ranks, nodes (0 means 1) and MaxTokens; op and dtype are ignored; for Tokens see Only
-	DTypes  []ep.DType // dtypes in the order of the pack; the first is the pack's default
-	Raw     bool       // with dtype fp8, the caller casts tokens and passes them in fp8 with scales
-	Reduced bool       // also answer callers that accept reduced precision
-	// Survivors compiles kernels that continue without a lost rank. Layouts masked, rank and
-	// rank:packed on one host have them.
+	Problem ep.Problem // with MaxTokens; without op and dtype
+	DTypes  []ep.DType // the first is the default
+	Raw     bool       // callers pass fp8 tokens with scales
+	Reduced bool       // for callers that accept it
+	// Survivors compiles kernels that continue without a lost rank: layouts masked, rank and rank:packed on one
+	// host.
 	Survivors bool
-	MaxSMs    int        // largest number of SMs of a kernel; 0 means no bound
-	Machine   ep.Machine // the GPUs that the binaries are for
-	Tables    *table.Set // tables to read; nil packs only defaults
-	ABI       ep.ABI     // build of the kernels that are packed
-	// Certified is true if only rows of this build of the kernels may be used.
+	MaxSMs    int        // of a kernel; 0 is no bound
+	Machine   ep.Machine // of the binaries
+	Tables    *table.Set // nil packs defaults
+	ABI       ep.ABI     // of the packed kernels
+	// Certified accepts only rows of this build.
 	Certified bool
-	// OtherMachines is true if rows of other GPUs with the same architecture and link may be used.
+	// OtherMachines accepts rows of other GPUs with the same architecture and link.
 	OtherMachines bool
 
-	// Only gives the dispatch and the combine of every call. If it is set, tables are not read. If
-	// Problem.Tokens is above 0 too, no call has more tokens than Problem.Tokens.
+	// Only gives every call's configs instead of tables. Problem.Tokens above 0 then bounds its tokens.
 	Only *[2]ep.Config
 }
 
-// Pair holds the config of a dispatch, and the config of the combine that follows it.
+// Pair is a dispatch and the combine after it.
 type Pair struct{ Dispatch, Combine ep.Config }
 
-// Run is a range of token counts with the same answer. Token counts are those of the fullest rank.
+// Run is a range of token counts of the fullest rank with one answer.
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair
-	Elsewhere Pair         // the pair for outputs that are not on the symmetric heap
-	Text      string       // why this pair was chosen
-	Rows      []*table.Row // the rows from which the pair was taken; none for a default
-	// Certified is true if the rows were measured with this build of their kernels, on this
-	// kind of machine.
+	Elsewhere Pair         // for outputs outside the symmetric heap
+	Text      string       // why this pair
+	Rows      []*table.Row // its rows; none for a default
+	// Certified is true for rows of this build and kind of machine.
 	Certified bool
 }
 
-// Lookup holds the runs of one dtype, precision, purpose and routing class. They cover 1 to MaxTokens.
+// Lookup holds the runs, from 1 to MaxTokens, of one dtype, precision, purpose and routing class.
 type Lookup struct {
 	DType   ep.DType
 	Reduced bool
-	Purpose ep.Op // the op whose time should be short, or Halves
+	Purpose ep.Op // op that should be fast, or Halves
 	Class   ep.Class
 	Runs    []Run
 }
@@ -62,14 +59,13 @@ type Lookup struct {
 type resolver struct {
 	request Request
 	all     []kernels.Kernel
-	problem ep.Problem // the request's problem with dtype and precision
+	problem ep.Problem // with dtype and precision
 	class   ep.Class
 	runs    map[ep.Op][]table.Run
-	doubted map[*table.Row]bool // whether a row is of an earlier build or another machine
+	doubted map[*table.Row]bool // rows of an earlier build or another machine
 }
 
-// lookups returns the answers for every dtype, precision, purpose and routing class. notes are the
-// notes of the tables, each once.
+// lookups returns all answers, and the tables' notes, each once.
 func (r Request) lookups() (out []Lookup, notes []string, err error) {
 	said := map[string]bool{}
 	for _, d := range r.DTypes {
@@ -110,8 +106,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}, doubted: map[*table.Row]bool{}}
 }
 
-// machine returns the machine on which configs must be legal: at most MaxSMs SMs, and a GPU for each
-// rank.
+// machine returns where configs must be legal: MaxSMs SMs, and a GPU for each rank.
 func (v *resolver) machine() ep.Machine {
 	m := v.request.Machine
 	m.GPUs = max(m.GPUs, v.problem.Ranks)
@@ -121,8 +116,7 @@ func (v *resolver) machine() ep.Machine {
 	return m
 }
 
-// at returns the problem of a call with `tokens` tokens on the fullest rank. If Request.Only is set, no
-// call has more tokens than the request's problem.
+// at returns a call's problem. Request.Only bounds its tokens.
 func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	p := v.problem
 	if most := v.request.Problem.Tokens; v.request.Only != nil && most > 0 {
@@ -132,7 +126,6 @@ func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	return p
 }
 
-// legal returns why a config of an op cannot run, nil if it can.
 func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := kernels.Find(v.all, p.Op, c.Kernel)
 	if err != nil {
@@ -141,8 +134,7 @@ func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return k.Check(m, p, c)
 }
 
-// resolve reads the rows of every op from the tables, and returns notes about the tables. The
-// answers are for every routing class.
+// resolve reads the rows of every op for all classes, and returns notes about the tables.
 func (v *resolver) resolve() (answers map[ep.Op]*table.Resolved, notes []string) {
 	set := v.request.Tables
 	if set == nil || v.request.Only != nil {
@@ -162,7 +154,6 @@ func (v *resolver) resolve() (answers map[ep.Op]*table.Resolved, notes []string)
 	return answers, notes
 }
 
-// take keeps the runs of the resolver's class.
 func (v *resolver) take(answers map[ep.Op]*table.Resolved) {
 	for _, op := range ep.Exchanges() {
 		v.runs[op] = answers[op].Runs(v.class, 1, v.problem.MaxTokens)
@@ -172,8 +163,7 @@ func (v *resolver) take(answers map[ep.Op]*table.Resolved) {
 	}
 }
 
-// answer returns the runs of a purpose. A run ends at each token count at which the row of an op
-// changes, or a default changes. Adjacent runs with the same answer are merged.
+// answer returns the runs of a purpose. A run ends where a row or a default changes; equal neighbours are merged.
 func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	var out []Run
 	for lo := 1; lo <= v.problem.MaxTokens; {
@@ -199,8 +189,7 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	return out, nil
 }
 
-// steady returns the largest token count up to hi that has the same answer as lo. Between the two, the
-// answer can change because a default depends on the token count. It changes at most once.
+// steady returns the largest count up to hi with lo's answer. Defaults change at most once in between.
 func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	alike := func(tokens int) (bool, error) {
 		other, err := v.answerAt(purpose, tokens)
@@ -209,7 +198,7 @@ func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	if ok, err := alike(hi); ok || err != nil {
 		return hi, err
 	}
-	for hi-lo > 1 { // the answer is the same at lo, and another at hi
+	for hi-lo > 1 { // lo has the answer, hi another
 		mid := (lo + hi) / 2
 		ok, err := alike(mid)
 		if err != nil {
@@ -224,12 +213,11 @@ func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	return lo, nil
 }
 
-// same reports whether two pairs have the same configs.
 func same(a, b Pair) bool {
 	return a.Dispatch.Key() == b.Dispatch.Key() && a.Combine.Key() == b.Combine.Key()
 }
 
-// runAt returns the run of a table that contains a token count.
+// runAt returns the table's run at a token count.
 func runAt(runs []table.Run, tokens int) table.Run {
 	for _, r := range runs {
 		if tokens <= r.Hi {
@@ -239,7 +227,6 @@ func runAt(runs []table.Run, tokens int) table.Run {
 	return table.Run{Lo: tokens, Hi: math.MaxInt, Answer: &table.Answer{Reason: table.Uncovered}}
 }
 
-// answerAt returns the answer for one token count.
 func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 	if only := v.request.Only; only != nil {
 		run = Run{Pair: Pair{kernels.Current(v.all, only[0]), kernels.Current(v.all, only[1])}, Text: "forced"}
@@ -264,7 +251,7 @@ func (v *resolver) answerAt(purpose ep.Op, tokens int) (run Run, err error) {
 	return run, err
 }
 
-// withInput returns the dispatch config c with input=fp8 if the callers cast the tokens.
+// withInput adds input=fp8 if the callers cast the tokens.
 func (v *resolver) withInput(c ep.Config) ep.Config {
 	if v.raw() && declare.MayTakeCast(c) {
 		return c.With("input", "fp8")
@@ -272,10 +259,9 @@ func (v *resolver) withInput(c ep.Config) ep.Config {
 	return c
 }
 
-// raw reports whether the callers cast the tokens.
 func (v *resolver) raw() bool { return v.request.Raw && v.problem.Dispatch == ep.FP8 }
 
-// takes reports whether a row's dispatch takes tokens in the dtype that the callers have.
+// takes reports whether a dispatch takes the callers' tokens.
 func (v *resolver) takes(dispatch ep.Config) bool {
 	if v.raw() {
 		return declare.MayTakeCast(dispatch)
@@ -283,8 +269,7 @@ func (v *resolver) takes(dispatch ep.Config) bool {
 	return !declare.TakesCast(dispatch)
 }
 
-// fitsTokens reports for a config of any op whether it takes tokens in the dtype that the callers have.
-// A combine takes no tokens.
+// fitsTokens reports it for any op; a combine takes no tokens.
 func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 	switch op {
 	case ep.Dispatch:
@@ -296,13 +281,13 @@ func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 	return true
 }
 
-// peersWrite reports whether other ranks write the output rows of a dispatch config.
+// peersWrite reports whether other ranks write a dispatch's output rows.
 func (v *resolver) peersWrite(c ep.Config, tokens int) (bool, error) {
 	s, err := declare.DescribeCall(v.machine(), v.at(ep.Dispatch, tokens), c)
 	return s.Places, err
 }
 
-// chosen returns the config of one op's row, or the default if there is no row.
+// chosen returns an op's row, or its default.
 func (v *resolver) chosen(op ep.Op, tokens int) half {
 	a := runAt(v.runs[op], tokens).Answer
 	if a.Row == nil || a.Config.IsDefault() {
@@ -314,7 +299,7 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 	return half{a.Config, a.Row, rowText(a)}
 }
 
-// defaultOf returns the default of an op's first kernel within the bound on SMs.
+// defaultOf returns an op's first default within the bound on SMs.
 func (v *resolver) defaultOf(op ep.Op, tokens int) ep.Config {
 	p := v.at(op, tokens)
 	return kernels.For(v.all, p)[0].DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
@@ -348,15 +333,14 @@ func rowText(a *table.Answer) string {
 	return text
 }
 
-// pair returns the answer for a pair from a row for pairs, or else from a row for dispatch and a row for
-// combine.
+// pair answers from a row for pairs, or else from two rows.
 func (v *resolver) pair(tokens int) (Run, error) {
 	if a := runAt(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
 		d, c, err := ep.Split(a.Config)
 		if err != nil || v.takes(d) {
 			return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
 		}
-	} else if a.Reason == table.Kept { // no config is faster than the default
+	} else if a.Reason == table.Kept { // the default is the fastest
 		return Run{
 			Pair: Pair{v.defaultOf(ep.Dispatch, tokens), v.defaultOf(ep.Combine, tokens)},
 			Text: "default: " + defaultReason(a), Rows: rows(a.Row),
@@ -369,7 +353,7 @@ func (v *resolver) pair(tokens int) (Run, error) {
 	return v.join(tokens, d, c)
 }
 
-// alone returns the best config of one op, and for the other op a config that fits.
+// alone returns the best config of one op, and one that fits it.
 func (v *resolver) alone(op ep.Op, tokens int) (Run, error) {
 	h := v.chosen(op, tokens)
 	run := Run{Text: h.why, Rows: rows(h.row)}

@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// group returns the number of a key among the keys of its kind, from 1 on.
+// group returns a key's number in its kind, from 1.
 func (b *builder) group(kind, key string) uint16 {
 	return uint16(b.once(kind+" "+key, func() int {
 		b.groups[kind]++
@@ -15,9 +15,8 @@ func (b *builder) group(kind, key string) uint16 {
 	}))
 }
 
-// area returns the number of the area (memory that several regions share) in which a region lies, 0 if the
-// region has memory of its own. A region with halves lies in an area only if its middle is a multiple of
-// heapAlign.
+// area returns a region's area (memory shared by regions), 0 for memory of its own. Halves share one only if their
+// middle is a multiple of heapAlign.
 func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	switch {
 	case r.Halves && r.Bytes/2%heapAlign != 0, !s.AnyDType && r.Area == "":
@@ -28,7 +27,7 @@ func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	return b.group("area", s.State+"."+r.Name)
 }
 
-// numbers returns the groups of states that number their calls together, by op.
+// numbers returns which states number their calls together, by op.
 func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
 	if s.AnyDType {
 		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)

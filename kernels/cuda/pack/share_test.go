@@ -6,9 +6,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// TestAreasAreShared: regions of one area have the number of that area, whatever state they belong
-// to. If calls of several dtypes use a state, the regions of one name in it form an area. Any other
-// region has memory of its own. So does a region whose second half would not begin at a boundary.
+// TestAreasAreShared: regions of one area share it across states. With several dtypes the regions of one name form
+// one. A second half off the boundary has its own.
 func TestAreasAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	ll, masked := declare.CallSpec{State: "ll"}, declare.CallSpec{State: "masked", AnyDType: true}
@@ -33,10 +32,7 @@ func TestAreasAreShared(t *testing.T) {
 	}
 }
 
-// TestNumbersAreShared: calls that may follow each other in the same memory share one sequence of
-// call numbers. In a state of several dtypes all dispatches share a sequence, and all combines
-// share another. The combines of states that return rows in one area share a sequence too. The
-// number 0 stands for a sequence that is not shared.
+// TestNumbersAreShared: calls that may follow each other in one memory share call numbers. 0 is unshared.
 func TestNumbersAreShared(t *testing.T) {
 	b := &builder{place: map[string]uint32{}, groups: map[string]int{}}
 	back := []declare.Region{{Name: "slots"}, {Name: "return", Area: declare.AreaReturn}}

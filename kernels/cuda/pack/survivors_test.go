@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestSurvivors: if a pack must work after the loss of ranks, all its binaries are compiled with
-// EP_SURVIVORS. The binaries of other packs are compiled without it.
+// TestSurvivors: only packs for survivors compile with EP_SURVIVORS.
 func TestSurvivors(t *testing.T) {
 	for _, c := range []struct {
 		survivors bool
@@ -32,7 +31,7 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// TestSurvivorsRefused: a layout whose kernels wait for every rank is refused. The error names the layouts to use.
+// TestSurvivorsRefused: the error names the layouts to use.
 func TestSurvivorsRefused(t *testing.T) {
 	for _, l := range []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128} {
 		r := Request{Problem: shape, DTypes: []ep.DType{ep.BF16}, Machine: machine, ABI: "test", Survivors: true}

@@ -1,6 +1,5 @@
-// Package shmem loads NVSHMEM, which transfers bytes between hosts. NVSHMEM has a symmetric heap
-// over all ranks, and kernels write to addresses in this heap. The library is loaded when ranks
-// join and never linked, so that the worker runs where it is missing.
+// Package shmem loads NVSHMEM, which transfers bytes between hosts through a symmetric heap. The library is never
+// linked, so that the worker runs without it.
 package shmem
 
 import (
@@ -10,15 +9,12 @@ import (
 	"strings"
 )
 
-// Env names the environment variable with the folder that make cuda-deps NVSHMEM=1 fills: lib/, include/
-// and VERSION.
+// Env names the environment variable of the folder of make cuda-deps NVSHMEM=1: lib/, include/ and VERSION.
 const Env = "EPBENCH_NVSHMEM"
 
-// errMissing says how to get NVSHMEM.
 var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or copy that folder to nvshmem beside this program")
 
-// Folder returns the folder of NVSHMEM's files: $EPBENCH_NVSHMEM, or nvshmem beside this
-// program.
+// Folder returns $EPBENCH_NVSHMEM, or nvshmem beside this program.
 func Folder() (string, error) {
 	var tried []string
 	if dir := os.Getenv(Env); dir != "" {
@@ -35,12 +31,11 @@ func Folder() (string, error) {
 	return "", errMissing
 }
 
-// Version returns the version of the files in a folder, such as 3.8.0. Host library, device
-// library and headers must have the same.
+// Version returns a folder's version, such as 3.8.0. Host library, device library and headers must agree.
 func Version(folder string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "VERSION"))
 	return strings.TrimSpace(string(text)), err
 }
 
-// DeviceLibrary returns the archive of device code that kernels are linked to.
+// DeviceLibrary returns the archive to which kernels are linked.
 func DeviceLibrary(folder string) string { return filepath.Join(folder, "lib", "libnvshmem_device.a") }

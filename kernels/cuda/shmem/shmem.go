@@ -25,20 +25,18 @@ import (
 	"unsafe"
 )
 
-// ID names a group of ranks. Rank 0 makes an ID, and every rank joins with it.
+// ID names a group of ranks, made by rank 0.
 type ID [C.sizeof_EpShmemID]byte
 
-// Library is a loaded NVSHMEM. All ranks make its collective calls, in the same order. The
-// primary context of the rank's GPU must be current.
+// Library is a loaded NVSHMEM. All ranks make its collective calls, in the same order, with their GPU's primary
+// context current.
 //
-// A process ends without calling NVSHMEM's finalize: that call is collective, and would wait forever
-// for a rank that has died.
+// The collective finalize is never called: it would wait forever for a rank that died.
 type Library struct{ c C.EpShmem }
 
 const hostLibrary = C.EP_SHMEM_LIBRARY
 
-// Open loads the host library of Folder. It must have the version of the device library beside
-// it.
+// Open loads the host library of Folder, in the device library's version.
 func Open() (*Library, error) {
 	dir, err := Folder()
 	if err != nil {
@@ -64,7 +62,6 @@ func Open() (*Library, error) {
 	return l, nil
 }
 
-// NewID makes the id of a new group. Rank 0 calls it before it joins.
 func (l *Library) NewID() (id ID, err error) {
 	var c C.EpShmemID
 	if r := C.ep_shmem_unique(&l.c, &c); r != 0 {
@@ -82,8 +79,7 @@ func (l *Library) Join(id ID, rank, ranks int) error {
 	return nil
 }
 
-// transportHint returns a hint for hosts without InfiniBand, on which NVSHMEM_REMOTE_TRANSPORT must be
-// set.
+// transportHint returns a hint for hosts without InfiniBand.
 func transportHint() string {
 	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) > 0 || os.Getenv("NVSHMEM_REMOTE_TRANSPORT") != "" {
 		return ""
@@ -91,8 +87,7 @@ func transportHint() string {
 	return "; this host has no InfiniBand device: set NVSHMEM_REMOTE_TRANSPORT=none if all ranks are on one host"
 }
 
-// Alloc allocates symmetric memory: one address names the same place on every rank. It is collective,
-// and all ranks must allocate the same number of bytes.
+// Alloc allocates symmetric memory. It is collective, with the same bytes on all ranks.
 func (l *Library) Alloc(bytes int64) (uint64, error) {
 	p := C.alloc(&l.c, C.size_t(bytes))
 	if p == 0 {
@@ -104,12 +99,12 @@ func (l *Library) Alloc(bytes int64) (uint64, error) {
 // Free gives memory back. It is collective.
 func (l *Library) Free(p uint64) { C.give(&l.c, C.uint64_t(p)) }
 
-// Peer returns the address under which this GPU reaches memory of another rank, 0 if the GPU cannot reach it.
+// Peer returns this GPU's address of another rank's memory, 0 if it has none.
 func (l *Library) Peer(p uint64, rank int) uint64 {
 	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }
 
-// AddModule prepares a loaded CUmodule whose kernels send data by NVSHMEM.
+// AddModule prepares a CUmodule whose kernels send by NVSHMEM.
 func (l *Library) AddModule(module uint64) error {
 	if r := C.add_module(&l.c, C.uint64_t(module)); r != 0 {
 		return fmt.Errorf("NVSHMEM: module: error %d; host and device library must be of one version", int(r))
@@ -117,14 +112,11 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet makes the GPU's default stream wait until all data that this rank's kernels have sent has
-// arrived. The caller must synchronize with the GPU afterwards.
+// Quiet makes the default stream wait until all sent data has arrived. The caller must synchronize afterwards.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
-// Text returns an id as text, which ParseID reads.
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }
 
-// ParseID reads an id from the text that Text returned.
 func ParseID(s string) (id ID, err error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(id) {

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Tests the kernels that cross hosts on the 2 GPUs of one host. `make cuda-deps NVSHMEM=1 hosts-gpu`
-# makes bin/hosts-gpu.tar.xz first. Each GPU stands for a host: NVSHMEM runs over the link between
-# the GPUs, without a network.
+# Tests the kernels that cross hosts on the 2 GPUs of one host. `make cuda-deps NVSHMEM=1 hosts-gpu` makes
+# bin/hosts-gpu.tar.xz first.
 #
 #   hosts-gpu.sh drill     prints versions and makes one small verification
 #   hosts-gpu.sh peers     verifies the --quick cases with one process for each GPU, as one host without NVSHMEM
@@ -12,7 +11,7 @@
 #   hosts-gpu.sh epcomm    runs epcomm's tests on packs for 2 hosts, compares epcomm with the oracle, and times a pack for DeepSeek-V3
 #   hosts-gpu.sh times     times the same calls three times: in one process, by peer pointers, and by NVSHMEM
 #
-# You may give several of these words. Without a word, the script runs all. steps.sh explains OUT and LIMIT.
+# You may give several of these words. Without a word, the script runs all.
 cd "$(dirname "$0")/.." || exit 1
 . native/steps.sh
 work=${WORK:-/tmp/hosts-work}
@@ -20,11 +19,9 @@ mkdir -p "$work" && unpack bin/hosts-gpu.tar.xz "$work" epbench || exit 1
 export PATH=$work:$PATH EPBENCH_NVSHMEM=$work/nvshmem CUDA_DEVICE_MAX_CONNECTIONS=32
 export LD_LIBRARY_PATH=$EPBENCH_NVRTC:$(library_folder 'libnvJitLink.so*'):$LD_LIBRARY_PATH
 
-# launched RANKS FLAGS prints the --backend value that starts RANKS processes.
 launched() { echo "launch:examples/workers/ranks.sh $1 $work/epbench-cuda rank $2"; }
-# verify NAME BACKEND ARGS... runs epbench verify as a step.
 verify() { step 500 "$1" '^all ' epbench verify --backend "$2" "${@:3}" --all; }
-# tested NAME PACK TEST FLAGS... runs one of epcomm's tests, with a process for each rank.
+# tested NAME PACK TEST FLAGS... runs one of epcomm's tests.
 tested() { step 90 "epcomm-$1" '^(calls|rank 0)|equal' epcomm-test "$work/$2.pack" "$3" --processes --most 24 "${@:4}"; }
 
 drill() {

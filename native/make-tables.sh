@@ -12,10 +12,9 @@ BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-0}
 TOKENS=${TOKENS:-1,8,32,128,512,2048,8192}
 DTYPES=${DTYPES:-fp8,bf16}
-# The last routing is fitted to real text: log-normal popularity, with the Gini coefficient that
-# DODOCO (arXiv 2605.20982) found in DeepSeek-V2-Lite and Qwen3.5.
+# The last routing is fitted to real text: log-normal popularity, with the Gini coefficient of DeepSeek-V2-Lite and
+# Qwen3.5 (DODOCO, arXiv 2605.20982).
 ROUTINGS=${ROUTINGS:-uniform,zipf:1.0,hotrank,lognormal:gini=0.25}
-# auto measures every config of a space if the time is enough.
 STRATEGY=${STRATEGY:-auto}
 SWEEP=${SWEEP:-} # more flags of the sweeps, such as --space tables-space.yaml
 EPBENCH=${EPBENCH:-./epbench}
@@ -34,7 +33,7 @@ if test -n "$KEPT"; then
   done
 fi
 
-# bounded ARGS... runs epbench ARGS and interrupts it 20 s before LIMIT, so that it can still write its files.
+# bounded ARGS... runs epbench ARGS and interrupts it 20 s before LIMIT.
 bounded() {
   if test -z "$LIMIT"; then "$EPBENCH" "$@"; return; fi
   seconds=$((LIMIT - 20 - $(date +%s) + began))
@@ -42,8 +41,7 @@ bounded() {
   timeout -s INT -k 15 "$seconds" "$EPBENCH" "$@"
 }
 
-# ended RUN succeeds if the sweep has ended. An interrupted sweep also writes a table, but "finished" is then
-# the zero time in its run.json.
+# ended RUN succeeds if the sweep has ended; else "finished" is the zero time.
 ended() { test -f "$1/table.json" && ! grep -q '"finished": "0001-' "$1/run.json"; }
 
 for model; do
@@ -53,13 +51,13 @@ for model; do
   if test -f "$run/trials.jsonl"; then
     bounded sweep --resume "$run" || code=$? # with its first flags
   else
-    rm -rf "$run" # the sweep was killed before it measured anything
+    rm -rf "$run" # killed before it measured anything
     # shellcheck disable=SC2086 # $SWEEP holds several words
     bounded sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --tokens "$TOKENS" --dtype "$DTYPES" \
       --routing "$ROUTINGS" --precision reduced --strategy "$STRATEGY" --budget "$budget" $SWEEP -o "$run" || code=$?
   fi
   case $code in
-    0 | 4) ;; # 4: there is no table for this model; other models may have one
+    0 | 4) ;; # 4: no table for this model
     124 | 130 | 137) test -n "$LIMIT" || exit "$code"; break ;;
     *) exit "$code" ;;
   esac

@@ -4,11 +4,9 @@
 #
 #   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
 #
-# The script writes to OUT, for each problem, a recording (NAME.rounds.gz, 20 to 60 KB), run.json and
-# table.json, and also truth.log. When less of SECONDS is left than the longest problem so far took, it
-# ends and prints the value of FIRST for the next start. It skips problems whose recording is in OUT or
-# in KEPT, so the same command may be given again, also after the script was killed. These variables
-# change the measurements:
+# For each problem the script writes to OUT a recording (NAME.rounds.gz, 20 to 60 KB), run.json and
+# table.json. It ends before SECONDS are over and prints FIRST for the next start. It skips problems
+# whose recording is in OUT or in KEPT. These variables change the measurements:
 EPBENCH=${EPBENCH:-./epbench}
 BACKEND=${BACKEND:-cuda}
 RANKS=${RANKS:-2}
@@ -25,8 +23,7 @@ mkdir -p "$out" || exit 1
 began=$(date +%s)
 longest=45
 
-# problems prints the problems. The most important for comparing search strategies come first. A combine
-# is searched at full and at reduced precision.
+# problems prints the problems, the most important first. A combine is searched at full and at reduced precision.
 problems() {
   for routing in uniform zipf:1.0; do
     for tokens in 128 1024 32 4096 1; do
@@ -38,7 +35,7 @@ problems() {
   done
 }
 
-# done_already MODEL OP DTYPE TOKENS ROUTING succeeds if the problem's run.json is in OUT or in KEPT.
+# done_already MODEL OP DTYPE TOKENS ROUTING succeeds if the run.json is in OUT or in KEPT.
 done_already() {
   mark=$(echo "$*" | tr ' :' '--').run.json
   test -f "$out/$mark" || { test -n "$KEPT" && test -f "$KEPT/$mark"; }
@@ -65,7 +62,7 @@ while read -r model op dtype tokens routing; do
   if { test "$code" = 0 || test "$code" = 4; } && "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
   then
     test ! -f "$run/run/table.json" || cp "$run/run/table.json" "$out/${mark%.run.json}.table.json"
-    # run.json marks a finished problem, so it is written last, and renamed into place.
+    # run.json marks a finished problem, so it comes last.
     cp "$run/run/run.json" "$out/.$mark" && mv "$out/.$mark" "$out/$mark"
     verdict=whole
   else

@@ -13,7 +13,7 @@ OUT=results LIMIT=${LIMIT:-14400} EPBENCH_CACHE=${EPBENCH_CACHE:-$PWD/cache}
 export EPBENCH_CUDA=$PWD/epbench-cuda
 gpus=$(nvidia-smi -L | wc -l)
 
-# sanitize CHECK TESTS FLAGS... runs every part in a separate process.
+# sanitize CHECK TESTS FLAGS... runs every part in a process.
 sanitize() {
   local check=$1 tests=$2 i pids=()
   shift 2
@@ -27,7 +27,6 @@ sanitize() {
   done
 }
 
-# each_count NAME COMMAND... runs a step on 1, 2, 4 and 8 GPUs, up to the number of GPUs.
 each_count() {
   local name=$1 n
   shift
@@ -43,8 +42,7 @@ case ${1:-all} in
     test "$gpus" -ge 1 || { echo "nvidia-smi names no GPU"; exit 1; }
     trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM
     sanitize memcheck '^TestSanitize'
-    # Racecheck knows only barriers. With count=receiver, warps of dispatch_ll and dispatch_masked wait for a flag in shared
-    # memory, which is written with release and read with acquire. Racecheck reports every access after it as a race
+    # Racecheck knows only barriers. It reports waits for a flag in shared memory as races
     # (testdata/archive/records/verification-h100.md), so these kernels are left out.
     sanitize racecheck '^TestRaces' --kernel-name-exclude kernel_substring=_ids ;;
   stress)

@@ -1,5 +1,4 @@
-# Functions for the scripts that run on GPU hosts, which source this file (bash). It finds the CUDA
-# libraries of this host and runs steps: commands with a time limit.
+# Functions for the scripts that run on GPU hosts, which source this file (bash).
 #
 #   OUT    folder for the output of each step, NAME.txt; steps.sh creates it
 #   ONLY   regular expression; only steps whose names match it run
@@ -8,12 +7,10 @@
 out=${OUT:-/tmp/epbench-out} limit=${LIMIT:-570} failures="" steps=0
 mkdir -p "$out" || exit 1
 export EPBENCH_CACHE=${EPBENCH_CACHE:-/tmp/epbench-cache}
-# NVLink multicast stays off. NVSHMEM and gloo stay on this host.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 export NVSHMEM_REMOTE_TRANSPORT=none NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME=lo GLOO_SOCKET_IFNAME=lo
 
-# library_folder PATTERN prints the first folder that has a matching file: that of the CUDA toolkit, or else of one of
-# NVIDIA's Python wheels.
+# library_folder PATTERN prints the first folder with a matching file: of the CUDA toolkit, or of NVIDIA's wheels.
 library_folder() {
   local dir wheels
   wheels=$(python3 -c 'import glob, nvidia, os, sys
@@ -24,15 +21,13 @@ for f in sorted(f for p in nvidia.__path__ for f in glob.glob(p + "/**/" + sys.a
 }
 export EPBENCH_NVRTC=${EPBENCH_NVRTC:-$(library_folder 'libnvrtc.so*')}
 
-# unpack ARCHIVE DIR PROGRAM extracts an archive to DIR. It does nothing if DIR has a newer PROGRAM, which another script
-# may be using.
+# unpack ARCHIVE DIR PROGRAM extracts an archive, unless DIR has a newer PROGRAM, which may be in use.
 unpack() {
   test ! -f "$1" || test "$2/$3" -nt "$1" || { python3 -m tarfile -e "$1" "$2" && find "$2" -maxdepth 1 -type f -exec touch {} +; }
 }
 
-# step SECONDS NAME PATTERN COMMAND... runs a command for at most SECONDS and prints how it ended, with the
-# last line of its output that matches PATTERN, unless PATTERN is empty. A command fails if its exit status
-# is not in $accepted, default 0.
+# step SECONDS NAME PATTERN COMMAND... runs a command for at most SECONDS and prints how it ended, with its last line
+# that matches PATTERN. It fails if the exit status is not in $accepted, default 0.
 step() {
   local seconds=$1 name=$2 pattern=$3 start=$SECONDS left=$((limit - SECONDS)) word=ok line="" code
   shift 3
@@ -59,7 +54,7 @@ ended() {
   test "$2" = ok || failures+=$text$'\n'
 }
 
-# finish ends the script: with status 1 if no step ran, or if a step failed; then it prints the failed steps again.
+# finish ends the script with status 1 if no step ran or one failed, and prints the failed steps again.
 finish() {
   test $steps -gt 0 || { echo "no step is named ${ONLY:-}"; exit 1; }
   test -n "$failures" || { echo "$steps steps, all ok"; exit 0; }

@@ -3,7 +3,7 @@
 
 Usage: thin-fatbin.py FILE ARCHITECTURE..., for example thin-fatbin.py lib.so 90 100.
 
-The library then compresses to a fraction of its size. Sizes, offsets and headers do not change.
+Sizes, offsets and headers do not change.
 """
 
 import struct

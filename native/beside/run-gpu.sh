@@ -1,7 +1,7 @@
 #!/bin/bash
-# Measures on 2 GPUs how much communication slows down a matrix product that runs at the same time ("beside" it).
-# Run it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs
-# cuBLASLt, from a toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT also keeps the run directories.
+# Measures on 2 GPUs how much communication slows down a matrix product that runs at the same time ("beside" it). Run
+# it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs cuBLASLt, from a
+# toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT also keeps the run directories.
 #
 #   native/beside/run-gpu.sh all                       runs model, step, explain and long for deepseek-v3 and qwen3-30b-a3b; takes 10 minutes
 #   native/beside/run-gpu.sh model NAME [TOKENS]       searches without a product and beside products, then compares the winners
@@ -16,8 +16,8 @@ cd "$(dirname "$0")/../.." || exit 1
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# EACH: seconds of a search for each token count. ROUNDS: rounds of a comparison. BAND: the least difference that
-# counts. It is wide, because the cost of a call is a difference of two times and has the noise of both.
+# EACH: seconds of a search for each token count. ROUNDS: of a comparison. BAND: wide, because the cost of a call is a
+# difference of two times.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # exit code 4: some rows are undecided
 
@@ -31,8 +31,7 @@ bench() {
 }
 
 # model makes three searches: without a product (alone), beside the model's products, and beside them with mode=split
-# only. Then it compares winners with the first search's winners, in the same rounds: those of both other searches beside
-# the products, and those of the second search without a product.
+# only. Then it compares their winners in the same rounds.
 model() {
   local tokens=${2:-32,128,1024,4096} seconds search over
   seconds=$(($(tr ',' '\n' <<< "$tokens" | wc -l) * each))
@@ -52,7 +51,7 @@ in_step() {
   bench 60 "$1-step-split" $over --table "$out/$1-split"
 }
 
-# explain measures two configs: the one of the table, and one with 32 SMs, which leaves most SMs to the product.
+# explain measures the table's config, and one with 32 SMs.
 explain() {
   local common
   common="$(ours "$1" "${2:-128,4096}") --op dispatch --beside gemm --explain"
@@ -60,19 +59,17 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long measures calls beside one launch that is as long as the launches of many experts together. A call can begin
-# between two short launches, but not within this one.
+# long measures calls beside one launch within which no call can begin.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048
   bench 60 "$1-long" $(ours "$1" "${2:-32,128}") --op pair,dispatch --beside "gemm:$size,$dtype" --table "$out/$1-beside" --over "$out/$1-alone"
 }
 
-# deepep measures DeepEP's low-latency kernels with hooks, and its normal kernels with the 24 SMs that engines set.
+# deepep measures DeepEP's low-latency kernels with hooks, and its normal kernels with 24 SMs.
 deepep() {
   local worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py deepep" beside="--op pair --beside gemm"
   python3 -c 'import deep_ep' || exit 1
-  # DeepEP's worker takes its products from the same code as epbench-cuda.
   export EPBENCH_PRODUCT=$out/libproduct.so
   cc -O2 -shared -fPIC -o "$EPBENCH_PRODUCT" native/shim/ep_product.c -ldl || exit 1
   bench 75 "$1-deepep-ll" --backend "$worker ll" $(shape "$1" "${2:-32,128}") $beside --layout masked --max-tokens 128 --config "dispatch.hook=1 combine.hook=1"

@@ -1,4 +1,4 @@
-"""Prepares engines for the emulated driver. It replaces torch.cuda: tensors lie on the CPU, and the GPU has compute capability 9.0."""
+"""Prepares engines for the emulated driver: replaces torch.cuda by the CPU, with compute capability 9.0."""
 
 import types
 
@@ -18,7 +18,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM find CUDA without NVML. vLLM then looks for a file that only Jetsons have, so os.path.isfile reports that file."""
+    """Makes vLLM find CUDA without NVML, by a file that only Jetsons have."""
     import os
 
     real = os.path.isfile
@@ -26,7 +26,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Makes backward methods of autograd functions run in the function mode that replaces torch.cuda. PyTorch calls them outside this mode."""
+    """Makes backward methods run in the function mode that replaces torch.cuda; PyTorch calls them outside it."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

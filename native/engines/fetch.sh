@@ -1,7 +1,7 @@
 #!/bin/bash
-# Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks their Python sources into the folder $1
-# (default .engines). $1/vllm-tests holds vLLM with the binaries that vLLM's own tests call. $1/site holds the packages,
-# except PyTorch, that the engines import. Nothing in $1 is committed.
+# Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks them into the folder $1 (default
+# .engines). $1/vllm-tests holds vLLM with its binaries, $1/site the packages, except PyTorch, that the engines
+# import.
 set -euo pipefail
 to=${1:-.engines} python=${PYTHON:-python3}
 mkdir -p "$to/wheels"
@@ -19,7 +19,7 @@ with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) a
 UNPACK
 done
 test -d "$to/site" && exit
-# The second list is installed without dependencies, because some of its packages would install another PyTorch.
+# Without dependencies, because some would install another PyTorch.
 "$python" -m pip install -q --no-compile --target "$to/site" transformers==5.17.0 psutil requests tqdm aiohttp packaging pillow scipy \
   nvidia-ml-py einops pyyaml prometheus-client ninja tiktoken sentencepiece pandas pyarrow
 "$python" -m pip install -q --no-compile --no-deps --target "$to/site" torchvision==0.26.0 pydantic pydantic-core annotated-types \

@@ -1,9 +1,8 @@
-"""Runs the same cases with every engine. The engine's own classes dispatch tokens and combine rows; small experts in
-PyTorch compute in between. The expected results come from PyTorch without the engine.
+"""Runs the same cases with every engine, and compares the results with PyTorch.
 
-A program makes an Engine for each shape and dtype and passes it to run(), in two processes with one GPU each. Each case
-prints one line, and the last line begins with TOTAL. ENGINES_EMULATED=1 replaces the GPUs by the emulated
-driver. ENGINES_CONTROL=1 runs the cases over another deep_ep: if a case fails there too, the cause is not epcomm."""
+A program passes an Engine for each shape and dtype to run(), in two processes with one GPU each. ENGINES_EMULATED=1
+replaces the GPUs by the emulated driver. ENGINES_CONTROL=1 runs the cases over another deep_ep: if a case fails there
+too, the cause is not epcomm."""
 
 import os
 import sys
@@ -24,7 +23,7 @@ class Shape(typing.NamedTuple):
     hidden: int
     experts: int
     topk: int
-    counts: tuple  # pairs: tokens of rank 0 and of rank 1
+    counts: tuple  # pairs of tokens of rank 0 and of rank 1
     captured: int  # tokens of a rank in a CUDA graph
 
     @property
@@ -39,20 +38,19 @@ if EMULATED:
 
 
 class Engine:
-    """The interface through which run() uses an engine. `modes` maps a name to (most tokens of a rank, call). call(x, ids, weights, experts)
-    returns (combined, rows of each local expert or None)."""
+    """The interface through which run() uses an engine. `modes` maps a name to (most tokens of a rank, call). call(x,
+    ids, weights, experts) returns (combined, rows of each local expert or None)."""
 
     modes: dict = {}
-    captured = None     # the mode that a CUDA graph captures
+    captured = None
     duplicates = ()     # modes whose tokens may name an expert twice
-    padding = True      # whether all ids of a token may be masked
+    padding = True
 
     def in_flight(self, batches, experts):
-        """Returns the combined outputs of two batches that are in flight together; None if the engine cannot do that."""
+        """Returns the combined outputs of two batches in flight; None if the engine cannot do that."""
         return None
 
     def extra(self, rank):
-        """Returns more cases, each as (name, function that returns a text)."""
         return ()
 
     def close(self):
@@ -62,7 +60,7 @@ class Engine:
 # ---- tokens, experts, and expected results ----
 
 def draw(shape, tokens, seed, rank, twice=False):
-    """Returns (x, ids int64, weights) of a rank. With twice, a token may name an expert twice."""
+    """Returns (x, ids int64, weights). With twice, a token may name an expert twice."""
     torch.manual_seed(seed * RANKS + rank)
     x = torch.randn((tokens, shape.hidden), device="cuda").to(torch.bfloat16)
     if twice:
@@ -81,7 +79,7 @@ def quantized(x):
 
 
 def widened(rows, scales):
-    """Returns FP8 rows as BF16. Scales are float32, or int32 with four exponents each."""
+    """Returns FP8 rows as BF16. int32 scales hold four exponents each."""
     if scales.dtype is torch.int32:
         exponents = torch.stack([scales >> 8 * i & 0xFF for i in range(4)], dim=-1).flatten(-2)
         scales = (exponents << 23).view(torch.float32)
@@ -101,10 +99,10 @@ class Experts:
         return torch.nn.functional.silu(rows @ self.up[expert]) @ self.down[expert]
 
     def blocks(self, rank, rows, counts):
-        """Returns the outputs for rows [local experts, rows, hidden]. Only the first counts[e] rows of expert e hold data."""
+        """Returns the outputs for rows [local experts, rows, hidden]."""
         mine = slice(rank * self.local, (rank + 1) * self.local)
         there = torch.arange(rows.shape[1], device=rows.device) < counts.unsqueeze(1)
-        rows = torch.where(there.unsqueeze(2), rows, 0)  # the other rows are undefined
+        rows = torch.where(there.unsqueeze(2), rows, 0)
         return torch.bmm(torch.nn.functional.silu(torch.bmm(rows, self.up[mine])), self.down[mine])
 
     def by_row(self, rank, rows, ids, weights):
@@ -138,14 +136,13 @@ def everyone(value):
 
 
 def rows_of_experts(shape, ids, rank):
-    """Returns, for each local expert of a rank, how many selections of all ranks chose it."""
     chosen = torch.tensor(sum(everyone(ids.flatten().tolist()), []), dtype=torch.int64)
     return torch.bincount(chosen[chosen >= 0], minlength=shape.experts)[rank * shape.local:(rank + 1) * shape.local].tolist()
 
 
 def close(got, want, bound=1e-2):
-    """Raises an error if the relative error over all tokens reaches bound, or if that of one token reaches three times
-    bound. Returns a text with the error over all tokens."""
+    """Raises an error if the relative error reaches bound over all tokens, or three times bound in one. Returns the
+    error as a text."""
     assert got.shape == want.shape, f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if not want.numel():
         return "this rank has no tokens"
@@ -159,8 +156,6 @@ def close(got, want, bound=1e-2):
 # ---- cases ----
 
 class Cases:
-    """Runs cases on all ranks and prints how each ended."""
-
     def __init__(self, rank, program):
         self.rank, self.program, self.good, self.bad, self.began = rank, program, 0, [], time.monotonic()
 
@@ -169,7 +164,7 @@ class Cases:
         try:
             text = call() or ""
             torch.cuda.synchronize()
-        except Exception as e:  # so that the other cases run if one fails
+        except Exception as e:
             traceback.print_exc()
             failed = f"{type(e).__name__}: {' '.join(str(e).split())[:150]}"
         failures = [f"rank {r}: {f}" for r, (_, f) in enumerate(everyone((text, failed))) if f]
@@ -188,7 +183,6 @@ class Cases:
 
 
 def run(cases, shape, fp8, rank, engine, experts):
-    """Runs all cases of one engine, shape and dtype."""
     label = f"{shape.name}-{'fp8' if fp8 else 'bf16'}"
 
     def checked(call, tokens, seed, masked=0, twice=False):
@@ -227,7 +221,7 @@ def run(cases, shape, fp8, rank, engine, experts):
 
 
 def graph(call, shape, fp8, rank, experts):
-    """Captures two layers in a graph, the second on the output of the first, and replays the graph with other tokens."""
+    """Captures two layers in a graph and replays it with other tokens."""
     x, ids, weights = draw(shape, shape.captured, 50, rank)
 
     def layers():
@@ -251,7 +245,7 @@ def graph(call, shape, fp8, rank, experts):
         if replay % 6 == 0:
             close(first.float(), expected(x, ids, weights, experts, fp8))
             close(second.float(), expected(first, ids, weights, experts, fp8))
-    for _ in range(200):  # without a wait between replays
+    for _ in range(200):
         captured.replay()
     torch.cuda.synchronize()
     close(call(x, ids, weights, experts)[0].float(), first.float(), 1e-6)
@@ -266,8 +260,7 @@ def graph(call, shape, fp8, rank, experts):
 
 
 def start(rank, port):
-    """Prepares this process as a rank, and checks which deep_ep it imports. With ENGINES_EMULATED=1 it first replaces
-    torch.cuda by the CPU."""
+    """Prepares this process as a rank, and checks which deep_ep it imports."""
     if EMULATED:
         import emulated
 

@@ -6,10 +6,10 @@ import torch.distributed as dist
 
 
 def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
-    """Runs one layer forward and backward. aside: use async_finish, and allocate memory on the communication stream."""
+    """aside: use async_finish, and allocate memory on the communication stream."""
     x, ids, weights = harness.draw(shape, tokens, seed, rank)
     if drop:
-        ids[:, -1] = -1  # masks a selection, as a capacity limit does
+        ids[:, -1] = -1
         weights = weights.masked_fill(ids < 0, 0)
     inputs = x.requires_grad_(), weights.requires_grad_()
     rows, got_ids, got_weights, counts, handle = a2a.fused_dispatch(x, ids, weights, shape.experts, dist.group.WORLD, aside, aside)
@@ -18,7 +18,7 @@ def layer(a2a, shape, rank, tokens, seed, aside, experts, drop):
     combined, _ = a2a.fused_combine(out, dist.group.WORLD, handle, aside, aside)
     torch.manual_seed(seed + 77 + rank)
     gradient = torch.randn(combined.shape, device="cuda").to(torch.bfloat16)
-    torch.autograd.backward(combined, gradient)  # also on a rank without tokens, because it receives gradients of the other ranks
+    torch.autograd.backward(combined, gradient)  # also without tokens, for the other ranks' gradients
     if not tokens:
         return "this rank has no tokens"
     again = [t.detach().clone().requires_grad_() for t in inputs]

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Tests the dispatch and combine code of SGLang, vLLM and Megatron-Core over epcomm.deepep, with two processes on two GPUs, or
-# with ENGINES_EMULATED=1 on the emulated driver. Run native/engines/fetch.sh and `make epcomm-native` first. Run this script
-# from the repository's root. It prints one line for each engine, and writes the engine's output to $OUT.
+# Tests the dispatch and combine code of SGLang, vLLM and Megatron-Core over epcomm.deepep, with two processes on two
+# GPUs, or with ENGINES_EMULATED=1 on the emulated driver. Run native/engines/fetch.sh and `make epcomm-native` first.
+# Run this script from the repository's root.
 #
 #   native/engines/run.sh [sglang vllm megatron]
 #   VLLM_TESTS=checkout-of-vllm native/engines/run.sh vllm-tests    vLLM's own tests of DeepEP, see vllm_tests.py

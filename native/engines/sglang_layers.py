@@ -1,5 +1,4 @@
-"""Tests SGLang's DeepEP dispatcher, made as SGLang's fused MoE layer makes it: normal and low-latency calls, two batches
-in flight, CUDA graphs, and SGLang's masked DeepGEMM on the rows of a low-latency dispatch."""
+"""Tests SGLang's DeepEP dispatcher, made as SGLang's fused MoE layer makes it."""
 
 import os
 import sys
@@ -25,7 +24,7 @@ def load():
     transformers.AutoConfig.register = staticmethod(lambda name, config, exist_ok=False: register(name, config, exist_ok=True))
     try:
         import deep_gemm  # noqa: F401
-    except Exception as e:  # SGLang only checks whether deep_gemm can be imported
+    except Exception as e:  # SGLang checks whether it can be imported
         replaced.append(f"deep_gemm ({type(e).__name__})")
         for name in ("deep_gemm", "deep_gemm.utils", "deep_gemm.utils.layout"):
             sys.modules[name] = types.ModuleType(name)
@@ -94,8 +93,7 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """Makes calls in the order of SGLang's two-batch overlap: sends both dispatches, receives both, then the same for
-        the combines."""
+        """Makes calls in the order of SGLang's two-batch overlap."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):

@@ -1,7 +1,6 @@
 """Replaces missing packages, which an engine imports but no test calls, by empty modules.
 
-allow(*names) names the packages that may be replaced. Installed packages are still used, and
-importlib.util.find_spec still reports a missing package as missing."""
+Installed packages are still used, and importlib.util.find_spec still reports a missing package as missing."""
 
 import importlib.abc
 import importlib.machinery
@@ -13,8 +12,6 @@ _names, _made = set(), set()
 
 
 class _AnyType(type):
-    """A class that has every attribute and every item."""
-
     def __getattr__(cls, name):
         if name.startswith("__"):
             raise AttributeError(name)
@@ -71,7 +68,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _only_asked():
-    """Returns whether importlib.util.find_spec is on the call stack."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name == "find_spec" and "importlib" in frame.f_code.co_filename and "util" in frame.f_code.co_filename:
@@ -89,5 +85,4 @@ def allow(*names):
 
 
 def made():
-    """Returns the names of the replaced packages."""
     return " ".join(sorted(_made)) or "none"

@@ -11,11 +11,10 @@ import torch
 import torch.distributed as dist
 
 MOST = 8 if harness.EMULATED else 128
-_kept: list = []  # torch.library.Library objects: an operator exists as long as its object
+_kept: list = []  # an operator exists as long as its Library object
 
 
 def importable():
-    """Makes vLLM's modules importable although some packages and binary operators are missing here."""
     if harness.EMULATED:
         import emulated
 
@@ -49,8 +48,7 @@ def load(rank, port):
 
 
 def _operators():
-    """Replaces vLLM's binary modules, which fetch.sh does not unpack, by empty ones. vLLM calls only those of their operators
-    that say which matrix products the GPU supports."""
+    """Replaces vLLM's binary modules, which fetch.sh does not unpack, by empty ones."""
     folder = importlib.util.find_spec("vllm").submodule_search_locations[0]
     if not glob.glob(f"{folder}/_C*so"):
         asked = torch.library.Library("_C", "FRAGMENT")
@@ -65,7 +63,7 @@ def _operators():
 
 
 def _quantize():
-    """Replaces vLLM's own cast to FP8 by torch's if it does not work here. Returns a text that names what was replaced."""
+    """Replaces vLLM's own cast to FP8 by torch's if it does not work here. Returns what was replaced."""
     from vllm.model_executor.layers.fused_moe.prepare_finalize import deepep_ht
     from vllm.platforms import current_platform
 

@@ -1,14 +1,13 @@
-"""Runs vLLM's own tests of DeepEP, tests/kernels/moe/test_deepep_moe.py and test_deepep_deepgemm_moe.py. It calls each test
-function with each set of its parameters. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source distribution.
+"""Runs vLLM's own tests of DeepEP. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source
+distribution.
 
-vLLM's tests start two processes with parallel_launch. Here both processes run already, so parallel_launch is replaced by a
-function that calls the worker with rank 0's tensors. The tests quantize uninitialized memory to get FP8 weights. In a new
-process that memory is mostly 0, so it is filled with 0 here, and the right output is 0. VLLM_TESTS_WEIGHTS=random fills it
-with random numbers instead.
+Both processes run already, so parallel_launch is replaced by a call of the worker with rank 0's tensors. The tests
+quantize uninitialized memory to get FP8 weights. It is filled with 0 here, or with VLLM_TESTS_WEIGHTS=random at
+random.
 
-VLLM_TESTS_ONLY is a regular expression for the names of the cases to run. No case begins after VLLM_TESTS_SECONDS. Programs
-that share a folder VLLM_TESTS_SHARED divide the cases among them: the first that makes a file with the case's name there
-runs the case. A case that takes VLLM_TESTS_CASE seconds ends the program and prints the stacks of all threads."""
+VLLM_TESTS_ONLY is a regular expression for the names of cases. No case begins after VLLM_TESTS_SECONDS. Programs that
+share a folder VLLM_TESTS_SHARED divide the cases among them. A case that takes VLLM_TESTS_CASE seconds ends the
+program with the stacks of all threads."""
 
 import faulthandler
 import importlib
@@ -29,7 +28,6 @@ MODULES = "test_deepep_moe", "test_deepep_deepgemm_moe"
 
 
 def load():
-    """Returns the modules of the tests."""
     vllm_layers.importable()
     os.environ.setdefault("VLLM_USE_DEEP_GEMM_E8M0", "0")  # the fixture disable_deepgemm_ue8m0
     sys.path.insert(0, os.environ.get("VLLM_TESTS", ".engines/vllm-tests"))
@@ -48,7 +46,7 @@ def sets(test):
 
 
 def tests(modules):
-    """Returns (name, module, function, values) of all cases. The cases of different functions alternate."""
+    """Returns (name, module, function, values) of all cases."""
     each = []
     for module in modules:
         for name, test in vars(module).items():
@@ -62,11 +60,10 @@ def _named(test, values):
 
 
 def filled(empty):
-    """Returns a torch.empty that fills its memory with 0. With VLLM_TESTS_WEIGHTS=random, float16 memory, which becomes FP8
-    weights, is random."""
+    """Returns a torch.empty that fills its memory: with 0, or at random for FP8 weights."""
     import torch
 
-    @torch.no_grad()  # PyTorch's compiler also calls it, with requires_grad
+    @torch.no_grad()
     def fill(*arguments, **options):
         out = empty(*arguments, **options)
         if out.dtype is torch.float16 and os.environ.get("VLLM_TESTS_WEIGHTS") == "random":
@@ -77,7 +74,7 @@ def filled(empty):
 
 
 def from_rank_0(value):
-    """Returns rank 0's tensor. A value that is no tensor is the same on all ranks and stays as it is."""
+    """Returns rank 0's tensor."""
     import torch
     import torch.distributed as dist
 
@@ -88,7 +85,7 @@ def from_rank_0(value):
 
 
 def run(module, test, values, group):
-    """Runs one case and returns its text. Each fixture is None, because fixtures only set up the parent process."""
+    """Runs one case. Fixtures are None, because they only set up the parent process."""
     import torch
 
     memory = unittest.mock.patch.object(torch, "empty", filled(torch.empty))
@@ -110,7 +107,7 @@ def run(module, test, values, group):
 
 
 def free(name):
-    """Takes a case for this program. Returns False if another program has taken it."""
+    """Returns False if another program has taken the case."""
     folder = os.environ.get("VLLM_TESTS_SHARED")
     try:
         if folder:
@@ -121,7 +118,7 @@ def free(name):
 
 
 def measured(test):
-    """Runs a test. Returns its text, the peak of PyTorch's memory on this GPU, and the memory in use there by all programs."""
+    """Runs a test. Returns its text, PyTorch's peak memory on this GPU, and the memory in use there."""
     import torch
 
     torch.cuda.reset_peak_memory_stats()

@@ -4,12 +4,10 @@
     python3 native/epcomm/call_cost.py deepep deepep-1.json
     python3 native/epcomm/call_cost.py table FOLDER
 
-The second command imports the installed deep_ep. Run the first two commands alternately, several times. They print
-one line for each kind of call, with the times of the slowest rank in us. wall is the time until the call has ended on the
-device, host is the time until the call returns; both are medians over calls. back_to_back is the mean time of 20 calls
-without a wait between them. For a graph, wall is a replay's time divided by its 20 calls. A normal layer is
-get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16. The third command
-reads the files NAME-NUMBER.json in FOLDER and prints the median, the smallest and the largest time over the runs.
+They print one line for each kind of call, with the times of the slowest rank in us. wall is the time until the call
+has ended on the device, host is the time until the call returns; both are medians over calls. back_to_back is the
+mean time of 20 calls without a wait between them. For a graph, wall is a replay's time divided by its 20 calls. A
+normal layer is get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16.
 """
 
 import glob
@@ -155,7 +153,7 @@ def worker(rank, ranks, name, out):
 
 
 def table(folder):
-    """Prints one line for each kind of call, with the runs of a folder. The libraries are sorted by name."""
+    """Prints one line for each kind of call."""
     runs = {}
     for path in sorted(glob.glob(os.path.join(folder, "*-[0-9]*.json"))):
         with open(path, encoding="utf-8") as f:

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Tests lost ranks on 2 GPUs: kills one of two processes at each step of a call, and checks that the
-# other continues. Then it tests ranks that come back. Run it from the repository's root, after
-# `make faults-gpu` on a host with a compiler. native/steps.sh explains OUT and LIMIT. BIN is the folder
-# with packs/ and epcomm/epcomm-test. TIMES is how often each step is repeated. For SOAK seconds, processes
-# are killed and replaced again and again. DEADLINE, in seconds, bounds each wait.
+# Tests lost ranks on 2 GPUs: kills one of two processes at each step of a call, then brings ranks back. Run it from
+# the repository's root, after `make faults-gpu` on a host with a compiler. BIN is the folder with packs/ and
+# epcomm/epcomm-test. TIMES is how often each step is repeated. SOAK is the seconds of killing and replacing, DEADLINE
+# the seconds of a wait.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 bin=${BIN:-bin} t=${BIN:-bin}/epcomm/epcomm-test pack=${BIN:-bin}/packs/survivors.pack

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Installs the wheels in DIST into a fresh environment without Go and the repository, and uses them there as a user
-# would: makes a sweep, runs the notebook and makes a pack. FOLDER holds a libnvrtc, which the script copies to where
-# the wheel nvidia-cuda-nvrtc installs it.
+# Installs the wheels in DIST into a fresh environment and uses them there: a sweep, the notebook, a pack. FOLDER
+# holds libnvrtc.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: $0 DIST FOLDER"; exit 2; }
 repository=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,5 +22,5 @@ clean epbench sweep -o run --budget 10 --op dispatch --tokens 1 --routing unifor
 clean python "$repository/native/python/epbench/tests/notebook.py" "$repository/examples/notebook.ipynb"
 clean epbench pack --embedded --layout masked --model deepseek-v3 --ranks 2 --max-tokens 8 --dtype bf16 -o decode.pack > pack.txt
 clean python -m epcomm show decode.pack
-test -f "$packages/epcomm/libepcomm_native.so" # it cannot be loaded here, because PyTorch is not installed
+test -f "$packages/epcomm/libepcomm_native.so" # cannot be loaded without PyTorch
 echo "wheels: a sweep, a look-up, the notebook and a pack work in a fresh environment"

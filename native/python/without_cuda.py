@@ -2,10 +2,10 @@
 
     python without_cuda.py [FOLDER]
 
-PyPI's PyTorch for x86-64 needs 13 libraries of CUDA, 3 GB, before it can be imported. Tests on the emulated driver
-compute on the CPU and call none of them. So this program writes libraries of the same names into FOLDER (default:
-torch/lib of this Python's PyTorch), where PyTorch looks first. Each of their functions returns cudaErrorNoDevice.
-It refuses to replace libraries that already exist. It needs cc, nm and readelf."""
+PyPI's PyTorch for x86-64 needs 13 libraries of CUDA, 3 GB, before it can be imported. So this program writes
+libraries of the same names into FOLDER (default: torch/lib of this Python's PyTorch), where PyTorch looks first. Each
+of their functions returns cudaErrorNoDevice. It refuses to replace libraries that already exist. It needs cc, nm and
+readelf."""
 
 import glob
 import importlib.util
@@ -15,8 +15,7 @@ import subprocess
 import sys
 
 NO_DEVICE = 100  # cudaErrorNoDevice, also CUDA_ERROR_NO_DEVICE
-# Most libraries name the version of their symbols after themselves; NVSHMEM does not. A library without versions is known
-# by the prefix of its functions.
+# NVSHMEM does not name its symbol version after the library.
 VERSIONS = {"libnvshmem_host.so.3": "NVSHMEM"}
 PREFIXES = {"libnccl": "nccl", "libcufile": "cuFile", "libcusparseLt": "cusparseLt", "libcurand": "curand"}
 CUDA = re.compile(r"NEEDED.*\[(lib(?:cu|nccl|nvshmem)\w*\.so[.\d]*)\]")
@@ -27,7 +26,7 @@ def output(*command):
 
 
 def needed(libraries):
-    """Returns the names of CUDA's libraries that the files need, and {symbol version: functions that the files call}."""
+    """Returns the names of CUDA's libraries that the files need, and {symbol version: functions}."""
     names, functions = set(), {}
     for path in libraries:
         names.update(CUDA.findall(output("readelf", "-dW", path)))
@@ -38,7 +37,7 @@ def needed(libraries):
 
 
 def stand_in(name, functions, folder):
-    """Writes the library `name` with the functions of its symbol version or, if it has none, with those of its prefix."""
+    """Writes the library `name` with its functions."""
     version = VERSIONS.get(name, name)
     wanted, script = functions.get(version, set()), f"{version} {{ *; }};"
     if not wanted:

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs DeepEP's own tests over epcomm.deepep on the emulated driver, with 2 ranks and small sizes, in about a
-# minute. $1 is the folder of the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so. If
-# DEEPEP_SOURCE names a checkout of DeepEP V2, its tests/elastic/test_ep.py runs too, in four more minutes.
+# Runs DeepEP's own tests over epcomm.deepep on the emulated driver, with 2 ranks and small sizes. $1 is the folder of
+# the tests of DeepEP v1.2.1, $2 the folder with libepcomm.so. If DEEPEP_SOURCE names a checkout of DeepEP V2, its
+# tests/elastic/test_ep.py runs too.
 tests=$1 programs=$2
 LIMIT=${LIMIT:-3600} OUT=$programs/deepep
 . native/steps.sh
@@ -11,11 +11,9 @@ export PYTHONPATH="$python/tests/emulated:$python/shim:$python/src" EPCOMM_LIBRA
 export EPCOMM_MAX_TOKENS=64 EPCOMM_DEADLINE=60 DEEPEP_TEST_NAMES=1 OMP_NUM_THREADS=1
 EPCOMM_CACHE=$(mktemp -d) && export EPCOMM_CACHE && trap 'rm -r "$EPCOMM_CACHE"' EXIT
 
-# tested NAME ARGS... runs one file with 2 processes.
 tested() { step 600 "$*" '' env MASTER_PORT=$((8471 + steps)) python3 "$tests/$1.py" --num-processes 2 "${@:2}"; }
 
-# The hidden size is 1024, because the test fails with 512, over DeepEP too: a row then has one int32 of four UE8M0
-# scales, and a contiguous() of the test raises.
+# With a hidden size of 512 the test fails over DeepEP too.
 tested test_low_latency --num-tokens 16 --hidden 1024 --num-experts 16 --num-topk 4
 tested test_low_latency --num-tokens 40 --hidden 1024 --num-experts 48 --num-topk 8
 tested test_intranode --num-tokens 16 --hidden 512 --num-experts 16 --num-topk 4

@@ -1,7 +1,7 @@
-"""Puts the programs into the wheel of the package, and names the platform for which they are built.
+"""Puts the programs into the wheel, and names its platform.
 
-EPBENCH_PROGRAMS is a folder with epbench, epbench-cuda and epbench-compile. EPBENCH_PLATFORM is the
-platform, such as linux_x86_64. `make wheels` sets both.
+EPBENCH_PROGRAMS is a folder with epbench, epbench-cuda and epbench-compile, EPBENCH_PLATFORM the platform, such as
+linux_x86_64.
 """
 
 import os

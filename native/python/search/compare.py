@@ -4,16 +4,12 @@
     make build
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
-RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and
-budget, epbench replays its default strategy, without configs of earlier runs. Each other tuner gets as much
-wall time as epbench takes at the recorded pace, with its A/A test, finals and confirmation. The other tuners
-are Kernel Tuner in its simulation mode, with the mean of seven samples of each config, and Optuna's TPE, with
-the median of three samples of each config. All tuners see the same fitted times and the same noise (residuals
-of the fit). The program prints the mean regret of each tuner in per cent: how much slower the tuner's choice
-is than the best config of the space, by their fitted times.
-
-Kernel Tuner tunes one kernel, so here the kernel is one of the parameters. The other parameters hold indices
-of values, and a restriction admits only configs that exist.
+RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and budget,
+epbench replays its default strategy, without configs of earlier runs. Each other tuner gets the wall time of that
+search. The other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of a config, and
+Optuna's TPE, with the median of three. All tuners see the same fitted times and the same noise (residuals of the
+fit). The program prints each tuner's mean regret in per cent: how much slower its choice is than the best config of
+the space, by fitted times.
 """
 
 import argparse
@@ -30,14 +26,13 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# If a tuner may measure at least this fraction of the points, all points are measured without the tuner, because some
-# tuners draw known points without end when few are left.
+# From this fraction of the points on, all are measured: some tuners draw known points without end when few are left.
 NEARLY_ALL = 0.9
 
 
 class Space:
-    """A recorded space: its points (configs), their fitted times in seconds, the residuals of the fit, and the pace
-    (seconds for a config and for a sample)."""
+    """A recorded space: configs, their fitted times in seconds, the residuals, and the pace (seconds for a config and
+    for a sample)."""
 
     def __init__(self, path):
         with gzip.open(path, "rt") as f:
@@ -51,7 +46,7 @@ class Space:
         self._places()
 
     def _fit(self):
-        """Fits log(time) = point + round by medians, as the function Polish of tune/stat does."""
+        """Fits log(time) = point + round by medians, as Polish of tune/stat does."""
         item, turn, log = [], [], []
         for i, p in enumerate(self.points):
             for stretch in p["rounds"]:
@@ -69,7 +64,7 @@ class Space:
         self.residuals = log - times[item] - rounds[turn]
 
     def _places(self):
-        """Describes each point as (kernel, index of each value). The parameter with the most values is first."""
+        """Describes each point as (kernel, index of each value)."""
         kernels, axes = [], {}
         for p in self.points:
             c = p["config"]
@@ -96,8 +91,7 @@ class Space:
             self.params["p%d" % k] = sorted({t[k + 1] for t in self.tuples})
 
     def restriction(self):
-        """Returns an expression that is true for the points that exist. It numbers a point in mixed radix, and
-        looks for the number in the set of existing ones."""
+        """Returns an expression that is true for the points that exist, by their number in mixed radix."""
         terms, number, radix = [], [0] * len(self.tuples), 1
         for k, (name, values) in enumerate(self.params.items()):
             terms.append("%s * %d" % (name, radix))
@@ -144,7 +138,7 @@ def ours(binary, space, budgets, replays):
 
 
 def everything(space, rng, samples, middle):
-    """Measures every point, each with `samples` samples, and returns the fastest."""
+    """Measures every point with `samples` samples, and returns the fastest."""
     return int(np.argmin([middle(space.samples(rng, i, samples)) for i in range(len(space.points))]))
 
 
@@ -165,7 +159,7 @@ def tpe(space, rng, evaluations):
         return seen[point]
 
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=int(rng.integers(1 << 31))))
-    for _ in range(8 * evaluations):  # a point that does not exist, or was already drawn, is no evaluation
+    for _ in range(8 * evaluations):  # an absent or repeated point is no evaluation
         if len(seen) >= evaluations:
             break
         study.optimize(objective, n_trials=1)
@@ -226,13 +220,13 @@ def main():
                         else:
                             chosen = tpe(space, rng, n) if s == "tpe" else kernel_tuner(space, rng, n, s)
                         got.append(space.regret(chosen))
-                    except Exception as e:  # a strategy that cannot handle this space is reported
+                    except Exception as e:
                         print("# %s at %d on %s: %s" % (s, b, space.name, repr(e)[:200]), flush=True)
                         break
                 if got:
                     figures.append((space.name, b, s, float(np.mean(got))))
             print("# %s %d done" % (space.name, b), flush=True)
-            if args.json:  # written after each budget, so that figures are kept if the program is interrupted
+            if args.json:  # in case the program is interrupted
                 with open(args.json, "w") as f:
                     json.dump(figures, f)
     print("| strategy | " + " | ".join("%d" % b for b in budgets) + " |\n| --- |" + " ---: |" * len(budgets))

@@ -9,8 +9,8 @@ For every strategy, `epbench replay` measures the configs that the strategy asks
 config's recorded runs, and chooses the winner by the same finals. There are two kinds of budgets: a number of
 distinct configs, and the modelled time in which random search comes close to the best config (`epbench replay
 score`). `measure` writes OUT-losses.csv and OUT-scores.csv, and skips searches that these files already hold.
-`summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md
-is made. """
+`summary` reads them and writes OUT-spaces.csv, OUT-budgets.csv and OUT-time.csv, from which docs/search-hub.md is
+made."""
 
 import argparse
 import collections
@@ -26,7 +26,7 @@ import tempfile
 import kernel_tuner_strategy
 
 MILO, UNUSED = "cachefiles/{}_milo/{}_T4.json.gz", "currently_unused/cachefiles/"
-# The files of gemm_milo and hotspot_milo are not in the repository of the hub, but in its large file storage.
+# The files of gemm_milo and hotspot_milo are not in the hub's repository.
 SPACES = (
     [MILO.format("convolution", gpu) for gpu in ("A100", "A4000", "A6000", "MI250X", "W6600", "W7800")]
     + [MILO.format("dedispersion", "A100"), UNUSED + "KernelTuner data/gemm/RTX_2080_Ti.json.gz"]
@@ -35,7 +35,7 @@ SPACES = (
 )
 OWN = ["auto", "race"]
 KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
-# bayes_opt gets only small budgets and no score, because it takes half a minute and more for a larger search.
+# bayes_opt takes half a minute and more for a larger search.
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126
@@ -44,7 +44,7 @@ LOSSES, SCORES = ["space", "strategy", "configs", "losses_percent"], ["space", "
 
 @contextlib.contextmanager
 def server(path):
-    """Starts the server of Kernel Tuner's strategies for a space, and yields the address of its socket."""
+    """Starts the server of Kernel Tuner's strategies, and yields its socket's address."""
     with tempfile.TemporaryDirectory() as folder:
         address = os.path.join(folder, "s")
         program = subprocess.Popen([sys.executable, kernel_tuner_strategy.__file__, "serve", path, address],
@@ -59,17 +59,17 @@ def server(path):
 
 
 def command(address, strategy, evaluations=0):
-    """Returns the value of epbench's flag --strategy that runs a strategy of Kernel Tuner."""
+    """Returns the flag --strategy for a strategy of Kernel Tuner."""
     return "exec:%s -S -E %s ask %s %s %d" % (sys.executable, kernel_tuner_strategy.__file__, address, strategy, evaluations)
 
 
 def named(strategy):
-    """Returns the short name of a value of the flag --strategy."""
+    """Returns the short name of a strategy."""
     return strategy.split()[-2] if strategy.startswith("exec:") else strategy
 
 
 def run(binary, *args):
-    """Returns the rows of epbench's first CSV table, each as a dict with the strategy's short name."""
+    """Returns the rows of epbench's first CSV table as dicts."""
     out = subprocess.run([binary, *args, "--format", "csv"], check=True, stdout=subprocess.PIPE, text=True).stdout
     lines = [line for line in out.split("\n\n")[0].splitlines() if not line.startswith("#")]
     rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
@@ -79,7 +79,7 @@ def run(binary, *args):
 
 
 def share_legal(path):
-    """Returns the share of all combinations of values that are legal configs."""
+    """Returns the share of legal configs among all combinations of values."""
     configs = kernel_tuner_strategy.configs_of(path)
     combinations = 1
     for name in configs[0][1]:
@@ -88,7 +88,7 @@ def share_legal(path):
 
 
 def losses_of(binary, path, strategies, budgets, searches):
-    """Searches a space. Returns one row for each strategy and budget, with the losses of its searches."""
+    """Returns one row for each strategy and budget, with the losses of its searches."""
     out = collections.defaultdict(list)
     for row in run(binary, "replay", path, "--each", "--replays", str(searches), "--seed", str(SEED), "--strategy", ",".join(strategies), "--budget", ",".join(map(str, budgets))):
         out[row["space"], row["strategy"], row["budget"]].append("%.2f" % float(row["regret_percent"]))
@@ -102,7 +102,7 @@ def scores_of(binary, path, strategies, searches):
 
 
 def measure(binary, path, own, theirs, searches, scored):
-    """Searches one space with all strategies. Returns the rows of the losses and of the scores."""
+    """Returns the rows of losses and of scores of one space."""
     losses = losses_of(binary, path, own, BUDGETS, searches) if own else []
     cutoff = int(scores_of(binary, path, ["race"], 1)[0]["cutoff"])
     scores = scores_of(binary, path, own, scored) if own else []
@@ -133,7 +133,7 @@ def write(path, rows):
 
 
 def record(binary, hub, out, only, strategies, searches, scored):
-    """Searches the spaces and strategies that the recording lacks, and writes it after each space."""
+    """Searches what the recording lacks, and writes it after each space."""
     losses, scores = read(out + "-losses.csv"), read(out + "-scores.csv")
     for space in SPACES:
         path = os.path.join(hub, space)
@@ -150,13 +150,12 @@ def record(binary, hub, out, only, strategies, searches, scored):
 
 
 def named_space(path):
-    """Returns the name that epbench gives a file: folder/name, without its endings."""
+    """Returns the name that epbench gives a file: folder/name."""
     folder, name = path.split("/")[-2:]
     return folder + "/" + name.removesuffix(".json.gz").removesuffix("_T4")
 
 
 def quantile(values, share):
-    """Returns a quantile by linear interpolation."""
     values = sorted(values)
     at = share * (len(values) - 1)
     low, high = values[int(at)], values[min(int(at) + 1, len(values) - 1)]
@@ -164,8 +163,7 @@ def quantile(values, share):
 
 
 def budgets_of(losses):
-    """Returns one row for each strategy and number of configs: its losses over all spaces, and in how many spaces it is
-    first or last."""
+    """Returns one row for each strategy and budget: its losses, and where it is first or last."""
     means = {(r["space"], r["strategy"], r["configs"]): statistics.mean(map(float, r["losses_percent"].split())) for r in losses}
     out = []
     for strategy in dict.fromkeys(r["strategy"] for r in losses):
@@ -181,7 +179,7 @@ def budgets_of(losses):
 
 
 def time_of(scores):
-    """Returns one row for each strategy: its mean score, its mean loss, and in how many spaces it is first or last."""
+    """Returns one row for each strategy: mean score, mean loss, and where it is first or last."""
     by_space = collections.defaultdict(dict)
     for r in scores:
         by_space[r["space"]][r["strategy"]] = float(r["score"])
@@ -196,7 +194,7 @@ def time_of(scores):
 
 
 def spaces_of(scores):
-    """Returns one row for each space: its size, and the score and the place of auto."""
+    """Returns one row for each space: its size, auto's score and place."""
     out = []
     for space in dict.fromkeys(r["space"] for r in scores):
         rows = sorted((r for r in scores if r["space"] == space), key=lambda r: -float(r["score"]))

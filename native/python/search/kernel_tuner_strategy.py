@@ -4,14 +4,12 @@
     python3 native/python/search/kernel_tuner_strategy.py serve SPACE SOCKET &
     epbench replay SPACE --strategy "exec:python3 native/python/search/kernel_tuner_strategy.py ask SOCKET pso" --budget 50
 
-SPACE is a T4 file, a cache file of Kernel Tuner, or a recording (NAME.rounds.gz). The server reads it, because
-Kernel Tuner must know which configs are legal and epbench's protocol does not list them. The server loads
-Kernel Tuner and the space once, and starts one process for each search. docs/search-own.md describes the
+SPACE is a T4 file, a cache file of Kernel Tuner, or a recording (NAME.rounds.gz). docs/search-own.md describes the
 protocol.
 
-The strategies run with their own defaults. If a strategy ends before the budget is spent, it starts again. In
-a space of several kernels, "each:pso" tunes one kernel after the other with an equal share of the budget, and
-"pso" tunes all kernels at once, with the kernel as one more parameter.
+If a strategy ends before the budget is spent, it starts again. In a space of several kernels, "each:pso" tunes one
+kernel after the other with an equal share of the budget, and "pso" tunes all kernels at once, with the kernel as one
+more parameter.
 """
 
 import contextlib
@@ -25,18 +23,18 @@ import signal
 import socket
 import sys
 
-# Largest number of configs in one line to epbench. The configs of a line are measured in the same rounds.
+# Configs of one line to epbench, which measures them in the same rounds.
 CONFIGS_PER_ASK = 8
-# Seconds of processor time that the strategy of a search may take. Some strategies never end when few configs are left.
+# Seconds of processor time; some strategies never end when few configs are left.
 LONGEST_SEARCH = 40
-# A search ends after this many evaluations in a row of configs that have already been measured.
+# Evaluations in a row of measured configs after which a search ends.
 MOST_REPEATS = 5000
-# The ratio (a config's time divided by the default's) of a config that failed.
+# The ratio (time / default's time) of a config that failed.
 FAILED = float("inf")
 
 
 def scalar(value):
-    """Returns a parameter's value as Kernel Tuner uses it: a number or a truth value if its text is one."""
+    """Returns a number or a truth value if the text is one."""
     if not isinstance(value, str):
         return value
     if value in ("true", "false"):
@@ -48,7 +46,7 @@ def scalar(value):
 
 
 def configs_of(path):
-    """Returns the legal configs of a file, each as (kernel, {parameter: value})."""
+    """Returns a file's legal configs as (kernel, {parameter: value})."""
     with (gzip.open if path.endswith(".gz") else open)(path, "rt") as f:
         if path.endswith(".rounds.gz"):
             f.readline()
@@ -63,7 +61,7 @@ def configs_of(path):
 
 
 def flat(configs):
-    """Returns the configs with the kernel as a parameter. A parameter that a kernel lacks gets its first value."""
+    """Returns configs with the kernel as a parameter. Absent parameters get the first value."""
     first = {"kernel": None}
     for _, values in configs:
         for name, value in values.items():
@@ -72,7 +70,7 @@ def flat(configs):
 
 
 class Part:
-    """A Part holds the configs that one run of a strategy searches: those of one kernel, or of all kernels of a space."""
+    """The configs of one run of a strategy: of one kernel, or of all."""
 
     def __init__(self, configs, kernels):
         from kernel_tuner.searchspace import Searchspace
@@ -84,7 +82,7 @@ class Part:
 
 
 def parts_of(path):
-    """Returns {"": parts of the flat space, "each": parts of one kernel each}."""
+    """Returns {"": parts of the flat space, "each": one part for each kernel}."""
     configs = configs_of(path)
     kernels = list(dict.fromkeys(k for k, _ in configs))
     each = [Part([v for k, v in configs if k == kernel], [kernel] * len(configs)) for kernel in kernels]
@@ -94,8 +92,7 @@ def parts_of(path):
 
 
 class Epbench:
-    """Epbench asks the program epbench for measurements and keeps the results. `left` is the number of configs that may
-    still be measured."""
+    """Asks epbench for measurements and keeps the results. `left`: configs that may still be measured."""
 
     def __init__(self, lines, out, first):
         self.lines, self.out, self.left = lines, out, first["left"]
@@ -106,7 +103,7 @@ class Epbench:
             self.known[c["kernel"], tuple(c["values"][name] for name in self.texts[c["kernel"]])] = result.get("ratio", FAILED)
 
     def ratios(self, part, points):
-        """Returns the ratio of each point, FAILED for a point that failed, None for a point after the end of the budget."""
+        """Returns each point's ratio: FAILED, or None after the budget."""
         keys = [self._key(part, p) for p in points]
         fresh = [k for k in dict.fromkeys(keys) if k not in self.known]
         self.repeats = 0 if fresh else self.repeats + len(points)
@@ -137,7 +134,7 @@ def runner_of(epbench, part):
     from kernel_tuner.util import RuntimeFailedConfig
 
     class EpbenchRunner(Runner):
-        """Measures configs by asking epbench. It counts each config once, as Kernel Tuner's own runner for files does."""
+        """Measures configs by asking epbench, each counted once, as Kernel Tuner's runner for files does."""
 
         def __init__(self):
             super().__init__()
@@ -169,7 +166,7 @@ def runner_of(epbench, part):
 
 
 def tune(epbench, part, strategy, evaluations):
-    """Runs a strategy until it has measured this many new configs, or ends by itself."""
+    """Runs a strategy until it has measured this many new configs, or ends."""
     from kernel_tuner.interface import Options, strategy_map
     from kernel_tuner.util import StopCriterionReached, TuningBudget
 
@@ -183,12 +180,11 @@ def tune(epbench, part, strategy, evaluations):
 
 
 class Late(Exception):
-    """The search took longer than LONGEST_SEARCH."""
+    pass
 
 
 def search(parts, lines, out, strategy, expected):
-    """Runs one search: reads epbench's first line, and tunes until the budget is spent. expected: the number of configs that
-    a search bounded by time may measure, or 0."""
+    """Runs one search. expected: configs that a search bounded by time may measure, or 0."""
     import numpy as np
 
     first = json.loads(lines.readline())
@@ -204,7 +200,7 @@ def search(parts, lines, out, strategy, expected):
             if (share := (end - len(epbench.known)) // (len(parts[each]) - k)) > 0:
                 tune(epbench, part, name, share)
         goal -= len(epbench.known) - before
-        if goal <= 0:  # the search is bounded by time, and has time for more configs than expected
+        if goal <= 0:  # bounded by time, with time for more than expected
             goal = expected
         if len(epbench.known) == before:
             break
@@ -233,8 +229,6 @@ def serve(path, address):
 
 
 def answer(parts, connection):
-    """Runs the search of one connection."""
-
     def late(*_):
         raise Late
 

@@ -4,9 +4,8 @@
     python3 native/python/search/priors.py summary testdata/archive/priors-2026-11-26.csv -o testdata/archive/priors-2026-11-26-summary.csv
 
 `measure` searches every space with `bayes` under several settings of its priors, and writes the mean loss of each
-space, setting and budget. `summary` compares three choices of priors. The "usual priors" were chosen on these spaces.
-"leave one space out" takes, for each space, the setting with the least mean loss on all other spaces. "no priors"
-uses none.
+space, setting and budget. The "usual priors" were chosen on these spaces. "leave one space out" takes, for each
+space, the setting with the least mean loss on all other spaces. "no priors" uses none.
 """
 
 import argparse
@@ -22,7 +21,7 @@ SEED = 59
 
 
 def measure(binary, recordings, searches):
-    """Returns one row for each space, setting and budget: the mean loss of its searches in per cent."""
+    """Returns one row for each space, setting and budget: the mean loss in per cent."""
     strategies = ",".join("bayes:" + s for s in SETTINGS)
     out = subprocess.run(
         [binary, "replay", recordings, "--starts", "none", "--strategy", strategies, "--budget", ",".join(map(str, BUDGETS)),
@@ -36,7 +35,7 @@ def measure(binary, recordings, searches):
 
 
 def left_out(losses, spaces):
-    """Returns {space: setting with the least mean loss on all other spaces}. losses is {(space, setting): loss}."""
+    """Returns {space: best setting on all other spaces}. losses is {(space, setting): loss}."""
     settings = list(dict.fromkeys(setting for _, setting in losses))
     return {space: min(settings, key=lambda s: statistics.mean(losses[o, s] for o in spaces if o != space)) for space in spaces}
 

@@ -16,7 +16,7 @@ T4 = os.path.join(os.path.dirname(__file__), "../../../tune/search/exchange/test
 
 
 class Program:
-    """Answers like epbench: it measures at most `left` configs of one kernel with the parameters a and b."""
+    """Answers like epbench, for `left` configs of one kernel."""
 
     def __init__(self, left):
         self.left, self.asked, self.line = left, [], ""
@@ -94,7 +94,7 @@ class KernelTuner(unittest.TestCase):
             program.readline = lambda: first() if not program.line else program.line
             bridge.search({"": [part]}, program, program, strategy, 0)
             self.assertEqual(len(set(program.asked)), len(program.asked), strategy)
-            self.assertIn(program.left, (0, 1), strategy)  # a strategy may count the config that was known before
+            self.assertIn(program.left, (0, 1), strategy)
 
 
 class Tables(unittest.TestCase):

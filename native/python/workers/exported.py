@@ -2,14 +2,13 @@
 
     exported.py SWEEP [--says BY=FILE]... RUN...
 
-SWEEP is the run directory that was exported. RUN is a run directory of `epbench bench --over SWEEP
---config deepep-own:by=BY`, where BY is shim, json or map. FILE holds the text that `epbench table export`
-printed when it wrote that export.
+SWEEP is the run directory that was exported. RUN is a run directory of `epbench bench --over SWEEP --config
+deepep-own:by=BY`, where BY is shim, json or map. FILE holds the text that `epbench table export` printed when it
+wrote that export.
 
 The first table has a row for each dispatch and each combine, with medians over several workers. `sweep` is the time
 of the sweep's winner in the sweep, `its config now` the time of the same config in the rounds of the export. `off` is
-how much slower the export is than `sweep`, and `loss` how much slower it is than `its config now`. The last column has
-the smallest and the largest loss of a worker.
+how much slower the export is than `sweep`, and `loss` how much slower it is than `its config now`.
 
 The second table has the sums of dispatch and combine, for exports with a FILE. `says` is the sum for the sweep's
 winners plus the loss that the export states. `off` is how much longer the export takes than `says`.
@@ -36,8 +35,7 @@ def microseconds(times):
 
 
 def exports_timed(runs, chosen):
-    """Returns {(op, routing, tokens, BY): searches}. It prints and leaves out searches that failed or that
-    the sweep does not have."""
+    """Returns {(op, routing, tokens, BY): searches}, without failed and unknown ones, which it prints."""
     out = collections.defaultdict(list)
     for run in runs:
         for case, s in searches(run):

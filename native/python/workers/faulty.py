@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from harness import Library, main  # noqa: E402
 
-FAULTY = 1  # the rank with the fault
+FAULTY = 1
 
 
 def found(name):

@@ -9,21 +9,19 @@
 #   run-gpu.sh turns     measures again the configs that the sweeps chose; the libraries take turns
 #   run-gpu.sh exports   loads the exported configs into DeepEP, and times them
 #
-# You may give several words, for example run-gpu.sh sweep turns. OUT keeps the runs, tables and pictures. With
-# the OUT of an earlier start on the same GPUs, sweeps are resumed. LIBRARIES names the libraries;
-# epbench and epbench-LAYOUT are epbench's own kernels, and NAME@SMS bounds the SMs. MODELS, TOKENS,
-# LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: only uniform routing), TURNS,
+# OUT keeps the runs, tables and pictures. With the OUT of an earlier start on the same GPUs, sweeps are resumed.
+# LIBRARIES names the libraries; epbench and epbench-LAYOUT are epbench's own kernels, and NAME@SMS bounds the SMs.
+# MODELS, TOKENS, LL_TOKENS, ROUTING, OPS, DTYPE, BAND, SECONDS_EACH, SKEW_SECONDS (0: only uniform routing), TURNS,
 # COPIES, WAYS and SWEEP_FLAGS change what is measured. LAUNCHER starts the ranks; the default is torchrun, and
 # "examples/workers/ranks.sh 2 python3" starts some seconds faster.
 cd "$(dirname "$0")/../../.." || exit 1
 . native/steps.sh
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH FLASHINFER_CUDA_ARCH_LIST=${FLASHINFER_CUDA_ARCH_LIST:-9.0a}
-ranks=${RANKS:-2} dtype=${DTYPE:-bf16} accepted="0 4" # 4: rows that are undecided
+ranks=${RANKS:-2} dtype=${DTYPE:-bf16} accepted="0 4"
 worker="launch:${LAUNCHER:-python3 -m torch.distributed.run --standalone --nproc-per-node $ranks} native/python/workers/worker.py"
 libraries=${LIBRARIES:-deepep nccl flashinfer epbench epbench-rank deepep-ll}
 
-# backend NAME[@SMS] prints the value of --backend for a library.
 backend() {
   case ${1%@*} in
     deepep-ll) echo "$worker deepep ll" ;;
@@ -36,19 +34,19 @@ backend() {
   esac
 }
 
-# flags NAME[@SMS] prints the flags of a sweep of this library, with the token counts.
+# flags NAME[@SMS] prints the flags of this library's sweep.
 flags() {
   local name=${1%@*} tokens="--tokens ${TOKENS:-1,8,128,1024,4096} --max-tokens ${MAX_TOKENS:-4096}"
   case $name in deepep-ll | epbench-masked) tokens="--tokens ${LL_TOKENS:-1,8,32,128} --max-tokens 128" ;; esac
   echo "$tokens"
   test "$name" = "${name#epbench-}" || echo "--layout ${name#epbench-}"
   case $name in deepep2-expert*) echo "--layout ${name#deepep2-}" ;; deepep2*) echo "--layout rank:packed" ;; esac
-  # In layout rank the other libraries take tokens that the caller has cast, so epbench's kernels do so too.
+  # In layout rank the other libraries take cast tokens.
   case $dtype:$name in fp8:epbench-rank*) echo "--param input=fp8" ;; esac
   test "$name" = "$1" || echo "--max-sms ${1#*@}"
 }
 
-# tuned SECONDS NAME LIBRARY MODEL ROUTING makes a sweep in $out/NAME, or resumes the sweep that is there.
+# tuned SECONDS NAME LIBRARY MODEL ROUTING makes or resumes the sweep in $out/NAME.
 tuned() {
   local run=$out/$2
   if test -s "$run/trials.jsonl"; then
@@ -60,7 +58,7 @@ tuned() {
 }
 
 sweep() {
-  # FlashInfer compiles at its first start, which would miss the deadline for the first answer.
+  # Compiling would miss the first answer's deadline.
   [[ " $libraries " != *" flashinfer "* ]] || step 500 flashinfer-compiles '' python3 -c 'from flashinfer.jit.comm import gen_moe_alltoall_module as g; g("legacy").build_and_load()'
   for model in ${MODELS:-deepseek-v3}; do
     for l in $libraries; do
@@ -71,10 +69,8 @@ sweep() {
   done
 }
 
-# runs MODEL prints the run directories of the model's sweeps.
 runs() { for l in $libraries; do ls -d "$out/$1-$l" "$out/$1-$l-skew" 2> /dev/null; done; }
 
-# choose NAME RUNS... compares the libraries. It prints the comparison and writes it to files in OUT.
 choose() {
   epbench table choose "${@:2}" 2>&1 | tee "$out/$1-choose.txt"
   epbench report --only libraries --no-html --format csv "${@:2}" > "$out/$1-libraries.csv"
@@ -88,9 +84,8 @@ turns() {
   done
 }
 
-# exports measures DeepEP with configs from a shim, an SGLang JSON file or DeepEP's own map (WAYS), each in the same
-# rounds as the sweep's config. Two workers with the same config may differ by several per cent, so exports starts
-# COPIES workers for each way.
+# exports measures DeepEP with configs from a shim, an SGLang JSON file or its own map (WAYS). Two workers with one
+# config may differ by several per cent, so each way has COPIES workers.
 exports() {
   for model in ${MODELS:-deepseek-v3}; do
     from=$out/$model-deepep

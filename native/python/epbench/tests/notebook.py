@@ -1,5 +1,4 @@
-"""notebook.py FILE.ipynb runs the code of a notebook in an empty folder and prints the last expression of each cell, as HTML
-if it has that form."""
+"""notebook.py FILE.ipynb runs a notebook in an empty folder and prints the last expression of each cell."""
 
 import ast
 import json
@@ -10,13 +9,11 @@ import tempfile
 
 
 def show(value):
-    """Prints a value as a notebook shows it."""
     if value is not None:
         print(value._repr_html_()[:100] if hasattr(value, "_repr_html_") else repr(value))
 
 
 def run(cell, names):
-    """Runs a cell and shows its last expression."""
     code = ast.parse(cell)
     last = code.body.pop() if code.body and isinstance(code.body[-1], ast.Expr) else None
     exec(compile(code, "cell", "exec"), names)  # noqa: S102

@@ -1,5 +1,4 @@
-"""The names of DeepEP's extension, for programs that import it besides deep_ep. The extension's
-own class Buffer, which differs from deep_ep.Buffer, is not here."""
+"""The names of DeepEP's extension, without its class Buffer, which differs from deep_ep.Buffer."""
 
 from epcomm.deepep import Buffer, Config, EventHandle, topk_idx_t
 

@@ -24,7 +24,7 @@ def _report(rank, work, arguments, results):
 
 
 def join(rank, port, device="cpu", ranks=2):
-    """Makes this process a rank of torch.distributed, over gloo. device, cpu or cuda, becomes torch's default device."""
+    """Makes this process a rank of torch.distributed, over gloo, with default device cpu or cuda."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if device == "cuda":
         torch.cuda.set_device(rank)
@@ -33,8 +33,7 @@ def join(rank, port, device="cpu", ranks=2):
 
 
 def _collect(processes, results):
-    """Returns {rank: (result, error text)}. A rank is missing if its process was killed, or has not ended 20 s after
-    another rank failed."""
+    """Returns {rank: (result, error text)}, without ranks that were killed or did not end."""
     ended, end = {}, time.monotonic() + 500
     while len(ended) < len(processes) and time.monotonic() < end:
         try:
@@ -50,8 +49,8 @@ def _collect(processes, results):
 
 
 def run_ranks(test, work, *arguments, ranks=2, **environment):
-    """Runs work(rank, port, *arguments) in one process for each rank, with an empty cache of packs. Returns the list of
-    the results. Fails the test if a rank raises an exception or does not end."""
+    """Returns the results of work(rank, port, *arguments) in one process for each rank, with no cached packs. Fails
+    the test if a rank fails."""
     context = torch.multiprocessing.get_context("spawn")
     results = context.Queue()
     with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, EPCOMM_CACHE=cache, **environment):

@@ -1,6 +1,5 @@
-"""Tests ranks that make different calls: every rank must raise the same error, long before the deadline. Two
-ranks run on the emulated driver, or on two GPUs with EPCOMM_TEST_DEVICE=cuda. They use the extension that
-EPCOMM_NATIVE names, otherwise ctypes."""
+"""Tests ranks that make different calls: every rank must raise the same error, long before the deadline.
+EPCOMM_TEST_DEVICE=cuda uses two GPUs. EPCOMM_NATIVE names the extension, else ctypes."""
 
 import os
 import sys
@@ -18,7 +17,7 @@ from epcomm.comm import EpcommError  # noqa: E402
 
 RANKS, HIDDEN, EXPERTS, TOPK = 2, 512, 16, 4
 DEVICE = os.environ.get("EPCOMM_TEST_DEVICE", "cpu")
-AT = torch.device("cpu") if DEVICE == "cpu" else None  # the device of a Buffer
+AT = torch.device("cpu") if DEVICE == "cpu" else None
 
 
 def low(buffer, rank, most, **options):
@@ -51,8 +50,7 @@ def order(buffer, rank):
     return differ
 
 
-# Each situation has a name, a function of (Buffer, rank), and the difference that the error must name. The function makes
-# equal calls and returns a second function, whose calls differ between the ranks.
+# (name, function of (Buffer, rank), difference in the error). The function returns the calls that differ.
 SITUATIONS = (
     ("the first size", lambda b, r: lambda: low(b, r, 16 if r else 8), "num_max_dispatch_tokens_per_rank is 8 on rank 0, 16 on rank 1"),
     ("a later size", lambda b, r: low(b, r, 16) or (lambda: low(b, r, 24 if r else 16)), "num_max_dispatch_tokens_per_rank is 16 on rank 0, 24 on rank 1"),
@@ -72,7 +70,7 @@ def one_rank(rank, port):
         low(warm, rank, most)
     low(warm, rank, 16, use_fp8=True)
     for sms in (4, 2):
-        normal(warm, rank, sms)  # makes the packs
+        normal(warm, rank, sms)
     warm.destroy()
     for name, situation, _ in SITUATIONS:
         buffer = deepep.Buffer(dist.group.WORLD, device=AT)
@@ -80,7 +78,7 @@ def one_rank(rank, port):
         dist.barrier()
         began = time.monotonic()
         try:
-            while time.monotonic() < began + 1:  # on a GPU the call of the first rank returns, and its next call raises
+            while time.monotonic() < began + 1:  # on a GPU its next call raises
                 differ()
                 time.sleep(0.01)
             raised.append((name, "nothing was raised", 0))

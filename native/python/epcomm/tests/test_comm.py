@@ -1,5 +1,4 @@
-"""Tests epcomm from Python without PyTorch. The tests run on the emulated driver, whose GPU memory is
-memory of the host. EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
+"""Tests epcomm without PyTorch on the emulated driver. EPCOMM_PACK names the test pack, EPCOMM_LIBRARY the library."""
 
 import array
 import concurrent.futures
@@ -31,7 +30,6 @@ def pack_bytes():
 
 
 def wait(device):
-    """Waits for all work on the emulated GPU."""
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
     driver.cuCtxSetCurrent(context)
@@ -39,7 +37,7 @@ def wait(device):
 
 
 class Gather:
-    """An all-gather through pipes: rank 0 receives the bytes of all ranks and sends them to all."""
+    """An all-gather through pipes."""
 
     def __init__(self, rank, pipes):
         self.rank, self.pipes = rank, pipes
@@ -55,8 +53,7 @@ class Gather:
 
 
 def layer(comm, rank, tokens):
-    """Makes a layer and returns an error text, or "". Every token is all ones, experts return their rows, and the
-    weights of a token sum to 1, so the result must be 1."""
+    """Makes a layer of ones and returns an error text, or "". The result must be 1."""
     i = comm.info
     x = array.array("H", [0x3F80] * (tokens * i.hidden))
     ids = array.array("q", [(t * 3 + k + rank) % i.experts for t in range(tokens) for k in range(i.topk)])
@@ -74,7 +71,7 @@ def layer(comm, rank, tokens):
 
 
 def stamped(comm, rank, work):
-    """Runs work between two stamps. Returns the error text of work, or an error text if the clock did not advance."""
+    """Runs work between two stamps. Returns an error text, or ""."""
     at = array.array("Q", [0, 0])
     address = at.buffer_info()[0]
     comm.stamp(address)
@@ -85,7 +82,6 @@ def stamped(comm, rank, work):
 
 
 def refuses_stamps(comm):
-    """Returns an error text if a stamp to invalid memory is not refused."""
     for address in (0, 4):
         try:
             comm.stamp(address)
@@ -109,15 +105,14 @@ def one_rank(rank, pipes, results):
 
 
 def one_of_nodes(rank, pipes, results):
-    """Makes a dispatch and a combine of ones with two nodes. The experts write into the library's memory, which is
-    host memory here."""
+    """Makes a dispatch and a combine of ones with two nodes."""
     try:
         with unittest.mock.patch.dict(os.environ, {"LOCAL_WORLD_SIZE": "2"}):
             comm = epcomm.Comm(NODES_PACK, rank, 4, rank, Gather(rank, pipes), deadline=60)
         i, o, tokens = comm.info, comm.outputs(), 5
         if (i.nodes, i.nvshmem) != (2, b"3.8.0"):
             raise ValueError(f"{i.nodes} nodes, NVSHMEM {i.nvshmem}")
-        with open(NODES_PACK, "rb") as f:  # the pack holds the heap's size that epbench computed for one call in flight
+        with open(NODES_PACK, "rb") as f:  # the heap's size for one call in flight
             counted = int(re.search(rb'"heap_bytes": ([0-9]+)', f.read())[1])
         if i.heap_bytes != counted:
             raise ValueError(f"a heap of {i.heap_bytes} bytes, the pack says {counted}")
@@ -232,7 +227,7 @@ class TestComm(unittest.TestCase):
                 return f"{e.status}: {e}\n"
             return "no error\n"
 
-        epcomm.machine()  # initialises the driver in this process
+        epcomm.machine()
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
@@ -246,7 +241,7 @@ class TestComm(unittest.TestCase):
         self.assertEqual(len(texts), 2, texts)
         for text in texts:
             self.assertRegex(text, "^driver: .*forked after CUDA was initialised.*spawn")
-        self.assertGreater(epcomm.machine().sms, 0)  # the parent can go on
+        self.assertGreater(epcomm.machine().sms, 0)
 
     def test_classes(self):
         self.assertEqual(epcomm.classify([100] * 8, 2), "even")
@@ -255,10 +250,7 @@ class TestComm(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
-    """Tests which values reach the library."""
-
     def created(self, **given):
-        """Returns the options with which Comm creates a rank."""
         seen = {}
 
         def create(_comm, options, _text):
@@ -312,7 +304,7 @@ class Arguments(unittest.TestCase):
         with unittest.mock.patch.object(epcomm.comm, "_lib", stand_in):
             comm.shrink([0, 2])
             comm.grow(range(3))
-            for wrong in ([0, 64], [-1]):  # 1 << 64 would be no bit of a uint64
+            for wrong in ([0, 64], [-1]):  # no bit of a uint64
                 with self.assertRaisesRegex(ValueError, "from 0 to 63"):
                     comm.shrink(wrong)
             self.assertEqual(comm.survivors(), ([0, 40], 7))
@@ -321,15 +313,14 @@ class Arguments(unittest.TestCase):
 
 
 def part_of_deepep(name):
-    """Imports a module of epcomm.deepep that needs no torch."""
-    package = types.ModuleType("epcomm.deepep")  # its __init__ would import torch
+    package = types.ModuleType("epcomm.deepep")
     package.__path__ = [os.path.join(os.path.dirname(epcomm.__file__), "deepep")]
     with unittest.mock.patch.dict(sys.modules, {"epcomm.deepep": package}):
         return importlib.import_module("epcomm.deepep." + name)
 
 
 class Agreements(unittest.TestCase):
-    """Tests two ranks of an Agreement, as threads that share memory."""
+    """Two ranks of an Agreement, as threads."""
 
     def setUp(self):
         self.module = part_of_deepep("agreement")
@@ -337,7 +328,7 @@ class Agreements(unittest.TestCase):
         self.ranks = [self.module.Agreement(memory, r, 2, 20) for r in range(2)]
 
     def both(self, *works):
-        """Runs a function for each rank at the same time. Returns the error text of each, or ""."""
+        """Runs a function for each rank. Returns their error texts, or ""."""
         def error_of(work):
             try:
                 work()
@@ -451,8 +442,6 @@ printf whole > "$2"; sleep 0.3; printf ' pack' >> "$2"
 
 
 class Packs(unittest.TestCase):
-    """Tests how epcomm.deepep finds packs and makes missing ones."""
-
     def setUp(self):
         self.packs = part_of_deepep("packs")
         self.folder = tempfile.TemporaryDirectory()
@@ -468,7 +457,6 @@ class Packs(unittest.TestCase):
         self.here = epcomm.Machine(sms=132, arch=b"sm_90", key=b"cuda/2330")
 
     def test_rows_of_other_machines(self):
-        """With EPCOMM_OTHER_MACHINES=1, packs are made with --other-machines and are kept in a separate folder."""
         for value, other in (("", False), ("1", True)):
             with unittest.mock.patch.dict(os.environ, {"EPCOMM_OTHER_MACHINES": value, "EPCOMM_CACHE": "cache"}):
                 self.assertEqual("--other-machines" in self.packs.command(self.shape, "m.json", "x.pack"), other)

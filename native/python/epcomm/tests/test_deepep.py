@@ -1,7 +1,6 @@
-"""Compares epcomm.deepep with plain PyTorch on two ranks. The checks are those of DeepEP's own tests. They run
-on the emulated driver with a small shape, or on two GPUs with EPCOMM_TEST_DEVICE=cuda.
-EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens selects another shape. EPBENCH_PROGRAM names epbench, which
-makes the packs. EPCOMM_NATIVE names the extension; with 0, calls go through ctypes."""
+"""Compares epcomm.deepep with plain PyTorch on two ranks, as DeepEP's own tests do. EPCOMM_TEST_DEVICE=cuda uses two
+GPUs, EPCOMM_TEST_SHAPE=hidden,experts,topk,tokens another shape. EPBENCH_PROGRAM names epbench. EPCOMM_NATIVE
+names the extension; 0: ctypes."""
 
 import contextlib
 import inspect
@@ -87,7 +86,7 @@ def check_normal(buffer, rank, seed):
 
 
 def check_rows(rank, everyone, source, got, got_ids, got_weights, counts, handle):
-    """Checks that rows are in the order of source ranks and tokens, and have the right local experts."""
+    """Checks the rows' order (source ranks, then tokens) and local experts."""
     local, at = EXPERTS // RANKS, 0
     rows = widened(*got) if isinstance(got, tuple) else got
     for r, (x, ids, weights) in enumerate(everyone):
@@ -150,8 +149,7 @@ def check_block(expert, everyone, rows, count, src_info, ranges, bound):
 
 
 def known_calls(buffer, rank):
-    """Checks that the extension makes repeated normal calls without Buffer's Python methods, with the same results. Calls
-    with other arguments must still reach these methods."""
+    """Checks that the extension makes repeated calls without Buffer's Python methods, which other calls still reach."""
     x, ids, weights = draw(rank, 4)
 
     def calls(source, config, named):
@@ -180,8 +178,7 @@ def known_calls(buffer, rank):
 
 
 def handles_in_any_order(buffer, rank):
-    """Makes two dispatches and combines them in reverse order. The second low-latency dispatch first receives the
-    first one, which is still under way. Checks that the kernels hold no SMs between send and receive."""
+    """Combines two dispatches in reverse order. Between send and receive, kernels hold no SMs."""
     sent, hooks = [], []
     for seed in (5, 6):
         x, ids, weights = draw(rank, seed)
@@ -201,8 +198,7 @@ def handles_in_any_order(buffer, rank):
 
 
 def uneven(buffer, rank):
-    """Makes a call in which one rank has very few tokens. The pack may have other kernels for so few tokens, but all
-    ranks must use the same kernels."""
+    """Makes a call in which one rank has very few tokens: all ranks must use the same kernels."""
     x, ids, weights = (t[:3] if rank == 1 else t for t in draw(rank, 7))
     got, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     back, again = (buffer.low_latency_combine(got, ids, weights, handle)[0] for _ in range(2))
@@ -211,7 +207,6 @@ def uneven(buffer, rank):
 
 
 def idle(buffer, rank):
-    """Makes every kind of call with a rank that has no tokens."""
     x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
     per_rank, _, per_expert, is_in, event = buffer.get_dispatch_layout(ids, EXPERTS)
     got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
@@ -231,7 +226,7 @@ def idle(buffer, rank):
 
 
 def copies_on_the_stream_of_the_call(buffer, rank):
-    """Checks that a tensor which is not contiguous is copied on the call's stream, after previous_event."""
+    """Checks that a tensor which is not contiguous is copied on the call's stream."""
     x, ids, _ = draw(rank, 11)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
@@ -251,8 +246,7 @@ def copies_on_the_stream_of_the_call(buffer, rank):
 
 
 def full_precision(buffer, rank):
-    """Checks that with EPCOMM_PRECISION=full a low-latency combine rounds to bfloat16 only once: the error stays small
-    even if large terms cancel each other."""
+    """Checks that EPCOMM_PRECISION=full rounds only once, even if large terms cancel."""
     refused(ValueError, "EPCOMM_PRECISION", lambda: with_precision("half"))
     fresh = with_precision("full", device=buffer.device)
     x, ids, weights = draw(rank, 13)
@@ -275,7 +269,6 @@ def with_precision(precision, **more):
 
 
 def mixed_halves(buffer, rank):
-    """Checks that a recv without a send is refused."""
     x, ids, _ = draw(rank, 8)
     _, _, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
     assert (type(hook).__name__ == "Hook") == (buffer._calls is not None), "the extension makes a call whose arguments the ranks have compared"
@@ -285,8 +278,7 @@ def mixed_halves(buffer, rank):
 
 
 def too_small_worst(buffer, rank):
-    """Receives more rows than num_worst_tokens. This call or the next one must raise an error, and no row may
-    be written."""
+    """Receives more rows than num_worst_tokens: this call or the next one must raise an error."""
     fresh = deepep.Buffer(dist.group.WORLD, device=buffer.device)
     x, ids, _ = draw(rank, 12)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
@@ -316,7 +308,7 @@ def refusals(buffer, rank):
 
 
 def misread(buffer, rank):
-    """Checks that the error for a tensor which kernels would misread names it, and that no rank sends anything then."""
+    """Checks that the error names the misread tensor, and that no rank sends."""
     x, ids, weights = draw(rank, 9)
     per_rank, _, per_expert, is_in, _ = buffer.get_dispatch_layout(ids, EXPERTS)
     args = {"num_tokens_per_rank": per_rank, "is_token_in_rank": is_in, "num_tokens_per_expert": per_expert}
@@ -375,12 +367,10 @@ class TestDeepEP(unittest.TestCase):
         run_ranks(self, one_rank)
 
     def test_names_in_profiles(self):
-        """With DEEPEP_TEST_NAMES=1 the shim gives kernels the names that DeepEP's test looks for."""
         with tempfile.TemporaryDirectory() as folder:
             self.runs(PROFILED, os.path.join(folder, "trace.json"), DEEPEP_TEST_NAMES="1")
 
     def test_modules_of_the_shim(self):
-        """Imports the names that engines import from deep_ep, and with DEEPEP_SOURCE also the checkout's utils."""
         self.runs(IMPORTS)
         with tempfile.TemporaryDirectory() as source:
             os.makedirs(os.path.join(source, "deep_ep", "utils"))
@@ -389,7 +379,6 @@ class TestDeepEP(unittest.TestCase):
             self.runs("from deep_ep import Buffer\nfrom deep_ep.utils.math import four\nassert four == 4\n", DEEPEP_SOURCE=source)
 
     def runs(self, program, *args, **environment):
-        """Runs a program with the shim on its path and checks that it succeeds."""
         paths = [os.path.join(os.path.dirname(__file__), "..", p) for p in ("src", "shim")]
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), **environment)
         done = subprocess.run([sys.executable, "-c", program, *args], env=env, capture_output=True, text=True)

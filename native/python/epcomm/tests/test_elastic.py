@@ -1,5 +1,4 @@
-"""Compares ElasticBuffer with plain PyTorch on two ranks. It runs on the emulated driver with small shapes. With
-EPCOMM_TEST_DEVICE=cuda it runs on two GPUs. test_deepep.py explains EPCOMM_TEST_SHAPE and EPBENCH_PROGRAM."""
+"""Compares ElasticBuffer with plain PyTorch on two ranks. test_deepep.py explains the variables."""
 
 import unittest
 import warnings
@@ -18,15 +17,14 @@ MOST = TOKENS + 2
 
 
 def drawn(rank, seed):
-    """Draws tokens; one selects an expert twice, one selects none, and one has a masked selection."""
+    """Draws tokens; one selects an expert twice, one none, one has a masked selection."""
     x, ids, weights = draw(rank, seed)
     ids[1, 1] = ids[1, 0]
     return x, ids, weights
 
 
 def expected(rank, everyone, x_of):
-    """Returns what this rank must receive: for each row source rank * MOST + token, the row, its local ids and its
-    weights."""
+    """Returns for each received row: source rank * MOST + token, the row, its local ids and weights."""
     parts = []
     for r, (x, ids, weights) in enumerate(everyone):
         here = (ids // LOCAL == rank) & (ids >= 0)
@@ -60,7 +58,7 @@ def check_packed(buffer, rank, seed, fp8, sync):
 
 
 def check_combine(buffer, handle, y, got_weights, x, ids, weights, fp8):
-    """Checks combine. y has the row of a token once for each rank (packed), or once for each selection (expanded)."""
+    """Checks combine; y is packed or expanded."""
     owners = torch.where(ids >= 0, ids // LOCAL, -1)
     times = sum((owners == r).any(1).float() for r in range(RANKS)) if not handle.do_expand else (ids >= 0).sum(1).float()
     sent = widened(*cast(x)) if fp8 else x
@@ -100,7 +98,7 @@ def check_expanded(buffer, rank, seed, fp8, sync, alignment):
 
 
 def idle(buffer, rank):
-    """Makes calls in which rank 1 has no tokens: with and without do_cpu_sync, packed and expanded."""
+    """Makes calls in which rank 1 has no tokens."""
     x, ids, weights = (t[:0] if rank == 1 else t for t in draw(rank, 10))
     for sync in (True, False):
         for spread in (False, True):
@@ -159,8 +157,7 @@ class TestElastic(unittest.TestCase):
         run_ranks(self, one_rank)
 
     def test_theoretical_sms(self):
-        """With DeepSeek-V3's experts DeepEP V2 takes 22 SMs on 2 H100 and 14 SMs on 8 H100, but 64 SMs without
-        prefer_overlap_with_compute."""
+        """DeepEP V2's numbers for DeepSeek-V3's experts on 2 and on 8 H100."""
         buffer = elastic.ElasticBuffer.__new__(elastic.ElasticBuffer)
         buffer._sms, buffer._device_sms = {}, lambda: 132
         gbs = 18 * 26.562 * elastic.LINK_EFFICIENCY

@@ -1,5 +1,4 @@
-"""Tests which packs EP refuses, and on which stream EP copies and allocates tensors. `python -m epcomm check`
-checks the results of calls."""
+"""Tests which packs EP refuses, and on which stream it copies and allocates. `python -m epcomm check` checks results."""
 
 import os
 import sys
@@ -11,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("../src", "emulated"):
     sys.path.insert(0, os.path.join(HERE, folder))
 
-os.environ["EPCOMM_NATIVE"] = "0"  # without the extension, because the tests replace the library by Python objects
+os.environ["EPCOMM_NATIVE"] = "0"  # the tests replace the library by Python objects
 
 import emulated_streams as streams  # noqa: E402
 import torch  # noqa: E402
@@ -21,8 +20,7 @@ from epcomm import ep as module  # noqa: E402
 
 
 def stand_in(**info):
-    """Returns (patch, comm). comm is a mock of a Comm, with a pack for 4 tokens of a rank. While patch is active, EP uses
-    comm."""
+    """Returns (patch, comm): a mock of a Comm, with a pack for 4 tokens of a rank."""
     about = {"layout": 0, "hidden": 8, "topk": 2, "max_tokens": 4, "groups": 1, "experts": 2, "local_experts": 1, "ranks": 2,
              "in_flight": 1, "nodes": 1, "dtypes": 2, "default_dtype": 1}
     comm = mock.Mock(info=epcomm.Info(**{**about, **info}))
@@ -47,7 +45,7 @@ class TestEP(unittest.TestCase):
             comm.destroy.assert_called_once_with()
 
     def test_numbers_are_not_used_again(self):
-        """A compiled function names its EP by a number. The number of a destroyed EP must not lead to another EP."""
+        """Compiled functions keep an EP's number."""
         first, second = make(), make()
         first.destroy()
         third = make()
@@ -63,8 +61,7 @@ class TestEP(unittest.TestCase):
                 ep.dispatch(*args)
 
     def test_a_call_on_another_stream(self):
-        """With several nodes, y is copied on the call's stream. out is allocated for that stream, and the current
-        stream is recorded as a user of out."""
+        """y is copied, and out allocated, on the call's stream."""
         ep, used, recorded = make(nodes=2), [], []
         ep.device, ep._settle = types.SimpleNamespace(type="cuda", index=0), None
         ep.y = lambda slot: torch.zeros((4, 8), dtype=torch.bfloat16)
@@ -87,11 +84,10 @@ class TestEP(unittest.TestCase):
             out = ep.combine(y, ids, weights, stream=other)
             halves = [ep.combine(y, ids, weights, stream=other, half="_send"), ep.combine(y, ids, weights, stream=third, half="_recv")]
         self.assertEqual((out.shape, halves[0] is halves[1]), ((4, 8), True))
-        self.assertEqual(recorded, [here, here, third])  # once for each out; the recv records the second out again
+        self.assertEqual(recorded, [here, here, third])  # the recv records the second out again
         self.assertEqual(used, [("empty", other), ("copy", other)] * 2)
 
     def test_outputs_are_views_of_the_heap(self):
-        """Checks the dtype, the shape and the order of elements of each view."""
         ep = make(hidden=256)
         out, scales = torch.arange(3 * 256).to(torch.uint8), torch.arange(2 * 3, dtype=torch.float32)
         offsets, experts, sources = (torch.arange(n, dtype=torch.int32) for n in (2, 1, 6))
@@ -109,7 +105,6 @@ class TestEP(unittest.TestCase):
         self.assertIs(ep._view(0, 2), view)
 
     def test_a_call_has_the_tensors_given(self):
-        """The library gets the addresses of the tensors, the width of the ids, and the rank's token count."""
         ep, weights = make(), torch.rand((3, 2))
         y, out = torch.zeros((4, 8), dtype=torch.bfloat16), torch.zeros((3, 8), dtype=torch.bfloat16)
         with mock.patch.object(module, "lib"):

@@ -1,6 +1,5 @@
-"""Tests Buffer with enable_shrink. Two ranks run on the emulated driver, and the second rank leaves some calls out.
-EPBENCH_PROGRAM names epbench, which makes the pack. Calls go through ctypes, and in a second run through the
-extension, if EPCOMM_NATIVE names one."""
+"""Tests Buffer with enable_shrink on two ranks, of which the second leaves some calls out. EPBENCH_PROGRAM names
+epbench. EPCOMM_NATIVE names the extension, for a second run."""
 
 import os
 import sys
@@ -26,7 +25,7 @@ def draw(rank, seed):
 
 
 def call(buffer, rank, seed, alive, halves=False):
-    """Makes a call whose experts return their rows, and checks that experts of lost ranks add nothing."""
+    """Checks that experts of lost ranks add nothing."""
     x, ids, weights = draw(rank, seed)
     rows, count, handle, _, hook = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=halves)
     if halves:
@@ -49,7 +48,7 @@ def masked(buffer):
 
 
 def without_the_other(buffer):
-    """Shrinks to rank 0. Returns the hook of a call that is still under way."""
+    """Shrinks to rank 0. Returns the hook of a call under way."""
     x, ids, weights = draw(0, 3)
     rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, TOKENS, EXPERTS, use_fp8=False)
     for what in (buffer.check, lambda: buffer.low_latency_combine(rows, ids, weights, handle)):
@@ -68,7 +67,6 @@ def without_the_other(buffer):
 
 
 def rank_1_does_not_come(buffer):
-    """A clean in which a rank is missing fails, and the masks stay."""
     def meet(_):
         raise EpcommError(8, "rank 1 did not take part")
 

@@ -1,5 +1,4 @@
-"""Tests streams, hooks and CUDA graphs of epcomm.deepep with stand-ins for CUDA's streams. The stand-ins
-(tests/emulated) record which stream has waited for which, and enforce CUDA's rules for captures."""
+"""Tests streams, hooks and CUDA graphs of epcomm.deepep with stand-ins for CUDA's streams (tests/emulated)."""
 
 import ctypes
 import os
@@ -27,7 +26,6 @@ RANKS = 2
 
 
 def stand_ins():
-    """Replaces the streams of torch.cuda by stand-ins that record which stream has waited for which."""
     return mock.patch.multiple(torch.cuda, current_stream=streams.current, stream=streams.use, is_available=lambda: True,
                                Stream=streams.Stream, Event=streams.Event)
 
@@ -53,10 +51,8 @@ class TestLane(Streams):
         before = here.step()
         first, event = self.lane.run(None, True, step, ())
         self.assertEqual((aside.after(before), here.after(first)), (True, False))
-        # A call without async_finish returns no event to wait for.
         second, none = self.lane.run(EventOverlap(None), False, step, ())
         self.assertEqual((none, here.after(first)), (None, True), "a call did not wait for the call before it, with which it shares memory")
-        # The call waits for previous_event and for the calls before.
         third, event = self.lane.run(EventOverlap(event), True, step, ())
         queued = here.step()
         self.assertEqual((aside.after(second), aside.after(queued), here.after(third)), (True, False, False))
@@ -79,7 +75,6 @@ class TestLane(Streams):
         self.assertIsNot(events.new_lane(torch.device("cpu", 1), 1)._behind, one._behind)
 
     def test_calls_in_a_graph_do_not_hide_those_outside(self):
-        """A call outside graphs waits for the last call outside graphs, although a graph was captured in between."""
         made, _ = self.lane.run(None, True, lambda: streams.current().step(), ())
         with mock.patch.object(streams, "synchronized"), streams.graph(streams.Stream()):
             self.lane.run(None, False, lambda: None, ())
@@ -91,7 +86,6 @@ class TestLane(Streams):
 
 class TestCaptures(unittest.TestCase):
     def test_numbers(self):
-        """capture_of returns the number that the (emulated) driver gives a capture, and 0 outside captures."""
         driver, context, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
         driver.cuInit(0)
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
@@ -109,7 +103,7 @@ class TestCaptures(unittest.TestCase):
 
 @unittest.skipUnless(native.load(), "the extension is not built")
 class TestEvents(unittest.TestCase):
-    """Tests the extension's lane over a driver that only notes each recorded event and each wait."""
+    """Tests the extension's lane over a driver that only notes events and waits."""
 
     def setUp(self):
         self.asked = []
@@ -130,7 +124,7 @@ class TestEvents(unittest.TestCase):
         self.link = native.load().epcomm_native_link(None, addresses(functions), lane, None, (ctypes.c_int64 * 16)())
 
     def calls(self, stream, count=1):
-        """Makes calls on a stream and returns the driver's functions that they called."""
+        """Returns the driver's functions that calls on a stream called."""
         self.asked.clear()
         for _ in range(count):
             native.operators().ll_receive(self.link, stream, 0, None)
@@ -153,7 +147,7 @@ class TestEvents(unittest.TestCase):
 
 class TestLink(unittest.TestCase):
     def test_a_link_that_cannot_be_made_gives_its_memory_back(self):
-        """The creation of this link fails because its pack lacks a dtype."""
+        """The link's pack lacks a dtype."""
         comm = mock.Mock(outputs=mock.Mock(side_effect=KeyError("fp8")), info=mock.Mock(dtypes=4))
         with mock.patch("epcomm.deepep.link.Comm", return_value=comm):
             self.assertRaises(KeyError, Link, "no.pack", None, 0, RANKS, torch.device("cpu"), None, 1, Lane(torch.device("cpu")))
@@ -162,7 +156,7 @@ class TestLink(unittest.TestCase):
 
 class TestCollector(unittest.TestCase):
     def test_the_end_of_a_buffer_calls_no_driver(self):
-        """Python's collector may delete a Buffer while a graph is captured."""
+        """Python's collector may delete a Buffer during a capture."""
         buffer, comm = Buffer.__new__(Buffer), mock.Mock()
         link = mock.Mock(comm=comm)
         buffer._links = {"bf16": link, "fp8": link}
@@ -195,7 +189,6 @@ class TestGraphs(Streams):
         return Half(self.link, 0, self.link.now(), [Rows()])
 
     def send(self):
-        """Makes a call with its hook, as Buffer does."""
         half = self.lane.run(None, False, self.half, ())[0]
         return lambda: self.lane.run(None, False, half.finish, ())
 
@@ -242,7 +235,7 @@ class TestGraphs(Streams):
 
 
 def layers(buffer, rank):
-    """Runs decode layers outside graphs and in three graphs, with the kernels of the emulated driver."""
+    """Runs decode layers outside graphs and in three graphs."""
     torch.manual_seed(rank)
     x, weights = torch.randn((5, 512)).to(torch.bfloat16), torch.rand((5, 4), dtype=torch.float32)
     ids = torch.rand((5, 16)).topk(4, dim=1)[1]
@@ -272,7 +265,7 @@ def layers(buffer, rank):
 
 def one_rank(rank, port):
     sys.path.insert(1, os.path.join(HERE, "../shim"))
-    import deep_ep  # replaces torch's streams by the stand-ins
+    import deep_ep
     import torch.distributed as dist
 
     torch.cuda.set_device(rank)

@@ -1,7 +1,5 @@
-"""Rounds with a matrix product that runs at the same time as the calls of a workload ("beside" them).
-This module decides how much of the product runs beside each call, and measures rounds on the host.
-The page "What does a call cost the computation that runs with it?" of epbench's repository explains
-the times. This module needs only the standard library: HostProduct multiplies in Python."""
+"""Rounds with a matrix product beside the calls of a workload, on the host: HostProduct multiplies in Python. See
+"What does a call cost the computation that runs with it?" in epbench's repository."""
 
 import collections
 import math
@@ -12,33 +10,30 @@ import time
 from .protocol import Failure
 
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
-OUTLASTS = 2  # the part of the product beside a call takes this many times as long as the call
-LEAST_BATCH = 8  # least number of experts in one launch: with fewer, SMs would be idle
-LEAST = 100e-9  # least time in seconds that is reported; noise can make a difference of times smaller, or negative
-HELD = 0.25  # longest time in seconds that calls may wait for the SMs of a product
-SIZING = 5  # number of rounds for timing a call or a product
-TAKEN = (16, 32, 48, 64)  # typical numbers of SMs of a call; the product has a plan for the SMs that each leaves
-PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster to be chosen
-HOST_TRIAL = 32  # number of launches in a product's trial on the host
-HOST_COLUMNS = 16  # number of columns of the result in one launch on the host
-HOST_BYTES = 1 << 22  # largest size in bytes of one matrix on the host
+OUTLASTS = 2  # the product takes this many times as long as the call
+LEAST_BATCH = 8  # experts in one launch; with fewer, SMs would be idle
+LEAST = 100e-9  # seconds; noise can make a difference of times negative
+HELD = 0.25  # seconds that calls may wait for the SMs of a product
+SIZING = 5  # rounds for timing a call or a product
+TAKEN = (16, 32, 48, 64)  # SMs of a call; the product has a plan for what each leaves
+PLAN_MARGIN = 0.01  # by which a plan for fewer SMs must be faster
+HOST_TRIAL = 32  # launches
+HOST_COLUMNS = 16  # columns of the result in one launch
+HOST_BYTES = 1 << 22  # of one matrix
 
-# Size holds the numbers in a problem's spelling of a product: M, N and K of one expert, and the
-# number of experts (groups).
+# A problem's product: M, N and K of one expert, and the number of experts (groups).
 Size = collections.namedtuple("Size", "kind m n k dtype groups")
 
-# Part is the dispatch or the combine of a call. The function whole performs it. phases are the two
-# functions send and receive, or None if one kernel does both.
+# The dispatch or the combine of a call. phases are send and receive, or None if one kernel does both.
 Part = collections.namedtuple("Part", "whole phases")
 
-# Plan holds the inputs of rounds with a product. steps are the steps of a call, in the form that
-# Library.timed takes; parts are its Parts in order; beside is the session's Beside; taken is the
-# number of SMs that a call takes, 0 if it is unknown.
+# Inputs of rounds with a product. steps are those of Library.timed, parts the call's Parts in order. taken: SMs of a
+# call, 0 if unknown.
 Plan = collections.namedtuple("Plan", "name steps parts beside taken")
 
 
 def size_of(text):
-    """Returns the Size for a problem's spelling: gemm:M,N,K,DTYPE,GROUPS, step:M,N,K,DTYPE,GROUPS or copy."""
+    """Returns the Size for gemm:M,N,K,DTYPE,GROUPS, step:M,N,K,DTYPE,GROUPS or copy."""
     kind, _, sizes = text.partition(":")
     if kind == "copy":
         return Size(kind, 0, 0, 0, "", 1)
@@ -47,8 +42,7 @@ def size_of(text):
 
 
 def attention_of(problem, size):
-    """Returns the product that stands for attention in a decode step. The projections of attention
-    have about 4 x hidden x hidden weights."""
+    """Returns the product that stands for attention, with about 4 x hidden x hidden weights."""
     rows = max(problem["tokens"], 1)
     if size.dtype == "fp8":
         rows = (rows + 15) // 16 * 16
@@ -56,10 +50,8 @@ def attention_of(problem, size):
 
 
 def share_of(share, groups, passes, least):
-    """Returns (experts of one launch, number of launches) for `share` passes over the experts. From one
-    pass on, each launch has all experts; for less, a launch has as many experts as the share needs.
-    `passes` is the number of launches that one pass took when the product was timed. shareOf in
-    kernels/cuda/drive has the same rule."""
+    """Returns (experts of one launch, number of launches) for `share` passes over the experts, as shareOf in
+    kernels/cuda/drive. `passes`: launches of one pass when the product was timed."""
     if passes > 1 or groups == 1:  # copies, or one product
         return groups, max(least, math.ceil(share * passes))
     if share >= 1:
@@ -70,16 +62,14 @@ def share_of(share, groups, passes, least):
 
 
 def rounded(n):
-    """Rounds n up to a multiple of a quarter of the power of two below n. Runs whose calls differ by a
-    few percent then have launches of the same size."""
+    """Rounds n up to a multiple of a quarter of the power of two below n, so that similar calls get equal launches."""
     step = 1 << max((n - 1).bit_length() - 3, 0)
     return -(-n // step) * step
 
 
 def fastest_plan(seconds):
-    """Returns the index of the fastest plan. seconds are the times of the product alone with each plan.
-    The first plan, for all SMs, wins unless another is faster by PLAN_MARGIN. fastestPlan in
-    kernels/cuda/drive has the same rule."""
+    """Returns the index of the fastest plan, as fastestPlan in kernels/cuda/drive. The first, for all SMs, wins
+    unless another is faster by PLAN_MARGIN."""
     best, bar = 0, seconds[0] * (1 - PLAN_MARGIN)
     for i, t in enumerate(seconds):
         if t < bar:
@@ -88,10 +78,9 @@ def fastest_plan(seconds):
 
 
 class HostProduct:
-    """A product computed in Python, in launches of a few columns. A matrix larger than HOST_BYTES uses
-    the same rows again and again."""
+    """A product in Python, in launches of a few columns. A matrix larger than HOST_BYTES repeats its rows."""
 
-    trial, held = HOST_TRIAL, math.inf  # calls do not wait for it, because it holds no SMs
+    trial, held = HOST_TRIAL, math.inf  # it holds no SMs
 
     def __init__(self, size):
         self.size = size
@@ -105,7 +94,7 @@ class HostProduct:
         self.launches = size.groups * size.m * self.across
 
     def launch(self, i):
-        """Runs launch number i. After the last launch of a pass the next pass begins."""
+        """Runs launch number i, over passes."""
         if self.size.kind == "copy":
             part = HOST_BYTES // self.launches
             at = slice(i % self.launches * part, (i % self.launches + 1) * part)
@@ -113,7 +102,7 @@ class HostProduct:
         else:
             first = i * HOST_COLUMNS
             self.out = [sum(map(operator.mul, self.x, self.w[(first + c) % self.rows])) for c in range(HOST_COLUMNS)]
-        time.sleep(0)  # lets the thread of the calls run
+        time.sleep(0)
 
     def take(self, share, least):
         """Returns the number of launches that take `share` times as long as the trial."""
@@ -124,8 +113,8 @@ class HostProduct:
 
 
 class Beside:
-    """A session's product. share is the number of its launches beside one call, 0 before it is known.
-    In a decode step a second product stands for attention, and share is one pass of the first product."""
+    """A session's product. share: its launches beside one call, 0 before it is known. In a decode step a second
+    product stands for attention."""
 
     def __init__(self, library, problem):
         size = size_of(problem["beside"])
@@ -134,7 +123,7 @@ class Beside:
         self.product = library.product(size)
         self.attention = library.product(attention_of(problem, size)) if self.step else None
         self.share = self.product.launches if self.step else 0
-        self.chosen = False  # whether choose_plans has been called
+        self.chosen = False
 
     def take(self, call, trial):
         """Computes self.share from the seconds of a call and of the product's trial."""
@@ -150,8 +139,7 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to the request "run": this rank's times in each round. "seconds" holds for each
-        round the time that the problem's objective minimizes."""
+        """Returns the answer to "run". "seconds" is what the problem's objective minimizes."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -161,15 +149,14 @@ class Beside:
 
 
 def own_plan(product):
-    """Describes for how many SMs a product is planned when it runs alone; "" for all SMs."""
+    """Describes the SMs of the plan alone; "" for all."""
     own = getattr(product, "own", 0)
     return " (planned for %d SMs)" % own if own else ""
 
 
 def plan_beside(own, left):
-    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own
-    is the number of SMs of the plan that is fastest alone. 0 always means all SMs. planBeside in
-    kernels/cuda/drive has the same rule."""
+    """Returns the SMs for which the product is planned beside calls that leave `left` SMs, as planBeside in
+    kernels/cuda/drive. own: SMs of the plan that is fastest alone. 0 means all."""
     return own if left == 0 or 0 < own <= left else left
 
 
@@ -178,7 +165,7 @@ def spelled(size):
 
 
 class Running(threading.Thread):
-    """A thread that runs n launches of a product, or launches until stop is called."""
+    """A thread that runs n launches of a product, or until stop."""
 
     def __init__(self, product, n=math.inf):
         super().__init__(daemon=True)
@@ -204,7 +191,6 @@ class Running(threading.Thread):
 
 
 def host_launches(product, n):
-    """Returns the seconds of n launches alone."""
     begin = time.perf_counter()
     for i in range(n):
         product.launch(i)
@@ -212,7 +198,7 @@ def host_launches(product, n):
 
 
 def host_round(library, plan, fold):
-    """Measures one round with the host's clock. The times are seconds for each call."""
+    """Returns one round's times by the host's clock, in seconds for each call."""
     call = library.timed(plan.name, plan.steps, 1, fold)[0]
     library.ranks.barrier()
     product = host_launches(plan.beside.product, fold * plan.beside.share) / fold
@@ -222,8 +208,7 @@ def host_round(library, plan, fold):
 
 
 def _abreast(library, plan, fold):
-    """Runs calls in this thread and the product in another thread. Before each call the ranks wait for
-    each other. The call's time does not include this wait, during which the product runs."""
+    """Runs calls and the product in two threads. The ranks wait for each other, untimed, before each call."""
     running = Running(plan.beside.product, fold * plan.beside.share)
     begin = time.perf_counter()
     running.start()
@@ -235,7 +220,7 @@ def _abreast(library, plan, fold):
 
 
 def _phases(library, plan, fold):
-    """Runs calls in phases: each part sends, then launches of the product run, then the part receives."""
+    """Runs each part in phases: send, launches of the product, receive."""
     both = inside = 0.0
     share, n = plan.beside.share, len(plan.parts)
     for _ in range(fold):

@@ -1,7 +1,4 @@
-"""CUDA graphs that all ranks capture together, and recovery from a capture that fails.
-
-cuda is torch.cuda, or a test's substitute.
-"""
+"""CUDA graphs that all ranks capture together, and recovery from a capture that fails."""
 
 from .protocol import Broken
 
@@ -9,26 +6,24 @@ ATTEMPTS = 2  # the cause of a failed capture may be temporary
 
 
 class Graphs:
-    """The graphs of one process, by name. They share one pool of memory."""
+    """The graphs of one process, by name, with one pool of memory."""
 
     def __init__(self, cuda, ranks):
         self.cuda, self.ranks = cuda, ranks
         self.forget()
 
     def forget(self):
-        """Frees all graphs. A graph is captured again when it is needed."""
         self.kept, self.pool = {}, None
 
     def get(self, name, make):
-        """Returns the result of make() for a name. It calls make only the first time."""
+        """Returns make() for a name, called the first time."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
 
     def capture(self, run):
-        """Returns a function that replays the launches of run(). If the capture of one rank fails, all
-        ranks free all their graphs and try once more. If that fails too, raises Broken, so that the
-        process is started again."""
+        """Returns a function that replays run(). If the capture of one rank fails, all ranks free their graphs and
+        try once more, then raise Broken."""
         for _ in range(ATTEMPTS):
             self.cuda.synchronize()
             self.ranks.barrier()
@@ -45,8 +40,8 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """Returns (graph, None) or (None, reason). If the end of a capture fails, torch.cuda.graph leaves its
-        own stream current, and would use it for the next capture too. This function undoes both."""
+        """Returns (graph, None) or (None, reason). After a failed end of a capture it restores the stream, which
+        torch.cuda.graph leaves current."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
@@ -58,7 +53,7 @@ class Graphs:
         return graph, None
 
     def _settle(self):
-        """Waits for the GPU. Raises Broken on an error, because the GPU's context is then lost."""
+        """Raises Broken on an error: the GPU's context is then lost."""
         try:
             self.cuda.synchronize()
         except Exception as e:

@@ -1,7 +1,5 @@
-"""The base class of libraries that move PyTorch tensors: inputs, clocks and rounds on the GPU.
-
-With EPBENCH_DEVICE=cpu the class runs without a GPU, over gloo and with the host's clock, for tests of a
-library's file.
+"""The base class of libraries that move PyTorch tensors. EPBENCH_DEVICE=cpu runs it without a GPU, over gloo, with
+the host's clock.
 """
 
 import contextlib
@@ -19,15 +17,14 @@ from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
 
-LEAST_CALLS = 20  # smallest number of calls in a sample; with 20, the two events take less than 1 % of its time
-MANY_TOKENS = 1024  # with at least this number of tokens on a rank, a sample has only LONG_CALLS calls
+LEAST_CALLS = 20  # in a sample; two events then take less than 1 % of its time
+MANY_TOKENS = 1024  # from this number of tokens on, a sample has LONG_CALLS calls
 LONG_CALLS = 4
-SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a whole round
-DECOY = 1 << 63  # a seed with this bit inverted gives other tokens than the workload's
+SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a round
+DECOY = 1 << 63  # inverted in a seed for other tokens
 
 
 def tensors_of(thing):
-    """Yields the tensors in a tensor, in nested sequences, or in None."""
     if isinstance(thing, torch.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
@@ -36,19 +33,18 @@ def tensors_of(thing):
 
 
 def overwrite(t):
-    """Fills a tensor with a value that is never right: NaN, or -1 for integers."""
+    """Fills a tensor with NaN, or -1 for integers."""
     return t.fill_(float("nan") if t.is_floating_point() else -1)
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. Instead of received(), a subclass has rows(), which returns the tensors (source
-    ranks, tokens, experts, rows). Instead of combined(), it has the tensor out, the combined tokens. experts
-    is [n], one expert for each row. In layout rank it is a pair (experts, weights), both [n, top-k] in the
-    order of the token's selections, with -1 for an expert of another rank."""
+    """One rank on one GPU. A subclass has rows(), the tensors (source ranks, tokens, experts, rows), and out, the
+    combined tokens. experts is [n]; in layout rank it is (experts, weights), both [n, top-k] in the order of
+    selection, -1 for another rank's expert."""
 
     clock, arch = "chain", ""
-    # Names of further attributes whose tensors a call writes. Before a verification, those of `written` are
-    # overwritten, as out is. Those of `read_again` are not, because captured calls read them.
+    # Attributes that a call writes. A verification first overwrites `written`, but not `read_again`, which captured
+    # calls read.
     written, read_again = (), ()
 
     def start(self, ranks):
@@ -68,7 +64,7 @@ class GPULibrary(GPUBeside):
         self.beside, self.beside_clock = self.besides(), "wall" if cpu else "stamp"
 
     def _store(self):
-        """Returns host and port for a TCPStore. Rank 0 chooses them."""
+        """Returns host and port for a TCPStore, from rank 0."""
         with socket.socket() as s:
             s.bind(("", 0))
             port = s.getsockname()[1]
@@ -87,7 +83,6 @@ class GPULibrary(GPUBeside):
                 "driver": driver, "cuda": torch.version.cuda or ""}
 
     def multiprocessors(self):
-        """Returns the number of SMs of this rank's GPU, 0 without a GPU."""
         return torch.cuda.get_device_properties(self.device).multi_processor_count if self.device.type == "cuda" else 0
 
     def open(self, work):
@@ -109,8 +104,7 @@ class GPULibrary(GPUBeside):
 
     @contextlib.contextmanager
     def decoy(self):
-        """Replaces this rank's tokens by others during a with block, in the same memory, because libraries and
-        graphs hold its address."""
+        """Replaces this rank's tokens in place, because libraries and graphs hold their address."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -123,8 +117,8 @@ class GPULibrary(GPUBeside):
                 t.copy_(own)
 
     def poison(self):
-        """Overwrites the outputs of earlier calls, and the memory that was freed last, which PyTorch allocates
-        next. So a library that writes nothing cannot return the right rows of an earlier call."""
+        """Overwrites outputs of earlier calls, and memory freed last, so that a library that writes nothing cannot
+        return right rows."""
         old, kept = (list(tensors_of([getattr(self, name, None) for name in names]))
                      for names in (("out",) + self.written, self.read_again))
         for t in old:
@@ -134,7 +128,7 @@ class GPULibrary(GPUBeside):
         self.settle()  # after the next barrier another rank may write to this memory
 
     def seen(self, rank):
-        """Returns a rank's tokens as an expert receives them. The tokens of the last rank are cached."""
+        """Returns a rank's tokens as an expert receives them."""
         if self.kept is None or self.kept[0] != rank:
             self.kept = (rank, self._seen(rank))
         return self.kept[1]
@@ -156,8 +150,8 @@ class GPULibrary(GPUBeside):
         raise NotImplementedError
 
     def rank_experts(self, rows, experts, weights):
-        """Returns, for layout rank, the weighted sum of this rank's experts for each row. experts is
-        [n, k], with -1 for an expert of another rank."""
+        """Returns, for layout rank, each row's weighted sum of this rank's experts. experts is [n, k], -1 for another
+        rank's."""
         y = torch.zeros(rows.shape, device=self.device)
         for k in range(experts.shape[1]):
             e = experts[:, k]
@@ -185,7 +179,7 @@ class GPULibrary(GPUBeside):
         apart = [self.between] if self.between and len(measured) == 1 else []
 
         def make():
-            for _, step in steps:  # makes the data that the timed steps read: handles, the experts' rows
+            for _, step in steps:  # makes the data that timed steps read
                 step()
             return self._chain(measured + apart, calls), apart and self._chain(apart, calls), list(vars(self).values())
 
@@ -199,20 +193,19 @@ class GPULibrary(GPUBeside):
         return out
 
     def calls_of(self, fold):
-        """Returns the number of calls in a round: a multiple of fold, and at least LEAST_CALLS, or LONG_CALLS for many tokens."""
+        """Returns the calls in a round: a multiple of fold, at least LEAST_CALLS or LONG_CALLS."""
         least = LONG_CALLS if max(self.work.counts) >= MANY_TOKENS else LEAST_CALLS
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Returns whether a library that must run dispatch and combine in turn is measured in only one of them."""
+        """Returns whether one op is measured in a library that must run both in turn."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Measures dispatch or combine in a graph in which both run in turn. Each measured call has two
-        events before it and one after it. The time between the first two, which an event takes, is subtracted."""
+        """Measures one op in a graph in which both run in turn. The time of an event is subtracted."""
         def make():
             for _, step in steps:
                 step()
@@ -242,8 +235,7 @@ class GPULibrary(GPUBeside):
         return out
 
     def staged(self, name, stages):
-        """Returns the seconds of each stage, in order, in a graph with events between the stages. Two events come
-        before the first stage. The time between them, which an event takes, is subtracted."""
+        """Returns the seconds of each stage, in a graph with events between. The time of an event is subtracted."""
         if self.device.type == "cpu":
             return super().staged(name, stages)
         calls = self.calls_of(1)
@@ -269,16 +261,14 @@ class GPULibrary(GPUBeside):
         own = median(m[0].elapsed_time(m[1]) for m in marks)
         return [max(median(m[i + 1].elapsed_time(m[i + 2]) for m in marks) - own, 0) * 1e-3 for i in range(len(stages))]
 
-    # A method that runs between equal calls, for a library that cannot make the same call twice in a row. The
-    # method's time is measured and subtracted.
+    # A method between equal calls, for a library that cannot repeat one; its time is subtracted.
     between = None
 
     def before_round(self):
-        """Does the library's work before a measured round. Its time is not measured."""
+        """Does untimed work before a measured round."""
 
     def _chain(self, measured, calls):
-        """Returns a function that makes `calls` calls in a row: it replays a CUDA graph or, if the library needs
-        the host, makes the calls one by one."""
+        """Returns a function that makes `calls` calls: by a CUDA graph, or one by one if the library needs the host."""
         def run():
             for _ in range(calls):
                 for step in measured:
@@ -287,8 +277,8 @@ class GPULibrary(GPUBeside):
         return self.graphs.capture(run) if self.clock == "chain" else run
 
     def _between(self, go, sleep=SLEEP):
-        """Returns the seconds between two events, one before and one after go(). An all-reduce makes the
-        ranks begin together. A sleep before it gives the host time to queue everything."""
+        """Returns the seconds between events around go(), which the ranks begin together. The sleep gives the host
+        time to queue everything."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(sleep)
         dist.all_reduce(self.flag)

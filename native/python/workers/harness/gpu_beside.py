@@ -1,4 +1,4 @@
-"""The methods of GPULibrary that run matrix products of PyTorch at the same time as calls."""
+"""Matrix products of PyTorch beside the calls of GPULibrary."""
 
 import contextlib
 import os
@@ -12,20 +12,17 @@ from .product import TorchProduct
 from .protocol import Failure
 from .streams import Round, seconds
 
-SLEEP = 2_000_000  # GPU clocks, about 1 ms; longer than in gpu.py, because a graph with a product has many kernels
-VERIFIED = 4  # number of passes of the product during each step of a verification
+SLEEP = 2_000_000  # GPU clocks, about 1 ms: a graph with a product has many kernels
+VERIFIED = 4  # passes of the product during each step of a verification
 
 
 class GPUBeside(Library):
-    """Measures rounds with a matrix product on a GPU. Without a GPU it does what Library does, with a
-    product of PyTorch."""
+    """Without a GPU it does what Library does, with a product of PyTorch."""
 
     def besides(self):
-        """Returns the kinds of product that this library can run beside its calls."""
         if self.device.type == "cpu":
             return () if self.strict else Library.beside
-        # A round is a CUDA graph of equal calls in a row. Some libraries must run dispatch and combine in
-        # turn, or need the host in a call.
+        # A round is a CUDA graph of equal calls, which some libraries cannot make.
         if self.strict or self.between or self.clock != "chain":
             return ()
         return Library.beside + (("step",) if self.held else ())
@@ -40,8 +37,7 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs one pass of the product alone, to load its kernels: they must not be loaded while a call waits
-        for other ranks."""
+        """Runs one pass alone, to load kernels, which would wait for a call that waits for other ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -49,8 +45,8 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """Returns the number of SMs that the product leaves to calls: as in serving engines, the SMs that calls
-        take. It is 0 if these are more than half of the GPU, or if no call runs at the same time."""
+        """Returns the SMs that the product leaves to calls: those that calls take, or 0 if these are more than half
+        of the GPU or unneeded."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 
@@ -87,7 +83,6 @@ class GPUBeside(Library):
                 product.own = plans[fastest_plan(times)]
 
     def replayed(self, go, read):
-        """Runs one round, which all ranks begin together, and returns read()."""
         self.ranks.barrier()
         self.before_round()
         self._between(go, SLEEP)
@@ -105,9 +100,8 @@ class GPUBeside(Library):
                 for _ in range(rounds)]
 
     def captured(self, run, read, plan, taken):
-        """Captures a round's graph. Returns (a function that replays it, read, objects that the graph
-        needs). The steps run once before the capture, because they make data that the graph reads. The
-        graph also runs once, because its first launch uploads it to the GPU."""
+        """Captures a round's graph. Returns (replay, read, objects that the graph needs). The steps run once before,
+        for the data that the graph reads. The graph runs once, because its first launch uploads it."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)
@@ -134,7 +128,7 @@ class GPUBeside(Library):
             for i in range(VERIFIED * beside.product.trial):
                 beside.product.launch(i)
 
-        # The host queues the step while the graph runs.
+        # The step is queued while the graph runs.
         go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
 
         def again():

@@ -1,5 +1,4 @@
-"""Compares the rows that a library has received, and the tokens that it has combined, with the expected ones, as PyTorch
-tensors."""
+"""Compares received rows and combined tokens with the expected ones, as tensors."""
 
 import torch
 
@@ -8,12 +7,10 @@ from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
-BUFFERS = 2  # number of buffers that a library may use in turn; DeepEP's low-latency kernels use two
+BUFFERS = 2  # that a library uses in turn; DeepEP's low-latency kernels use two
 
 
 class GPUSession(Session):
-    """A session whose library returns tensors."""
-
     expected_layer = None
 
     def prepare(self, config):
@@ -29,7 +26,7 @@ class GPUSession(Session):
         return reply
 
     def mislead(self, config):
-        """Makes calls with other tokens, so that no right row of an earlier call is left in the library's memory."""
+        """Makes calls with other tokens, so that no right row is left in memory."""
         with self.library.decoy():
             for _ in range(BUFFERS):
                 for _, step in self.steps(config):
@@ -37,18 +34,15 @@ class GPUSession(Session):
                     step()
 
     def keys(self, source, token, expert):
-        """Returns a number for each row, which identifies its source rank, token and expert; -1 if there is no such rank
-        or token."""
+        """Returns a number for each (source rank, token, expert); -1 if there is none."""
         at = source.long() * self.work.capacity + token.long()
         key = at if expert is None else at * self.work.problem["experts"] + expert.long()
         return torch.where((source >= 0) & (source < self.work.ranks) & (token >= 0) & (token < self.work.capacity), key, -1)
 
     def local(self, ids):
-        """Returns a mask of the ids that are experts of this rank."""
         return (ids >= 0) & (ids // self.work.local == self.work.rank)
 
     def expected(self, by_expert):
-        """Returns the keys of all rows that this rank must receive."""
         keys = []
         for source, ids in enumerate(self.library.all_ids):
             here = self.local(ids)
@@ -82,13 +76,12 @@ class GPUSession(Session):
         return {"rows": max(len(got), wrong), "wrong": wrong, "max_err": 0.0, "detail": detail}
 
     def far(self, rows, want):
-        """Returns a mask of the wrong rows. A poisoned row (NaN) is wrong, because no comparison with NaN is true."""
+        """Returns a mask of the wrong rows; NaN is wrong."""
         near = (rows - want).abs() <= want.abs() * (0.125 if self.library.fp8 else 0)
         return ~near.all(1)
 
     def others(self, source, token, ids, weights):
-        """Returns a mask of the rows with wrong experts or weights. A row must have those experts of this rank that its
-        token selected, and their weights. ids and weights are [n, top-k]."""
+        """Returns a mask of the rows with wrong experts or weights, [n, top-k]."""
         want, weight = self.library.all_ids[source][token], self.library.all_weights[source][token]
         here = self.local(want)
         same = (torch.where(self.local(ids), ids, -1) == torch.where(here, want, -1)) & (~here | (weights == weight))
@@ -97,9 +90,9 @@ class GPUSession(Session):
     def compare_combine(self):
         lib, wrong, worst, detail = self.library, 0, 0.0, ""
         x = lib.seen(self.work.rank)
-        for part in filter(len, torch.arange(self.work.tokens, device=lib.device).split(512)):  # a rank without tokens has no parts
+        for part in filter(len, torch.arange(self.work.tokens, device=lib.device).split(512)):
             error, right, largest = self.judged(part, x[part])
-            if lib.fp8:  # two casts are correct (see other_cast); each value must be right for one of them
+            if lib.fp8:  # each value must be right for one of two casts (see other_cast)
                 other, too, _ = self.judged(part, other_cast(lib.x[part]))
                 error, right = torch.minimum(error, other), right | too
             worst = max(worst, float((error.amax(1) / largest.clamp(min=1e-30)).nan_to_num(nan=NO_NUMBER).amax()))
@@ -111,13 +104,12 @@ class GPUSession(Session):
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def compare_layer(self):
-        """Compares all tokens of this rank with the expected outputs, which are computed once in a session."""
         lib = self.library
         if self.expected_layer is None:
             self.expected_layer = expected_outputs(lib)
         want, bound = self.expected_layer
         error = (lib.out.double() - want).abs()
-        bad = ~(error <= bound).all(1)  # NaN is wrong, because no comparison with it is true
+        bad = ~(error <= bound).all(1)  # NaN is wrong
         detail = ""
         if bad.any():
             i = int(bad.nonzero()[0, 0])
@@ -128,8 +120,8 @@ class GPUSession(Session):
         return {"rows": self.work.tokens, "wrong": int(bad.sum()), "max_err": min(worst, NO_NUMBER), "detail": detail}
 
     def judged(self, part, x):
-        """Compares the combined tokens `part`, whose experts received x. Returns three tensors: the error of
-        each value, whether the error is at most its bound, and the largest expected value of each token."""
+        """Compares the combined tokens `part`, whose experts received x. Returns the error of each value, whether it
+        is within its bound, and each token's largest expected value."""
         lib = self.library
         want = torch.zeros(len(part), self.work.hidden, device=lib.device)
         size = torch.zeros_like(want)

@@ -1,8 +1,7 @@
-"""The experts of op layer on tensors: weights from the seed, grouped products, and the expected outputs.
+"""The experts of op layer on tensors: weights, grouped products, and the expected outputs.
 
-Products come from PyTorch's grouped product, or from DeepGEMM if the package deep_gemm is installed. For tokens
-in FP8 the products multiply FP8 numbers, which only DeepGEMM can. FP8 rows are pairs (E4M3 numbers, float32
-scales of 128 numbers each).
+Products are PyTorch's, or DeepGEMM's if deep_gemm is installed; only these multiply FP8. FP8 rows are pairs (E4M3
+numbers, float32 scales of 128 numbers each).
 """
 
 import contextlib
@@ -16,13 +15,13 @@ from .payload import BF16_UNIT, FP8_UNIT, LAYER_SPREAD, lowest_exponent
 from .protocol import Failure
 from .tensors import mix, signed
 
-GEMM_ALIGNMENT = 128  # DeepGEMM's grouped products need each expert's first row at a multiple of this number
-PART = 4096  # number of tokens of one expert whose expected outputs are computed together
+GEMM_ALIGNMENT = 128  # each expert's first row, for DeepGEMM
+PART = 4096  # tokens of one expert computed together
 
 
 def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
-    """Returns a weight matrix of an expert in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With
-    fp8 each weight is an E4M3 number times 2 ** (lowest exponent - 127)."""
+    """Returns a weight matrix in BF16: W1 [2 * intermediate, hidden] or W2 [hidden, intermediate]. With fp8 each
+    weight is an E4M3 number times 2 ** (lowest exponent - 127)."""
     shape = (hidden, intermediate) if matrix else (2 * intermediate, hidden)
     base = mix(torch.tensor(signed((seed ^ 1 << 62 ^ expert << 1 ^ matrix) & (1 << 64) - 1), device=device))
     h = mix(base + torch.arange(0, shape[0] * shape[1], 4, device=device))
@@ -35,8 +34,8 @@ def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
 
 
 class Experts:
-    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. In FP8 they are
-    E4M3 numbers, and scales holds float32 scales for the blocks of 128 x 128 numbers of w1 and w2."""
+    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. FP8 has
+    float32 scales for blocks of 128 x 128."""
 
     def __init__(self, work, device):
         first, h, i = work.rank * work.local, work.hidden, work.intermediate
@@ -54,21 +53,19 @@ class Experts:
 
 @functools.cache
 def deep_gemm():
-    """Returns the module deep_gemm, or None if it is not installed."""
     with contextlib.suppress(ImportError):
         import deep_gemm as found
         return found
 
 
 def products():
-    """Returns the values of the parameter products: the libraries of grouped products that are installed."""
+    """Returns the installed libraries of grouped products."""
     return ["torch"] + ["deepgemm"] * (deep_gemm() is not None)
 
 
 class Products:
-    """The two grouped products of a layer, with SwiGLU between them. by names their library. rows is the largest
-    number of rows, or (local experts, rows of an expert) for layout masked. expected is the mean number of rows
-    of an expert. The result is y, in BF16."""
+    """The two grouped products of a layer, with SwiGLU between them. by: their library. rows: the most rows, or
+    (local experts, rows of each) for layout masked. expected: mean rows of an expert. The result is y, in BF16."""
 
     def __init__(self, by, experts, rows, expected):
         self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
@@ -86,9 +83,8 @@ class Products:
             self.h = memory(double // 2, torch.float8_e4m3fn), memory(double // 256, torch.float32)
 
     def stages(self, rows, where, owners=None, weights=None):
-        """Returns the stages of the products as (name, function). rows() returns the input. where() returns the end
-        of each expert's rows or, in layout masked, their number. owners is the expert of each row, which DeepGEMM
-        needs. weights() returns the factor of each row; without it rows are not weighted."""
+        """Returns the stages as (name, function). rows() is the input. where() is each expert's end or, in layout
+        masked, its count. owners: each row's expert, for DeepGEMM. weights(): each row's factor, or none."""
         def activate():
             if self.masked:
                 moves.swiglu_masked(self.both, self.h, where())
@@ -104,7 +100,7 @@ class Products:
         return [("first", first), ("swiglu", activate), ("second", second)]
 
     def multiply(self, x, matrix, out, where, owners):
-        """Returns the products of rows x with their experts' W1 (matrix 0) or W2 (matrix 1)."""
+        """Returns x times the experts' W1 (matrix 0) or W2 (matrix 1)."""
         w = self.experts.w2 if matrix else self.experts.w1
         if self.by == "torch":
             return torch._grouped_mm(x, w.transpose(1, 2), offs=where)
@@ -119,8 +115,7 @@ class Products:
 
 
 class RankLayer:
-    """The part of a layer between dispatch and combine in layout rank, where a rank receives each token once. It copies a
-    row to each of its experts, and adds up the weighted outputs of these experts."""
+    """Layout rank between dispatch and combine: copies a row to each of its experts, and adds their weighted outputs."""
 
     def __init__(self, by, experts, rows, topk, expected):
         local, hidden = experts.w2.shape[:2]
@@ -136,8 +131,8 @@ class RankLayer:
         self.products = Products(by, experts, capacity, expected)
 
     def stages(self, rows, ids, weights, out):
-        """Returns the stages as (name, function), which write the sums to out. rows() returns the received rows. ids() and
-        weights() return [rows, topk]; an id is -1 for an expert of another rank."""
+        """Returns the stages as (name, function), which write to out. ids() and weights() are [rows, topk], -1 for
+        another rank's expert."""
         def arrange():
             self.order.place(ids())
             if isinstance(self.rows, tuple):
@@ -151,8 +146,7 @@ class RankLayer:
 
 
 class MaskedLayer:
-    """The part of a layer between dispatch and combine in layout masked. For PyTorch's product, which needs rows without
-    gaps, it packs the rows before and unpacks them after."""
+    """Layout masked between dispatch and combine. PyTorch's product needs packed rows."""
 
     def __init__(self, by, experts, room, expected):
         local, hidden = experts.w2.shape[:2]
@@ -165,9 +159,8 @@ class MaskedLayer:
         self.y = self.products.y
 
     def stages(self, rows, counts):
-        """Returns the stages as (name, function). rows() returns the received rows [local experts, room, hidden], and
-        counts() the number of rows of each expert. The stages leave the outputs in y, in the same form; with PyTorch's
-        product y is the memory of the received rows."""
+        """Returns the stages as (name, function), with outputs in y. rows() is [local experts, room, hidden],
+        counts() each expert's rows. With PyTorch's product y is the memory of the rows."""
         if not self.packs:
             return self.products.stages(rows, counts)
 
@@ -183,7 +176,7 @@ class MaskedLayer:
 
 
 class Layers:
-    """Makes the parts of a library's layers, and keeps a rank's experts from one session to the next."""
+    """Makes the parts of layers, and keeps a rank's experts between sessions."""
 
     def __init__(self):
         self.kept, self.made = None, {}
@@ -191,12 +184,12 @@ class Layers:
     def experts(self, work, device):
         shape = work.seed, work.rank, work.local, work.hidden, work.intermediate, work.problem["dispatch"]
         if self.kept is None or self.kept[0] != shape:
-            self.kept = None  # frees the old weights first
+            self.kept = None
             self.kept = shape, Experts(work, device)
         return self.kept[1]
 
     def get(self, name, make):
-        """Returns the result of make() for a name. It calls make only the first time in a session."""
+        """Returns make() for a name, called once a session."""
         if name not in self.made:
             self.made[name] = make()
         return self.made[name]
@@ -206,13 +199,12 @@ class Layers:
 
 
 def mean_rows(work):
-    """Returns the mean number of rows that an expert receives."""
+    """Returns the mean rows of an expert."""
     return sum(work.counts) * work.topk / work.problem["experts"]
 
 
 def expected_outputs(lib):
-    """Returns the expected outputs of a rank's tokens and the bound of each value's error, both float64
-    [tokens, hidden], as kernels/ref/layer.go computes them."""
+    """Returns a rank's expected outputs and error bounds, both float64 [tokens, hidden], as kernels/ref/layer.go."""
     w, ids = lib.work, lib.ids
     x, gates = lib.seen(lib.rank).double(), lib.weights.double()
     want, squares = torch.zeros_like(x), torch.zeros_like(x)
@@ -233,8 +225,8 @@ def expected_outputs(lib):
 
 
 def expert_output(x, w1, w2, unit):
-    """Returns one expert's outputs W2 h for tokens x, and their variance from the roundings in h = silu(gate) * up. unit is
-    the largest relative error of a cast of h, 0 without a cast."""
+    """Returns one expert's outputs W2 h for tokens x, and their variance from roundings. unit: largest relative error
+    of a cast of h, or 0."""
     gate, up = (x @ w1.t()).chunk(2, 1)
     silu = gate / (1 + torch.exp(-gate))
     variance = (BF16_UNIT * up) ** 2 * ((1.1 * gate) ** 2 + 3 * silu**2) + (unit * silu * up) ** 2

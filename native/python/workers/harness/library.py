@@ -11,21 +11,20 @@ from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
-    """Declares a parameter that changes only the time of a call. cost is the unit of its values: 1 for
-    SMs, 2 for threads, 3 for bytes of buffers, 0 for none of these. Of two equally fast configs, the one
-    with the lower cost wins."""
+    """Declares a parameter that changes only the time of a call. cost: the unit of its values: 1 SMs, 2 threads, 3
+    bytes of buffers, 0 none. Of two equally fast configs, the cheaper wins."""
     return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# Other values of problem.mode are refused, because a round always makes calls in a row, in a CUDA graph if possible.
+# A round always makes calls in a row, so other values are refused.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
 def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", sum="", inside=()):
-    """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked,
-    rank or rank:packed, or a tuple of such names that differ only after the colon."""
-    if op == "layer":  # callers do not see its rows
+    """Declares a kernel. rules are pairs (expression, reason). layout is expert, expert:128, masked, rank or
+    rank:packed, or a tuple of names that differ after the colon."""
+    if op == "layer":
         layout, sum = "expert", ""
     layouts = list(layout) if isinstance(layout, tuple) else [layout]
     work = {"library": library.name, "version": library.version, "layout": layouts[0].partition(":")[0], "inside": list(inside)}
@@ -36,8 +35,7 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a library's package or, if the package is not named like the module, `version` with the
-    package, such as "1 (sgl-deep-ep 0.1.0)"."""
+    """Returns the version of a module's package, such as "1 (sgl-deep-ep 0.1.0)" if it has another name."""
     for package in importlib.metadata.packages_distributions().get(module, []):
         installed = importlib.metadata.version(package)
         return installed if package.replace("-", "_") == module else "%s (%s %s)" % (version, package, installed)
@@ -45,20 +43,20 @@ def installed_version(module, version):
 
 
 class Library:
-    """A communication library as one rank uses it, with rows of bytes on the host. A subclass
-    implements dispatch and combine. The defaults of the other methods fit most libraries."""
+    """A communication library as one rank uses it, with rows of bytes on the host. A subclass implements dispatch and
+    combine."""
 
     name, version = "library", "0"
     clock = "wall"
-    strict = False  # whether dispatch and combine must run in turn, even if only one is measured
-    layout = "rank"  # "rank": received() yields one row for each token; otherwise one row for each (token, expert)
-    beside = ("gemm", "copy")  # kinds of matrix product that can run at the same time as calls; () if strict
+    strict = False  # dispatch and combine must run in turn
+    layout = "rank"  # "rank": a row for each token; else for each (token, expert)
+    beside = ("gemm", "copy")  # products that can run beside calls; () if strict
     beside_clock = "wall"
-    held = ()  # names of attributes that a dispatch sets for its combine; each micro-batch of a step has its own
+    held = ()  # attributes that a dispatch sets for its combine
 
     def start(self, ranks):
-        """Starts the library, once. self.ranks exchanges objects with the other ranks. Import the library's
-        modules here, so that epbench can name the rank on which one is missing."""
+        """Starts the library, once. self.ranks exchanges objects between ranks. Import the library here, so that
+        epbench names the rank without it."""
         self.ranks, self.rank = ranks, ranks.rank
 
     def kernels(self):
@@ -73,56 +71,53 @@ class Library:
         self.work = work
 
     def prepare(self, half):
-        """Does slow work before a run. Raise Failure("illegal", ...) for a config that cannot run."""
+        """Does slow work before a run. Raises Failure("illegal", ...) for a config that cannot run."""
 
     def pair(self, dispatch, combine):
-        """Checks a pair. Raise Failure("illegal", ...) for a combine that cannot follow a dispatch."""
+        """Raises Failure("illegal", ...) for a combine that cannot follow a dispatch."""
 
     def phases(self, op, half):
-        """Returns the functions (send, receive) of a dispatch or combine in two parts, between which a
-        matrix product can run, or None."""
+        """Returns (send, receive) of an op, between which a product can run, or None."""
         return None
 
     def taken(self, half):
-        """Returns the number of SMs that a dispatch or combine takes, 0 if it is unknown."""
+        """Returns the SMs of an op, 0 if unknown."""
         return 0
 
     def lane(self, n):
-        """Makes micro-batch n of a decode step current, with the attributes that its dispatch set."""
+        """Makes micro-batch n of a decode step current."""
         if n != self.micro_batch:
             self.lanes[self.micro_batch] = {name: getattr(self, name, None) for name in self.held}
             vars(self).update(self.lanes.get(n, {}))
             self.micro_batch = n
 
     def poison(self):
-        """Overwrites every output buffer."""
+        pass
 
     def dispatch(self, half):
         raise NotImplementedError
 
     def experts(self):
-        """Computes the rows that combine sends from the rows that dispatch received. This is not measured."""
+        """Computes, untimed, the rows that combine sends."""
 
     def combine(self, half):
         raise NotImplementedError
 
     def layer(self, half):
-        """Returns the steps of a whole layer as (name of the stage, function), in order. After them combined()
-        returns the layer's outputs. Only libraries with kernels of op layer have this method."""
+        """Returns a layer's steps as (stage, function). Then combined() returns its outputs. Only with kernels of op
+        layer."""
         raise NotImplementedError
 
     def received(self):
-        """Yields (source rank, token, local experts, BF16 row) for each row that dispatch delivered to
-        this rank. In layout rank a row has all local experts of the token, in the token's top-k order.
-        In the other layouts it has one expert."""
+        """Yields (source rank, token, local experts, BF16 row) for each received row. Layout rank has all local
+        experts in top-k order, others one."""
         raise NotImplementedError
 
     def combined(self, token):
-        """Returns the combined BF16 row of one of this rank's tokens."""
         raise NotImplementedError
 
     def close(self):
-        """Frees the buffers that open allocated."""
+        pass
 
     def empty(self):
         """Returns {clock: seconds that it reads if nothing runs}."""
@@ -130,22 +125,20 @@ class Library:
         return {self.clock: time.perf_counter() - begin}
 
     def session(self, params, worker):
-        """Returns the session of a workload, which also checks the library's outputs."""
         return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
-        """Returns the config of the dispatch that runs before a combine, if the combine is measured alone.
-        dispatch is the first dispatch that the combine accepts, with default values."""
+        """Returns the dispatch's config before a combine that is measured alone. dispatch: the first that it accepts,
+        with defaults."""
         return dispatch
 
     def clock_of(self, steps):
-        """Returns the name of the clock that timed(steps) uses."""
+        """Returns the clock of timed(steps)."""
         return self.clock
 
     def timed(self, name, steps, rounds, fold):
-        """Returns the seconds of one call in each round. A round has fold calls in a row. steps are pairs
-        (measured, function), always the same for the same name. Only the time of measured steps counts. A
-        barrier over the ranks precedes each measured step."""
+        """Returns the seconds of one call in each round of fold calls. steps are pairs (measured, function), always
+        the same for a name. A barrier precedes each measured step."""
         out = []
         for _ in range(rounds):
             seconds = 0.0
@@ -160,7 +153,7 @@ class Library:
         return out
 
     def staged(self, name, stages):
-        """Returns the seconds of each stage of a layer. stages are pairs (name, function), in order."""
+        """Returns the seconds of each stage of a layer. stages are pairs (name, function)."""
         out = []
         for _, step in stages:
             self.ranks.barrier()
@@ -169,31 +162,30 @@ class Library:
             out.append(time.perf_counter() - begin)
         return out
 
-    # --- rounds with a matrix product that runs at the same time as the calls ("beside" them) ---
+    # --- rounds beside a matrix product ---
 
     def product(self, size):
-        """Returns the product for a beside.Size: an object such as HostProduct."""
+        """Returns the product for a beside.Size, such as HostProduct."""
         return HostProduct(size)
 
     def product_alone(self, product, rounds):
-        """Returns the seconds of a product's trial alone, in each round."""
+        """Returns the seconds of a product's trial alone."""
         return [host_launches(product, product.trial) for _ in range(rounds)]
 
     def choose_plans(self, beside):
-        """Chooses, for each product with several plans, the plan that is fastest alone."""
+        """Chooses each product's plan that is fastest alone."""
 
     def beside_rounds(self, plan, rounds, fold):
-        """Returns a dict with the names of beside.FIELDS for each round, in seconds of one call."""
+        """Returns beside.FIELDS for each round, in seconds of one call."""
         return [host_round(self, plan, fold) for _ in range(rounds)]
 
     def planned_for(self, plan):
-        """Returns a text about the SMs for which the product is planned beside the calls, or ""."""
+        """Returns a text about the SMs of the product's plan, or ""."""
         return ""
 
     @contextlib.contextmanager
     def accompanied(self, beside):
-        """Runs the session's product during a with block. beside is the session's Beside, or None without a
-        product. Yields a function that must be called before each step."""
+        """Runs the session's product, if any, during a with block. Yields a function to call before each step."""
         running = beside and Running(beside.product)
         if running:
             running.start()
@@ -204,5 +196,5 @@ class Library:
                 running.stop()
 
     def local_row(self, row, experts, weights):
-        """Returns the weighted sum of the local experts for a row. Combine adds these sums of all ranks."""
+        """Returns a row's weighted sum over local experts."""
         return payload.weighted([payload.expert_row(row, e) for e in experts], weights)

@@ -1,10 +1,9 @@
-"""Matrix products by epbench's own code, native/shim/ep_product.c, which plans and launches products of
-cuBLASLt. EPBENCH_PRODUCT is the path of that code as a shared library:
+"""Matrix products by epbench's own code, native/shim/ep_product.c, which plans and launches products of cuBLASLt.
+EPBENCH_PRODUCT is the path of that code as a shared library:
 
     cc -O2 -shared -fPIC -o libproduct.so native/shim/ep_product.c -ldl
 
 EPBENCH_CUBLASLT is the file or the folder of cuBLASLt; the default is the cuBLASLt that PyTorch loaded.
-`python3 -m harness.lt` compares a few products with PyTorch's own on the first GPU.
 """
 
 import contextlib
@@ -20,18 +19,16 @@ from .product import TorchProduct
 from .protocol import Failure
 
 NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
-WORKSPACE = 32 << 20  # bytes, as NVIDIA recommends for sm_90
+WORKSPACE = 32 << 20  # as NVIDIA recommends for sm_90
 
 
 class Spec(ctypes.Structure):
-    """EpProductSpec of ep_product.h."""
-
     _fields_ = [(name, ctypes.c_int32) for name in ("m", "n", "k", "fp8", "groups", "batch", "sms")] + \
                [(name, ctypes.c_uint64) for name in ("x", "w", "out", "workspace", "workspace_bytes")]
 
 
 def opened(path):
-    """Opens the shared library and cuBLASLt, and returns the library."""
+    """Opens the shared library and cuBLASLt."""
     lib, text, tried = ctypes.CDLL(path), ctypes.create_string_buffer(512), []
     lib.ep_product_make.argtypes = [ctypes.POINTER(Spec), ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p]
     lib.ep_product_launch.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint64]
@@ -45,21 +42,20 @@ def opened(path):
 
 
 class LtProduct(TorchProduct):
-    """A TorchProduct that ep_product launches. A launch is one kernel for all its experts if cuBLASLt
-    supports the batch."""
+    """A TorchProduct that ep_product launches, one kernel for all its experts if cuBLASLt supports the batch."""
 
     plans_for_fewer = True
 
     def __init__(self, size, device, seed=1):
         super().__init__(size, device, seed)
         self.lib, self.plans = opened(os.environ["EPBENCH_PRODUCT"]), {}
-        self.sms_left = 0  # number of SMs that calls leave to the product, 0 for all
-        self.own = 0  # number of SMs of the plan that is fastest alone, 0 for all
+        self.sms_left = 0  # SMs left to calls, 0 for all
+        self.own = 0  # SMs of the plan that is fastest alone, 0 for all
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plan()
 
     def plan(self):
-        """Returns the plan for the number of SMs that plan_beside chooses. Makes it at the first use."""
+        """Returns the plan that plan_beside chooses, made at the first use."""
         sms = plan_beside(self.own, self.sms_left)
         if sms not in self.plans:
             s, made, text = self.size, ctypes.c_void_p(), ctypes.create_string_buffer(512)
@@ -76,7 +72,7 @@ class LtProduct(TorchProduct):
 
     @property
     def own_plans(self):
-        """Returns the numbers of SMs for which plans are timed alone, to choose the fastest; 0 means all SMs."""
+        """Returns the SMs of plans to time alone; 0 means all."""
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
@@ -86,7 +82,7 @@ class LtProduct(TorchProduct):
 
     def take(self, share, least):
         launches = super().take(share, least)
-        self.drop()  # the plans were for another batch
+        self.drop()
         self.plan()
         return launches
 
@@ -97,8 +93,7 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` launches are planned for the SMs that are left beside calls of
-        `taken` SMs."""
+        """Plans launches for the SMs that calls of `taken` SMs leave."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield
@@ -111,8 +106,7 @@ class LtProduct(TorchProduct):
 
 
 def compare(device):
-    """Compares products in both dtypes with PyTorch's products in float32: in one launch, in several
-    launches, and in launches that leave 24 SMs free."""
+    """Compares products with PyTorch's in float32."""
     for dtype in ("bf16", "fp8"):
         p = LtProduct(Size("gemm", 16, 256, 512, dtype, 12), device)
         want = torch.bmm(p.x.float(), p.w.float().transpose(1, 2))

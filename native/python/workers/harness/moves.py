@@ -1,8 +1,8 @@
-"""Kernels that a layer needs between communication and grouped products: they sort rows by expert, move them
-back, and compute SwiGLU. Every library's layer uses the same kernels, so that layers do equal work.
+"""Kernels between communication and grouped products, equal for every library: they sort rows by expert, move them
+back, and compute SwiGLU.
 
-They are Triton kernels. Without a GPU, PyTorch computes the same. Only the device knows the number of rows, so
-that a CUDA graph can hold the calls; tensors have room for the largest possible number.
+They are Triton kernels, or PyTorch without a GPU. Only the device knows the number of rows; tensors have room for the
+most.
 """
 
 import torch
@@ -12,11 +12,11 @@ from .tensors import quantized
 try:
     import triton
     import triton.language as tl
-except ImportError:  # PyTorch for the CPU comes without it
+except ImportError:  # absent from PyTorch for the CPU
     triton = None
 
 BLOCK = 1024
-PROGRAMS = 8  # programs for each SM, in kernels that read their number of rows on the device
+PROGRAMS = 8  # programs for each SM
 
 if triton is not None:
     @triton.jit
@@ -121,7 +121,6 @@ if triton is not None:
 
 
 def on_host(t):
-    """Returns whether this tensor is on the CPU, where PyTorch computes instead of Triton."""
     return t.device.type == "cpu"
 
 
@@ -134,10 +133,9 @@ def programs(device):
 
 
 class Order:
-    """Holds the places of rows that are sorted by expert. A received row with several local experts has a place for each.
-    slots [n, k] is the place of each selection, or -1. ends [local experts] is the end of each expert's rows. Each expert's
-    first row is at a multiple of `alignment`. owners [capacity] is the expert of each place, or -1; it is None unless
-    `owned`."""
+    """Places of rows that are sorted by expert. slots [n, k] is the place of each selection, or -1. ends [local
+    experts] is the end of each expert's rows, which begin at multiples of `alignment`. owners [capacity] is each
+    place's expert, or -1; None unless `owned`."""
 
     def __init__(self, shape, local, capacity, device, alignment=1, owned=False):
         numbers = lambda *size: torch.zeros(*size, dtype=torch.int32, device=device)
@@ -145,7 +143,7 @@ class Order:
         self.owners, self.alignment, self.capacity = numbers(capacity) if owned else None, alignment, capacity
 
     def place(self, ids):
-        """Computes slots, ends and owners from ids [n, k], the local expert of each selection or -1."""
+        """Computes the places from ids [n, k], local experts or -1."""
         local, n = len(self.counts), ids.numel()
         if on_host(ids):
             return self._place_on_host(ids)
@@ -171,7 +169,6 @@ class Order:
             start += -(-n // self.alignment) * self.alignment
 
     def spread(self, rows, out):
-        """Copies each row to its experts' places in out."""
         if on_host(rows):
             row, _ = torch.nonzero(self.slots >= 0, as_tuple=True)
             out[self.slots[self.slots >= 0].long()] = rows[row]
@@ -180,8 +177,7 @@ class Order:
         _spread[(n, blocks(hidden))](rows, self.slots, out, k, triton.next_power_of_2(k), hidden, BLOCK)
 
     def gather(self, y, weights, out):
-        """Writes the weighted sum of each row's expert outputs to out, in the order of its selections. Rows without
-        experts are not written."""
+        """Writes each row's weighted sum to out, in the order of selections. Rows without experts are not written."""
         if on_host(y):
             total = torch.zeros(out.shape)
             for k in range(self.slots.shape[1]):
@@ -195,8 +191,8 @@ class Order:
 
 
 def swiglu(x, out, ends, weights=None):
-    """Computes silu(gate) * up for the rows of x [rows, 2 * width] up to the last end, times weights [rows] if given.
-    If out is a pair, it gets FP8 rows, without weights."""
+    """Computes silu(gate) * up for x [rows, 2 * width] up to the last end, times weights [rows] if given. If out is a
+    pair, it gets FP8, without weights."""
     if isinstance(out, tuple):
         return swiglu_fp8(x, out, len(ends) - 1, ends, 1, False)
     if on_host(x):
@@ -207,8 +203,8 @@ def swiglu(x, out, ends, weights=None):
 
 
 def swiglu_masked(x, out, counts):
-    """Computes silu(gate) * up for the first counts[e] rows of each expert of x [experts, room, 2 * width]. If out is
-    a pair, it gets FP8 rows."""
+    """Computes silu(gate) * up for the first counts[e] rows of x [experts, room, 2 * width]. If out is a pair, it
+    gets FP8."""
     if isinstance(out, tuple):
         return swiglu_fp8(x, out, len(counts), counts, x.shape[1], True)
     if on_host(x):
@@ -219,7 +215,7 @@ def swiglu_masked(x, out, counts):
 
 
 def swiglu_fp8(x, out, last, ends, room, masked):
-    """Computes the rows of swiglu or swiglu_masked in FP8. out is (E4M3 numbers [..., width], scales [..., width / 128])."""
+    """Computes them in FP8: out is (E4M3 [..., width], scales [..., width / 128])."""
     rows, scales = out
     if on_host(x):
         q, s = quantized(activated_exactly(x.reshape(-1, x.shape[-1])))
@@ -230,7 +226,6 @@ def swiglu_fp8(x, out, last, ends, room, masked):
 
 
 def activated_exactly(x):
-    """Returns silu(gate) * up in float32."""
     gate, up = x.float().chunk(2, -1)
     return gate / (1 + torch.exp(-gate)) * up
 
@@ -240,8 +235,8 @@ def activated(x, weights=1):
 
 
 def pack(masked, packed, counts, ends, back=False):
-    """Copies the first counts[e] rows of each expert from masked [experts, room, hidden] to packed [rows, hidden],
-    where expert e's rows end at ends[e]. With back it copies from packed to masked."""
+    """Copies the first counts[e] rows from masked [experts, room, hidden] to packed [rows, hidden], which end at
+    ends[e]; with back the other way."""
     if on_host(masked):
         for e, (n, end) in enumerate(zip(counts.tolist(), ends.tolist())):
             to, rows = packed[end - n:end], masked[e, :n]

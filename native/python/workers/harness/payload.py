@@ -1,5 +1,5 @@
-"""Computes the values of tokens and the outputs of experts as the worker protocol defines them. It uses
-plain Python, for short rows. harness.tensors computes the same on tensors."""
+"""The values of tokens and the outputs of experts as the worker protocol defines them, in plain Python.
+harness.tensors computes the same on tensors."""
 
 import math
 import struct
@@ -8,7 +8,7 @@ MASK = (1 << 64) - 1
 
 
 def mix(x):
-    """Returns SplitMix64's increment and finalizer applied to x."""
+    """SplitMix64's increment and finalizer."""
     x = (x + 0x9E3779B97F4A7C15) & MASK
     x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
@@ -16,7 +16,6 @@ def mix(x):
 
 
 def token_row(seed, rank, token, hidden):
-    """Returns one token as BF16 bytes."""
     base, out = mix(seed ^ rank << 40 ^ token), []
     for c in range(0, hidden, 4):
         h = mix((base + c) & MASK)
@@ -27,8 +26,8 @@ def token_row(seed, rank, token, hidden):
 
 
 def weight_row(seed, expert, matrix, row, hidden, intermediate):
-    """Returns one row of an expert's weight matrix as BF16 bytes. Matrix 0 is W1 [2 * intermediate, hidden], with
-    the rows of the gate half first; matrix 1 is W2 [hidden, intermediate]."""
+    """Returns a row of a weight matrix as BF16 bytes. Matrix 0 is W1 [2 * intermediate, hidden], gate first; 1 is W2
+    [hidden, intermediate]."""
     length = intermediate if matrix else hidden
     low, base, out = lowest_exponent(length), mix(seed ^ 1 << 62 ^ expert << 1 ^ matrix), []
     for c in range(row * length, (row + 1) * length, 4):
@@ -40,8 +39,7 @@ def weight_row(seed, expert, matrix, row, hidden, intermediate):
 
 
 def lowest_exponent(length):
-    """Returns the lowest biased exponent of weights whose matrix has rows of this length, chosen so that
-    products keep the magnitude of tokens."""
+    """Returns the lowest biased exponent of weights, so that products keep the magnitude of tokens."""
     return 124 - (length.bit_length() - 1) // 2
 
 
@@ -50,49 +48,45 @@ def f32(x):
 
 
 def floats(row):
-    """Returns the numbers of a row of BF16 bytes."""
     return [struct.unpack("<f", struct.pack("<I", u << 16))[0] for u in struct.unpack("<%dH" % (len(row) // 2), row)]
 
 
 def bf16(values):
-    """Returns numbers as BF16 bytes, rounded to nearest, ties to even."""
+    """Rounds to nearest, ties to even."""
     bits = struct.unpack("<%dI" % len(values), struct.pack("<%df" % len(values), *values))
     return struct.pack("<%dH" % len(values), *((u + 0x7FFF + (u >> 16 & 1)) >> 16 & 0xFFFF for u in bits))
 
 
 def gain(expert):
-    """Returns the factor by which an expert multiplies a token."""
     return 0.5 + expert % 64 / 64
 
 
 def expert_row(row, expert):
-    """Returns the output of one expert for a row, as BF16 bytes."""
     g = gain(expert)
     return bf16([f32(v * g) for v in floats(row)])
 
 
 def weighted(rows, weights):
-    """Returns the sum of BF16 rows times their weights, computed in float32 and rounded to BF16 once."""
+    """Returns the weighted sum of BF16 rows, in float32, rounded to BF16 once."""
     total = [0.0] * (len(rows[0]) // 2)
     for row, weight in zip(rows, weights):
         total = [f32(a + f32(weight * v)) for a, v in zip(total, floats(row))]
     return bf16(total)
 
 
-BF16_UNIT = 1 / 256  # largest relative error of rounding to BF16
-FP8_UNIT = 1 / 16  # largest relative error of rounding to E4M3
-LAYER_SPREAD = 4  # standard deviations by which a layer's value may differ, as in kernels/ref/layer.go
+BF16_UNIT = 1 / 256  # relative error of rounding to BF16
+FP8_UNIT = 1 / 16  # relative error of rounding to E4M3
+LAYER_SPREAD = 4  # standard deviations, as in kernels/ref/layer.go
 
 
 def swiglu(gate, up):
-    """Returns silu(gate) * up and its standard deviation, for roundings of gate, up, silu(gate) and the product to BF16."""
+    """Returns silu(gate) * up and its standard deviation from roundings to BF16."""
     silu = gate / (1 + math.exp(-gate))
     return silu * up, BF16_UNIT * abs(up) * math.sqrt((1.1 * gate) ** 2 + 3 * silu**2)
 
 
 def expert_output(x, expert, seed, intermediate):
-    """Returns (W2 h, its variance) for one token. x holds the token's numbers; h = silu(gate) * up, where gate and up are
-    the halves of W1 x."""
+    """Returns (W2 h, its variance) for one token x, with h = silu(gate) * up."""
     hidden = len(x)
     row = lambda matrix, i: floats(weight_row(seed, expert, matrix, i, hidden, intermediate))
     dot = lambda i: sum(w * v for w, v in zip(row(0, i), x))
@@ -106,8 +100,8 @@ def expert_output(x, expert, seed, intermediate):
 
 
 def layer_row(parts, hidden):
-    """Returns the right output of a layer for one token, and the bound of each value's error. parts has
-    (rank, weight, y, variance) for each of the token's experts."""
+    """Returns a token's layer output, and each value's error bound. parts: (rank, weight, y, variance) of its
+    experts."""
     want, bound = [0.0] * hidden, []
     partials = {rank: [0.0] * hidden for rank, _, _, _ in parts}
     for rank, weight, y, _ in parts:

@@ -7,16 +7,15 @@ import torch
 
 from .beside import HELD, share_of, spelled
 
-COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes that one launch copies, and number of launches of a pass
+COPY_BYTES, COPY_PARTS = 64 << 20, 4  # bytes of one copy, and launches of a pass
 
-# (mask of random bits, bits that are always set), for values between 1/2 and 1 with either sign. They are as
-# in kernels/cuda/drive, because the GPU's power, and so its clock, depends on the values.
+# (mask of random bits, set bits), for values between 1/2 and 1 with either sign. As in kernels/cuda/drive: the GPU's
+# power, and so its clock, depends on them.
 BITS = {"bf16": (0x807F807F, 0x3F003F00), "fp8": (0x87878787, 0x30303030)}
 DTYPES = {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
 
 def filled(shape, dtype, device, seed):
-    """Returns a matrix with random values."""
     drawn, always = BITS[dtype]
     x = torch.empty(shape, dtype=DTYPES[dtype], device=device)
     words = x.view(-1).view(torch.int32)
@@ -26,11 +25,10 @@ def filled(shape, dtype, device, seed):
 
 
 class TorchProduct:
-    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. In BF16,
-    one kernel computes all experts of a launch. In e4m3, one kernel computes one expert, without scales and
-    without fast accumulation. On the CPU, for tests, e4m3 is multiplied as BF16."""
+    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. A kernel computes a
+    launch's experts in BF16, and one expert in e4m3. The CPU multiplies e4m3 as BF16."""
 
-    plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")  # whether PyTorch can plan for fewer SMs
+    plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")
 
     def __init__(self, size, device, seed=1):
         self.size, self.device, self.batch = size, device, max(size.groups, 1)
@@ -48,7 +46,6 @@ class TorchProduct:
 
     @property
     def launches(self):
-        """Returns the number of launches in one pass over all experts."""
         return COPY_PARTS if self.size.kind == "copy" else -(-self.size.groups // self.batch)
 
     @property
@@ -56,8 +53,7 @@ class TorchProduct:
         return self.launches
 
     def take(self, share, least):
-        """Chooses the number of experts in a launch. Returns the number of launches for `share` passes over
-        all experts, at least `least`."""
+        """Chooses the experts of a launch. Returns the launches for `share` passes, at least `least`."""
         self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
         return launches
 
@@ -65,7 +61,7 @@ class TorchProduct:
         if self.size.kind == "copy":
             self.out[i % COPY_PARTS].copy_(self.x[i % COPY_PARTS])
             return
-        # The last launch of a pass overlaps the one before.
+        # The last launch overlaps the one before.
         first = min(i % self.launches * self.batch, self.size.groups - self.batch)
         experts = slice(first, first + self.batch)
         if self.size.dtype == "bf16":
@@ -75,7 +71,6 @@ class TorchProduct:
             self.multiply(e)
 
     def multiply(self, e):
-        """Multiplies one expert's matrices in e4m3."""
         if self.device.type == "cpu":
             torch.mm(self.x[e].to(torch.bfloat16), self.w[e].t().to(torch.bfloat16), out=self.out[e])
         else:
@@ -83,8 +78,7 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs that are left beside calls
-        of `taken` SMs, if this PyTorch can."""
+        """Makes PyTorch choose kernels for the SMs that calls of `taken` SMs leave, if it can."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

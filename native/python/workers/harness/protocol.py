@@ -11,7 +11,7 @@ import threading
 import time
 
 BEAT = 0.5  # seconds between heartbeats
-FAILURE = -32001  # error code of a Failure
+FAILURE = -32001  # of a Failure
 
 
 class Failure(Exception):
@@ -23,26 +23,23 @@ class Failure(Exception):
 
 
 class Broken(Failure):
-    """A Failure after which this process must end. epbench then starts the worker again."""
+    """A Failure after which epbench starts the worker again."""
 
 
 def place():
-    """Returns a text that names the function in which the main thread is. epbench compares the texts of
-    all ranks, to find the rank that hangs while the others wait for it."""
+    """Returns the function in which the main thread is, by which epbench finds the rank that hangs."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
 
-GREETING = 4096  # longest line of a greeting, in bytes
+GREETING = 4096  # bytes of a greeting
 
 
 class Unheard(Exception):
-    """Raised if the listener closed the connection before it checked the rank. Another try may succeed."""
+    """The listener closed the connection early; another try may succeed."""
 
 
 class Stream:
-    """Sends and receives lines of JSON over a socket."""
-
     def __init__(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket, self.lines = connection, connection.makefile("rb")
@@ -63,13 +60,13 @@ class Stream:
 
 
 def prove(token, *words):
-    """Returns the HMAC-SHA256 of the words, joined by line feeds, with the token as its key."""
+    """Returns the HMAC-SHA256 of the words, joined by line feeds."""
     return hmac.new(token.encode(), "\n".join(map(str, words)).encode(), "sha256").hexdigest()
 
 
 def knock(address, token, greeting, limit=60, kind=Stream):
-    """Connects to (host, port), proves that this rank knows the run's token, and checks that the listener
-    knows it too. Returns the stream and the listener's answer. Tries again after Unheard."""
+    """Connects to (host, port) and proves both sides' knowledge of the token. Returns the stream and the answer.
+    Tries again after Unheard."""
     end, pause = time.monotonic() + limit, 0.05
     while True:
         stream = kind(socket.create_connection(address, timeout=180))
@@ -84,8 +81,7 @@ def knock(address, token, greeting, limit=60, kind=Stream):
 
 
 def introduced(stream, token, greeting):
-    """Exchanges greeting and proofs over a stream, and returns the listener's answer. If the listener
-    refuses the rank, or does not know the token, this process ends."""
+    """Exchanges greeting and proofs, and returns the answer. If a proof fails, this process ends."""
     mine = secrets.token_hex(16)
     try:
         stream.write({**greeting, "nonce": mine})
@@ -105,8 +101,8 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """Does the listener's part of knock(), up to the rank's proof. Returns (number of the rank, the message to send it
-    last). Any exception means that the other side is not a rank of this run."""
+    """The listener's part of knock(). Returns (rank, the message to send it last). Any exception means that the other
+    side is no rank."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]
@@ -120,12 +116,10 @@ def heard(stream, token, ranks):
 
 
 class Line:
-    """One rank's connection to epbench. When epbench closes it, this process ends."""
-
     def __init__(self, rank, ranks, meet=""):
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         self.lock, self.requests = threading.Lock(), queue.Queue()
-        self.doing, self.waiting, self.serving = "start", False, None  # serving: id of the current request
+        self.doing, self.waiting, self.serving = "start", False, None  # serving: request id
         self.stream, admission = knock((host.strip("[]"), int(port)), os.environ["EPBENCH_TOKEN"],
                                        {"rank": rank, "ranks": ranks, "host": socket.gethostname(), "pid": os.getpid(), "meet": meet}, 180)
         self.meet, self.lines = admission["meet"], self.stream.lines
@@ -137,12 +131,11 @@ class Line:
             self.stream.write(message)
 
     def _read(self):
-        """Reads requests, in a thread, because the main thread may hang in a collective. The process ends with the
-        connection."""
+        """Reads in a thread, because the main thread may hang. The process ends with the connection."""
         try:
             for line in self.lines:
                 self.requests.put(json.loads(line))
-        except OSError:  # the connection was reset
+        except OSError:
             pass
         except Exception as e:
             print("rank: a line from epbench is not JSON: %s" % e, file=sys.stderr, flush=True)
@@ -161,8 +154,7 @@ class Line:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     def failed(self, status, reason):
-        """Tells epbench that this rank failed. epbench ignores the message if it has already had the
-        answer to the request with the message's id."""
+        """Tells epbench that this rank failed; ignored after the answer to the request."""
         about = {} if self.serving is None else {"id": self.serving}
         self.notify("failed", {**about, "status": status, "reason": reason})
 

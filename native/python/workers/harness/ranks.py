@@ -1,4 +1,4 @@
-"""Finds this process's rank in the worker, and exchanges objects with the processes of the other ranks."""
+"""Finds this process's rank, and exchanges objects with the other ranks."""
 
 import base64
 import collections
@@ -12,9 +12,8 @@ import time
 
 from .protocol import Line, Stream, heard, knock
 
-# The environment variables for rank, number of ranks and rank on this host, as torchrun, OpenMPI, MPICH
-# and Slurm set them. Slurm comes last, because MPICH starts its daemons with srun in a Slurm allocation,
-# and the Slurm variables then describe a daemon. srun may set MPICH's first two variables too.
+# (rank, ranks, rank on this host) of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because MPICH starts
+# daemons with srun. srun may set MPICH's first two too.
 NAMES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -24,8 +23,7 @@ NAMES = (
 
 
 def find_place(environ=os.environ):
-    """Returns (rank, ranks, local rank) of this process, (0, 1, 0) without a launcher's variables. Prefers
-    a launcher that sets the local rank too."""
+    """Returns (rank, ranks, local rank), (0, 1, 0) without a launcher. Prefers a launcher that sets the local rank."""
     given = {name for name, value in environ.items() if value}
     for n in (3, 2):
         for names in NAMES:
@@ -35,11 +33,10 @@ def find_place(environ=os.environ):
     return 0, 1, 0
 
 
-UNPROVED = 256  # largest number of connections without a proof; one more closes the oldest
+UNPROVED = 256  # connections without a proof; one more closes the oldest
 
 
 def packed(thing):
-    """Returns bytes in a form that JSON can hold."""
     if isinstance(thing, (bytes, bytearray, memoryview)):
         return {"base64": base64.b64encode(thing).decode()}
     raise TypeError("%s cannot be sent to another rank: give numbers, text, bytes, lists and dicts of them" % type(thing).__name__)
@@ -50,8 +47,6 @@ def unpacked(members):
 
 
 class Link(Stream):
-    """A connection between two ranks that sends and receives objects."""
-
     def send(self, thing):
         self.socket.sendall(json.dumps(thing, default=packed, separators=(",", ":")).encode() + b"\n")
 
@@ -63,13 +58,12 @@ class Link(Stream):
 
 
 class Ranks:
-    """All ranks of a worker, connected through rank 0. Objects are sent as JSON, in which tuples become
-    lists. Each side of a connection proves that it knows the token of the run. If a rank dies, epbench
-    ends the others."""
+    """All ranks of a worker, connected through rank 0. Objects are sent as JSON: tuples become lists. If a rank dies,
+    epbench ends the others."""
 
     def __init__(self):
         self.rank, self.ranks, self.local_rank = find_place()
-        self.number = 0  # number of the current request
+        self.number = 0  # of the current request
         token = os.environ["EPBENCH_TOKEN"]
         if self.rank == 0:
             host = self.address()
@@ -82,19 +76,17 @@ class Ranks:
             self.link, _ = knock((host, int(port)), token, {"rank": self.rank, "ranks": self.ranks}, kind=Link)
 
     def gathered(self, listener, token):
-        """Returns a dict of the links to the other ranks. Any program may connect, and send anything or
-        nothing. So a thread for each connection checks its proof, and the oldest of too many connections
-        without a proof is closed."""
+        """Returns the links by rank. Any program may connect: a thread for each connection checks its proof."""
         known, unproved = queue.Queue(), collections.deque()
 
         def greet(link):
             try:
                 rank, welcome = heard(link, token, self.ranks)
-                unproved.remove(link)  # raises ValueError if admit has closed the link; its rank then connects again
+                unproved.remove(link)  # ValueError: admit has closed the link; its rank connects again
                 link.write(welcome)
                 link.socket.settimeout(None)
                 known.put((rank, link))
-            except Exception:  # the other side is not a rank of this run, or it is gone
+            except Exception:  # no rank of this run, or gone
                 with contextlib.suppress(ValueError):
                     unproved.remove(link)
                 with contextlib.suppress(OSError):
@@ -107,7 +99,7 @@ class Ranks:
             unproved.append(link)
             try:
                 threading.Thread(target=greet, args=(link,), daemon=True).start()
-            except RuntimeError:  # the process has too many threads
+            except RuntimeError:  # too many threads
                 unproved.remove(link)
                 link.close()
 
@@ -115,19 +107,19 @@ class Ranks:
             while True:
                 try:
                     admit(Link(listener.accept()[0]))
-                except OSError:  # too many open files, or a closed connection: the listener can continue
+                except OSError:  # the listener can continue
                     time.sleep(0.05)
 
         threading.Thread(target=accept, daemon=True).start()
         links = {}
         while len(links) < self.ranks - 1:
             rank, link = known.get()
-            links[rank] = link  # may replace the link of an earlier try of this rank
+            links[rank] = link
         return dict(sorted(links.items()))
 
     @staticmethod
     def address():
-        """Returns this host's address on the network to epbench, for the other ranks."""
+        """Returns this host's address on the network to epbench."""
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         family, kind, _, _, there = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as s:
@@ -135,25 +127,22 @@ class Ranks:
             return s.getsockname()[0]
 
     def request(self):
-        """Returns the next request, on every rank. Rank 0 receives it from epbench."""
         thing = self.line.requests.get() if self.rank == 0 else None
         self.number += 1
         return self._share("request", thing)
 
     def answers(self, answer):
-        """Returns the answers of all ranks to a request, on rank 0; None on the other ranks."""
+        """Returns all answers on rank 0, else None."""
         return self._collect("answer", answer)
 
     def share(self, thing=None):
-        """Returns rank 0's object, on every rank."""
         return self._share("exchange", thing)
 
     def collect(self, thing):
-        """Returns the objects of all ranks in the order of ranks, on rank 0; None on the other ranks."""
+        """Returns the objects of all ranks in order, on rank 0; else None."""
         return self._collect("exchange", thing)
 
     def exchange(self, thing):
-        """Returns the objects of all ranks, on every rank."""
         return self.share(self.collect(thing))
 
     def barrier(self):
@@ -174,9 +163,8 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """Returns the next object of a link. If only one rank fails in a request, its answer comes where the
-        others expect an object of an exchange. The others cannot continue, so this process ends. The
-        failed rank has already reported to epbench."""
+        """Returns the next object of a link. After a rank's failure its answer comes instead; this process then ends,
+        because that rank has reported."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
             raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
@@ -193,9 +181,8 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this process if the connection to another rank has ended, without a report: epbench names
-        the rank that is gone."""
+        """Ends this process without a report: epbench names the rank that is gone."""
         try:
             yield
-        except (EOFError, OSError):  # OSError: the other rank ended before it had read everything
+        except (EOFError, OSError):  # OSError: it ended before it had read everything
             raise SystemExit("rank %d: another rank is gone" % self.rank) from None

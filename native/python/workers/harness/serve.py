@@ -24,7 +24,7 @@ def main(library):
     try:
         library.start(ranks)
         worker = Worker(library, ranks)
-    except Exception as e:  # mostly a missing library
+    except Exception as e:
         ranks.line.failed("launch", "%s: %s" % (type(e).__name__, e))
         raise
     while True:
@@ -45,7 +45,7 @@ class Worker:
         self.declared = library.kernels()
 
     def act(self, method, params):
-        """Performs a request on this rank. Returns this rank's part of the answer, or an error."""
+        """Returns this rank's part of the answer, or an error."""
         if method not in ("hello", "open", "prepare", "run", "verify", "empty", "explain", "close", "shutdown"):
             return {"error": {"code": -32601, "message": "no method %s" % method}}
         try:
@@ -56,14 +56,13 @@ class Worker:
         except Failure as f:
             return self.failed(f.status, str(f))
         except Exception as e:
-            # This process must end, because after a CUDA error every later call would fail.
+            # After a CUDA error every later call would fail.
             traceback.print_exc()
             self.failed("crash", "%s: %s" % (type(e).__name__, e))
             sys.exit(1)
 
     def failed(self, status, reason):
-        """Reports a failure to epbench at once, because the other ranks may wait for this rank. Returns the
-        error that answers the request."""
+        """Reports a failure at once, because other ranks may wait. Returns the error."""
         self.ranks.line.failed(status, reason)
         return {"error": {"code": FAILURE, "message": "rank %d: %s" % (self.ranks.rank, reason), "data": {"status": status}}}
 
@@ -88,8 +87,7 @@ class Worker:
         return {"session": self.number}
 
     def default(self, op, other):
-        """Returns the Half of `op`, with default values, that fits `other`, a kernel of the other op. It is the
-        dispatch before, or the combine after, a call that is measured alone."""
+        """Returns the default dispatch before, or combine after, a call of `other` that is measured alone."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], other) if op == "dispatch" else fits(other, k["name"])))
@@ -125,7 +123,7 @@ class Worker:
 
     @staticmethod
     def reply(method, params, answers):
-        """Merges the answers of all ranks into one. If a rank failed, its failure is the answer."""
+        """Merges all ranks' answers; a failure comes first."""
         bad = next((a for a in answers if "error" in a), None)
         if bad:
             return bad

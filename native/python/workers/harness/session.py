@@ -1,4 +1,4 @@
-"""A session runs rounds of one workload on one rank, and compares every row with the expected rows."""
+"""Runs rounds of one workload on one rank, and compares every row."""
 
 import base64
 import collections
@@ -9,9 +9,9 @@ from . import payload
 from .beside import SIZING, Beside, Part, Plan
 from .protocol import Failure
 
-NO_NUMBER = 1e30  # replaces an error that is NaN or infinite, which JSON cannot hold
+NO_NUMBER = 1e30  # for NaN or infinity, which JSON cannot hold
 
-# Half is the dispatch or the combine of a config: a kernel's name and a value for each of its parameters.
+# The dispatch or the combine of a config.
 Half = collections.namedtuple("Half", "kernel values")
 
 
@@ -30,19 +30,18 @@ class Work:
         self.weights = [struct.unpack("<%df" % (n * self.topk), w) for n, (_, w) in zip(self.counts, self.bytes)]
 
     def choices(self, source, token):
-        """Returns (expert, weight) for each selection of a token in top-k order, without masked selections."""
+        """Returns a token's (expert, weight) in top-k order, without masked ones."""
         at = slice(token * self.topk, (token + 1) * self.topk)
         return [(e, w) for e, w in zip(self.ids[source][at], self.weights[source][at]) if e >= 0]
 
     def here(self, source, token, rank):
-        """Returns those choices of a token whose experts are on a rank."""
         return [(e, w) for e, w in self.choices(source, token) if e // self.local == rank]
 
     def row(self, source, token):
         return payload.token_row(self.seed, source, token, self.hidden)
 
     def expected(self, layout):
-        """Yields (source rank, token, local experts) for every row that this rank must receive."""
+        """Yields (source rank, token, local experts) for each expected row."""
         for source, n in enumerate(self.counts):
             for token in range(n):
                 local = tuple(e for e, _ in self.here(source, token, self.rank))
@@ -54,7 +53,7 @@ class Work:
 
 
 def halves(op, config):
-    """Returns (dispatch, combine) of a config, with None for the one that it lacks."""
+    """Returns (dispatch, combine), None for an absent one."""
     if op != "pair":
         half = Half(config["kernel"], config["values"])
         return (half, None) if op == "dispatch" else (None, half)
@@ -68,7 +67,7 @@ def halves(op, config):
 class Session:
     def __init__(self, library, params, worker):
         self.library, self.work, self.worker = library, Work(params, library.rank), worker
-        self.op, self.staged = self.work.problem["op"], set()  # configs of layers whose stages were timed
+        self.op, self.staged = self.work.problem["op"], set()  # configs with timed stages
         library.lanes, library.micro_batch = {}, 0
         library.open(self.work)
         self.beside = Beside(library, self.work.problem) if self.work.problem.get("beside") else None
@@ -94,12 +93,12 @@ class Session:
 
     def halves(self, config):
         dispatch, combine = halves(self.op, config)
-        if dispatch is None:  # a combine needs a dispatch before it
+        if dispatch is None:
             dispatch = self.library.follow(combine, self.worker.default("dispatch", combine.kernel))
         return dispatch, combine
 
     def steps(self, config):
-        """Returns the steps of one call as (whether the step's time counts, function)."""
+        """Returns one call's steps as (timed, function)."""
         if self.op == "layer":
             return [(True, step) for _, step in self.library.layer(self.only(config))]
         dispatch, combine = self.halves(config)
@@ -112,15 +111,13 @@ class Session:
         return out
 
     def parts(self, config):
-        """Returns the measured Parts of a call in order. In a decode step the calls of the two
-        micro-batches alternate."""
+        """Returns a call's measured Parts. In a decode step two micro-batches alternate."""
         dispatch, combine = self.halves(config)
         lanes = (0, 1) if self.beside.step else (0,)
         return [self.part(op, half, lane) for op, half in (("dispatch", dispatch), ("combine", combine))
                 if self.op in (op, "pair") for lane in lanes]
 
     def part(self, op, half, lane):
-        """Returns the Part for a dispatch or combine of micro-batch `lane`."""
         def on(function):
             def run():
                 self.library.lane(lane)
@@ -148,7 +145,7 @@ class Session:
         return reply
 
     def run_beside(self, plan, rounds, fold):
-        """Runs rounds of the calls alone, the matrix product alone, and both at the same time."""
+        """Runs rounds of calls alone, the product alone, and both."""
         if not self.beside.share:
             self.size()
         if not self.beside.chosen:
@@ -160,21 +157,21 @@ class Session:
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
 
     def size(self):
-        """Decides how much of the product runs beside one call, by timing calls of the problem's default
-        config. The costs must not depend on which candidate comes first."""
+        """Decides how much of the product runs beside one call, by the default config, so that costs do not depend on
+        the first candidate."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
                          self.slowest(self.library.product_alone(self.beside.product, SIZING)))
 
     def slowest(self, seconds):
-        """Returns the median over rounds of the slowest rank's seconds. All ranks get the same number."""
+        """Returns the median over rounds of the slowest rank's seconds, on all ranks."""
         rounds = sorted(map(max, zip(*self.library.ranks.exchange(seconds))))
         return rounds[len(rounds) // 2]
 
     def verify(self, config, probes):
-        """Runs a candidate once, beside the problem's matrix product if there is one, and compares every row
-        of this rank. Returns the result and the probed rows of this rank."""
+        """Runs a candidate once, beside the product if any, and compares every row. Returns the result and this
+        rank's probed rows."""
         self.library.poison()
         with self.library.accompanied(self.beside) as again:
             for _, step in self.steps(config):
@@ -191,8 +188,8 @@ class Session:
         return reply
 
     def compare_dispatch(self):
-        """Compares received rows with the expected rows. Each expected triple (source rank, token, experts)
-        must occur exactly once, in any order, with the bytes of the token."""
+        """Compares received rows: each (source rank, token, experts) exactly once, in any order, with the token's
+        bytes."""
         missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
         for source, token, experts, row in self.library.received():
             rows += 1
@@ -206,8 +203,7 @@ class Session:
         return {"rows": max(rows, wrong + len(missing)), "wrong": wrong + len(missing), "max_err": 0.0, "detail": detail}
 
     def compare_combine(self):
-        """Compares combined tokens with the expected sums. The error of a value may be at most 3/256 of the
-        sum of the magnitudes of its terms."""
+        """Compares combined tokens. A value's error may be at most 3/256 of the sum of its terms' magnitudes."""
         wrong, detail, worst = 0, "", 0.0
         for token in range(self.work.tokens):
             want, size = [0.0] * self.work.hidden, [0.0] * self.work.hidden
@@ -217,7 +213,7 @@ class Session:
                 want = [a + w * v for a, v in zip(want, values)]
                 size = [a + abs(w * v) for a, v in zip(size, values)]
             got, scale = payload.floats(bytes(self.library.combined(token))), max(map(abs, want), default=0) or 1
-            # min returns its first argument if the second is NaN, so a NaN counts as NO_NUMBER.
+            # min returns its first argument for NaN, so NaN counts as NO_NUMBER.
             worst = max([worst] + [min(NO_NUMBER, abs(g - x) / scale) for g, x in zip(got, want)])
             bad = [c for c, (g, x, s) in enumerate(zip(got, want, size)) if not abs(g - x) <= 3 * s / 256]
             if bad:
@@ -226,7 +222,6 @@ class Session:
         return {"rows": self.work.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def compare_layer(self):
-        """Compares the layer's outputs of every token with those of payload.layer_row."""
         wrong, detail, worst, w = 0, "", 0.0, self.work
         for token in range(w.tokens):
             x = payload.floats(w.row(w.rank, token))
@@ -242,7 +237,6 @@ class Session:
         return {"rows": w.tokens, "wrong": wrong, "max_err": worst, "detail": detail}
 
     def shows(self, rank, token, k):
-        """Returns whether this rank has the row of a probe."""
         if k < 0:
             return rank == self.work.rank
         return self.work.ids[rank][token * self.work.topk + k] // self.work.local == self.work.rank
@@ -258,6 +252,5 @@ class Session:
 
 
 def joined(parts):
-    """Merges several comparisons into one."""
     return {"rows": sum(p["rows"] for p in parts), "wrong": sum(p["wrong"] for p in parts),
             "max_err": max(p["max_err"] for p in parts), "detail": next((p["detail"] for p in parts if p["detail"]), "")}

@@ -1,22 +1,19 @@
-"""Rounds of calls and a matrix product ("the product") on two streams of a GPU, captured in CUDA graphs.
+"""Rounds of calls and a matrix product on two streams of a GPU, captured in CUDA graphs.
 
-cuda is torch.cuda, or a test's substitute. As in kernels/cuda/drive, the stream of the calls has a high
-priority and the stream of the product a low one. Kernels in a graph keep the priorities of the streams
-on which they were captured.
+As in kernels/cuda/drive, calls have a high priority and the product a low one. Kernels in a graph keep the priorities
+of their streams.
 """
 
-MARKS = 4  # number of times that a product's progress is read
-STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; the experts run during the others
+MARKS = 4  # readings of a product's progress
+STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; else the experts
 
 
 class Streams:
-    """The two streams of one process."""
-
     def __init__(self, cuda):
         self.cuda, self.calls, self.side = cuda, cuda.Stream(priority=-1), cuda.Stream(priority=0)
 
     def event(self):
-        """Returns an event that a graph records when it is replayed."""
+        """Returns an event that a graph records at each replay."""
         return self.cuda.Event(enable_timing=True, external=True)
 
     def fork(self):
@@ -30,13 +27,12 @@ class Streams:
         now.wait_stream(self.side)
 
     def meet(self):
-        """Makes each of the two streams wait for the other."""
         self.calls.wait_stream(self.side)
         self.side.wait_stream(self.calls)
 
 
 class Course:
-    """The launches of a product in one round. Events after `marks` of them show its progress."""
+    """The product's launches in one round, with `marks` events for its progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -49,12 +45,10 @@ class Course:
                 self.marks[i].record()
 
     def seconds(self, begin):
-        """Returns the seconds from an event to the end of the last launch."""
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the fraction of the product that was done `at` seconds after the event `begin`,
-        interpolated between the last event before that time and the first after it."""
+        """Returns the fraction of the product done `at` seconds after `begin`, interpolated between events."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -69,30 +63,28 @@ def seconds(begin, end):
 
 
 class Round:
-    """Makes the graphs of a round of `calls` calls. product() and both() each return two functions: one to
-    be captured, and one that reads the events after a replay. Times are those of one call, or of one layer
-    for a decode step."""
+    """Makes the graphs of a round of `calls` calls. product() and both() return (what to capture, what reads the
+    events). Times are of one call, or of one layer of a decode step."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
         self.beside, self.event = plan.beside, streams.event
 
     def launches(self):
-        """Returns all launches of the product in a round, and the number of marks for their Course."""
+        """Returns the product's launches in a round, and the marks of their Course."""
         product, share = self.beside.product, self.beside.share
         if self.beside.step:
             return [x for _ in range(self.calls) for i in range(len(self.plan.parts)) for x in self.step_product(i)], 1
         return [lambda i=i: product.launch(i) for i in range(self.calls * share)], MARKS
 
     def step_product(self, i):
-        """Returns the launches of the product that runs during call i of a decode step."""
+        """Returns the product's launches during call i of a decode step."""
         product, attention = self.beside.product, self.beside.attention
         if i in STEP_ATTENTION:
             return [lambda: attention.launch(0)]
         return [lambda n=n: product.launch(n) for n in range(self.beside.share)]
 
     def product(self):
-        """Runs the product alone."""
         begin, course = self.event(), Course(*self.launches(), self.event)
 
         def run():
@@ -110,7 +102,6 @@ class Round:
         return self.step_abreast() if self.beside.step else self.abreast()
 
     def abreast(self):
-        """Runs calls on one stream while the product runs on the other."""
         begin, end, course = self.event(), self.event(), Course(*self.launches(), self.event)
 
         def run():
@@ -133,9 +124,8 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs each call of one micro-batch while a product of the other micro-batch runs. Then each stream
-        waits for the other. The call is queued first, because after a product that fills the GPU it would
-        begin only when the product ends."""
+        """Runs each call of one micro-batch beside a product of the other. The call is queued first: it could not
+        begin on a full GPU."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -160,8 +150,8 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One further call has events around each of the three.
-        The timed calls have none, because an event takes about as long as a short send or receive."""
+        """Runs send, product and receive on one stream. One further, untimed call has events around each, because an
+        event takes about as long as a short send."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 
@@ -180,8 +170,8 @@ class Round:
         return run, read
 
     def unit(self, around):
-        """Runs a call in phases, and calls around(number of the part, place): place is 0 before sending, 1
-        before the product, 2 after the product, and 3 after receiving."""
+        """Runs a call in phases, and calls around(part, place): 0 before sending, 1 before the product, 2 after it, 3
+        after receiving."""
         for i, part in enumerate(self.plan.parts):
             send, receive = part.phases
             around(i, 0)
@@ -194,7 +184,7 @@ class Round:
             around(i, 3)
 
     def between(self, i):
-        """Returns the launches of the product that run between send and receive of part i."""
+        """Returns the product's launches between send and receive of part i."""
         if self.beside.step:
             return self.step_product(i)
         share, n, product = self.beside.share, len(self.plan.parts), self.beside.product

@@ -1,11 +1,10 @@
-"""Computes the values of tokens, the outputs of experts and casts to fp8 on tensors. harness.payload
-computes the same for short rows in plain Python."""
+"""The values of tokens, outputs of experts and casts to fp8 on tensors, as in harness.payload."""
 
 import torch
 
-GROUP = 128  # number of values that share one scale in fp8
-# CAST_SLACK bounds the relative difference of x / s between another library's fp8 cast and this one. DeepEP's
-# low-latency kernels compute x * (448 / amax), which three float32 roundings change by at most 3 * 2^-24.
+GROUP = 128  # values with one scale
+# CAST_SLACK bounds the relative difference of x / s between two fp8 casts. DeepEP's low-latency kernels compute x *
+# (448 / amax), three float32 roundings of at most 3 * 2^-24.
 CAST_SLACK = 2.0**-21
 
 
@@ -14,7 +13,7 @@ def signed(x):
 
 
 def mix(x):
-    """Computes payload.mix on int64 tensors, whose arithmetic overflows to the same bits as that of uint64."""
+    """payload.mix on int64 tensors, which overflow to the same bits."""
     x = x + signed(0x9E3779B97F4A7C15)
     x = (x ^ (x >> 30 & (1 << 34) - 1)) * signed(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> 27 & (1 << 37) - 1)) * signed(0x94D049BB133111EB)
@@ -32,12 +31,11 @@ def tokens(seed, rank, count, hidden, device):
 
 
 def gain(experts):
-    """Returns the factor of each expert, in float32."""
     return 0.5 + (experts % 64).float() / 64
 
 
 def grouped(x):
-    """Returns x as float32 [n, groups, 128]. It does not use view(n, -1, 128), which fails for n = 0."""
+    """Returns float32 [n, groups, 128]. view(n, -1, 128) would fail for n = 0."""
     return x.float().unflatten(-1, (x.shape[-1] // GROUP, GROUP))
 
 
@@ -51,20 +49,18 @@ def quantized(x):
 
 
 def quotients(x, scales):
-    """Returns the values before they are rounded to fp8, float32 [n, groups, 128]."""
+    """Returns float32 [n, groups, 128], before rounding to fp8."""
     return grouped(x) / scales[..., None]
 
 
 def other_cast(x):
-    """Returns the values of x, in float32, after another correct cast, for libraries that cast by
-    themselves: an element so close to the middle of two codes that CAST_SLACK can change its code gets
-    the code that quantized did not choose."""
+    """Returns the float32 values of another correct cast: elements close to the middle of two codes (CAST_SLACK) get
+    the other code."""
     q, scales = quantized(x)
     low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
     return dequantized(torch.where(low == q.float(), high, low), scales)
 
 
 def dequantized(q, scales):
-    """Returns the values of q times their scales, in float32: rounded to BF16, an expert's output would be
-    rounded twice."""
+    """Returns q times its scales in float32: in BF16, an expert's output would be rounded twice."""
     return (grouped(q) * scales[..., None].float()).view(q.shape)

@@ -1,18 +1,15 @@
 """DeepEP V1 on one host: the normal kernels, and the low-latency ones.
 
-Mode own declares the normal kernels a second time, under the name deepep-own, with the config that an
-engine would use: by=map is DeepEP's own map, by=shim the config of a shim (the module
-EPBENCH_DEEPEP_SHIM), and by=json the config of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
+Mode own declares the normal kernels a second time, under the name deepep-own, with the config that an engine would
+use: by=map is DeepEP's own map, by=shim the config of a shim (the module EPBENCH_DEEPEP_SHIM), and by=json the config
+of an SGLang JSON file (the path EPBENCH_DEEPEP_CONFIG).
 
-The normal kernels move one row for each (token, rank), without gaps between rows; combine adds the rows of
-all ranks. A call includes DeepEP's layout kernel and its exchange of counts. With num_worst_tokens the host
-does not wait for the counts, so that CUDA graphs can capture calls. FP8 tokens are cast before the call.
+The normal kernels move one row for each (token, rank), without gaps between rows; combine adds the rows of all ranks.
+A call includes DeepEP's layout kernel and its exchange of counts. FP8 tokens are cast before the call.
 
-The low-latency kernels return rows [local experts, ranks x max_tokens, hidden] and counts. The call casts
-the tokens, and combine multiplies by the router weights. The size of the messages depends on max_tokens.
-Their parameter hook is for matrix products that run at the same time as calls. With hook=1 DeepEP sends in
-one kernel and receives in a second when the hook is called, both on the caller's stream. With hook=0 there
-is one kernel, on DeepEP's own stream.
+The low-latency kernels return rows [local experts, ranks x max_tokens, hidden] and counts. The call casts the tokens,
+and combine multiplies by the router weights. With hook=1 DeepEP sends in one kernel and receives in a second when the
+hook is called, both on the caller's stream. With hook=0 there is one kernel, on DeepEP's own stream.
 """
 
 import importlib
@@ -26,9 +23,9 @@ from harness.gpu import GPULibrary
 from harness.layers import Layers, MaskedLayer, RankLayer, mean_rows, products
 from harness.tensors import dequantized, gain
 
-# DeepEP's own send chunks (dispatch, combine) by number of ranks. It has none for other numbers of ranks of one host.
+# DeepEP's own send chunks (dispatch, combine) by number of ranks.
 OWN = {2: (24, 10), 4: (6, 9), 8: (6, 4)}
-# DeepEP accepts any even number of SMs, because a channel has two SMs.
+# A channel has two SMs.
 SMS = [8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
 LL_HIDDEN = (2048, 2560, 4096, 5120, 6144, 7168, 8192)
 NVL_BYTES = 1 << 30
@@ -48,15 +45,14 @@ class Library(GPULibrary):
 
         self.deep_ep, self.buffer, self.shape = deep_ep, None, None
         if deep_ep.Buffer.__module__.startswith("epcomm."):
-            self.name = "epcomm.deepep"  # it stands in for DeepEP
+            self.name = "epcomm.deepep"
         if self.own:
             self.read_exports()
         self.version = installed_version("deep_ep", "1")
 
     def read_exports(self):
-        """Fills self.exports: for each value of the parameter by, a function that returns the config of
-        "dispatch" or "combine". For the shim it returns None, so that DeepEP calls its own methods, which
-        the shim has replaced."""
+        """Fills self.exports: for each value of by, a function of the op that returns its config, or for the shim
+        None: DeepEP calls the replaced methods."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -83,7 +79,7 @@ class Library(GPULibrary):
                     param("send", "NVLink chunk: tokens sent at a time.", values, default, "tokens"),
                     param("recv", "Tokens that a channel's buffer holds.", [256], 256, "tokens", cost=3)]
 
-        # DeepEP asserts that its NVLink buffer holds rows, ids, weights and scales of a channel's tokens.
+        # DeepEP asserts that its NVLink buffer holds a channel's tokens.
         token = "(problem.hidden * 2 + problem.hidden / 32 + problem.top_k * 12 + 64)"
         limits = [("send < recv", "send: must be below recv"), ("sms % 2 == 0", "sms: must be even"), ("sms <= machine.sms", "sms: the GPU has fewer"),
                   ("sms / 2 * problem.ranks * recv * %s <= %d" % (token, NVL_BYTES), "sms, recv: the channels do not fit the NVLink buffer")]
@@ -95,7 +91,7 @@ class Library(GPULibrary):
         return self.halves("deepep-own", by, by, rules) + normal
 
     def halves(self, name, dispatch, combine, rules):
-        """Declares the normal dispatch and combine under a name, with their parameters."""
+        """Declares the normal dispatch and combine under a name."""
         return [kernel(self, name, "dispatch", "get_dispatch_layout and dispatch", dispatch, rules, layout="rank:packed", inside=["counts"]),
                 kernel(self, name, "combine", "combine", combine, rules, accepts=[name], layout="rank:packed", sum="plain", inside=["reduction"])]
 
@@ -105,7 +101,6 @@ class Library(GPULibrary):
                       [*rules, ('problem.dispatch == "bf16" || products == "deepgemm"', "products: fp8 rows need deepgemm, from the package deep_gemm")])
 
     def sms(self):
-        """Returns the numbers of SMs to search, up to all SMs of the GPU."""
         most = self.machine()["sms"] // 2 * 2
         return [n for n in SMS if n < most] + [most]
 
@@ -154,8 +149,7 @@ class Library(GPULibrary):
         self.layers.close()
 
     def open_low_latency(self, work):
-        """Makes the buffer for the low-latency kernels. NVSHMEM can start only once in a process, so all
-        sessions must have the shape of the first one."""
+        """Makes the low-latency buffer. NVSHMEM can start only once in a process, so all sessions have one shape."""
         shape = (work.capacity, work.hidden, self.experts_all)
         if self.buffer is None:
             hint = self.deep_ep.Buffer.get_low_latency_rdma_size_hint(work.capacity, work.hidden, work.ranks, self.experts_all)
@@ -170,8 +164,7 @@ class Library(GPULibrary):
         return self.exports[v["by"]](op) if "by" in v else self.deep_ep.Config(v["sms"], v["send"], v["recv"])
 
     def before_round(self):
-        # DeepEP's calls alternate between two buffers, but a graph keeps those of its capture. So the next call may use
-        # either buffer, and both must be clean.
+        # The next call may use either of DeepEP's two buffers, so both must be clean.
         if self.low_latency:
             self.buffer.clean_low_latency_buffer(*self.shape)
 
@@ -182,15 +175,13 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """Returns the number of SMs that a dispatch or combine takes. The low-latency kernels have one warp
-        group for each expert. With g = ceil(experts / SMs of the GPU) groups on an SM, they take
-        ceil(experts / g) SMs."""
+        """Returns the SMs of an op. Low-latency kernels have one warp group for each expert: with g = ceil(experts /
+        SMs of the GPU), they take ceil(experts / g) SMs."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
 
     def send_dispatch(self, hook):
-        """Runs the whole dispatch or, with hook, only its sending half."""
         self.got, self.counts, self.handle, _, self.receive = self.buffer.low_latency_dispatch(
             self.x, self.ids, self.work.capacity, self.experts_all, use_fp8=self.fp8, return_recv_hook=hook)
 
@@ -233,7 +224,7 @@ class Library(GPULibrary):
             self.y[e] = (torch.nan_to_num(self.values(e)).float() * float(gain(torch.tensor(first + e)))).to(torch.bfloat16)
 
     def chosen(self):
-        """Returns the global ids of the received rows' experts. DeepEP numbers a rank's experts from 0."""
+        """Returns global expert ids; DeepEP numbers a rank's experts from 0."""
         return torch.where(self.got_ids >= 0, self.got_ids + self.rank * self.work.local, -1)
 
     def rows(self):
@@ -246,8 +237,8 @@ class Library(GPULibrary):
         return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
-        """Returns what rows() returns, for low-latency calls. The rows of a local expert from one source rank
-        are contiguous. An int64 holds the index of the first (upper 32 bits) and their number (lower 32)."""
+        """Returns rows() of low-latency calls. A source rank's rows of an expert are contiguous: an int64 holds the
+        first (upper 32 bits) and their number (lower 32)."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

@@ -1,16 +1,13 @@
 """DeepEP V2 (ElasticBuffer) on one host, without hybrid mode.
 
-Layout rank:packed has one row for each (token, rank). In layouts expert and expert:128 the rows of each
-expert are contiguous (do_expand), and combine first adds the rows of a token on the rank that computed
-them. In all layouts the experts weight their rows, and combine adds rows without weights.
+Layout rank:packed has one row for each (token, rank). In layouts expert and expert:128 the rows of each expert are
+contiguous (do_expand), and combine first adds the rows of a token on the rank that computed them. In all layouts the
+experts weight their rows, and combine adds rows without weights.
 
-By default the host does not wait for the counts: the outputs have room for the largest possible number of
-rows, and CUDA graphs can capture calls. In mode counts the host waits for the counts (do_cpu_sync), the
-outputs have exactly the received rows, and two events around the calls are the clock. FP8 tokens are cast
-before the call.
+In mode counts the host waits for the counts (do_cpu_sync), the outputs have exactly the received rows, and two events
+around the calls are the clock. FP8 tokens are cast before the call.
 
-V2 needs NCCL 2.30.4: compile against it and load it first (LD_PRELOAD). It compiles its kernels with
-nvcc at their first use.
+V2 needs NCCL 2.30.4: compile against it and load it first (LD_PRELOAD).
 """
 
 import os
@@ -22,7 +19,7 @@ from harness.layers import Layers, Products, RankLayer, mean_rows, products
 from harness.tensors import dequantized
 
 SMS = [4, 8, 12, 16, 20, 24, 32, 48, 64, 80, 96, 112, 128]
-PART = 4096  # rows that the experts compute at a time
+PART = 4096
 
 
 class Library(GPULibrary):
@@ -43,7 +40,7 @@ class Library(GPULibrary):
         if not hasattr(deep_ep, "ElasticBuffer"):
             raise ImportError("deep_ep has no ElasticBuffer: this is DeepEP V1; use the worker deepep")
         self.deep_ep, self.version = deep_ep, installed_version("deep_ep", getattr(deep_ep, "__version__", "2"))
-        # V2 takes the communicator of PyTorch's group, which PyTorch makes at the group's first collective.
+        # PyTorch makes the group's communicator, which V2 takes, at the first collective.
         torch.distributed.all_reduce(self.flag)
         self.settle()
         self.buffers, self.shape, self.expand = {}, None, False
@@ -89,7 +86,7 @@ class Library(GPULibrary):
         self.buffers = {}
 
     def buffer(self, half):
-        """Returns the buffer for the value of the parameter reductions. All ranks make it together."""
+        """Returns the buffer for a value of reductions. All ranks make it together."""
         reductions = bool(half.values.get("reductions", 1))
         if reductions not in self.buffers:
             capacity, hidden, topk = self.shape
@@ -101,7 +98,7 @@ class Library(GPULibrary):
     def prepare(self, half):
         self.buffer(half)
         if self.work.problem["op"] == "layer":
-            self.dispatch_layer(half)  # the outputs show for how many rows V2 makes room
+            self.dispatch_layer(half)  # to see for how many rows V2 makes room
 
     def dispatch_layer(self, half):
         self.expand = half.kernel.endswith("-expand")
@@ -128,7 +125,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch_layer(half)), *inside, ("combine", combine)]
 
     def local_ids(self):
-        """Returns the local experts of the received tokens, [rows, top-k], with -1 for no expert of this rank."""
+        """Returns [rows, top-k], -1 for no expert of this rank."""
         used = torch.arange(len(self.got_ids), device=self.device)[:, None] < self.index[1][-1]
         return torch.where(used, self.got_ids, -1)
 
@@ -144,15 +141,14 @@ class Library(GPULibrary):
         self.index = (h.recv_src_metadata, h.psum_num_recv_tokens_per_scaleup_rank, h.psum_num_recv_tokens_per_expert)
 
     def combine(self, half):
-        # num_sms=0 would take the number of SMs of the dispatch.
+        # 0 would take the SMs of the dispatch.
         self.out = self.buffer(half).combine(self.y, self.handle, num_sms=self.taken(half))[0]
 
     def values(self, rows):
         return dequantized(self.got[0][rows], self.got[1][rows]) if self.fp8 else self.got[rows]
 
     def described(self):
-        """Returns (source rank, token, top-k ids, weights) of the received tokens. An id is -1 if its expert is on
-        another rank."""
+        """Returns (source rank, token, top-k ids, weights); an id on another rank is -1."""
         meta, per_rank, _ = self.index
         n = int(per_rank[-1])
         at = meta[:n, 0].long()
@@ -166,8 +162,7 @@ class Library(GPULibrary):
         return at // self.work.capacity, at % self.work.capacity, ids, weights
 
     def expert_of(self, slots):
-        """Returns the global expert ids of the expanded rows `slots`. self.index[2] holds the end of each local
-        expert's rows, without the padding after them."""
+        """Returns the global expert ids of the expanded rows `slots`."""
         return torch.searchsorted(self.index[2].long(), slots, right=True) + self.rank * self.work.local
 
     def experts(self):

@@ -1,5 +1,5 @@
-"""DeepGEMM's kernel for a whole layer on SM90 (fp8_mega_moe), in FP8. It has no separate dispatch or combine, so it
-serves op layer only. A call first copies the tokens, which are cast already, into the library's buffer.
+"""DeepGEMM's kernel for a whole layer on SM90 (fp8_mega_moe), in FP8. A call first copies the cast tokens into the
+library's buffer.
 
 DeepGEMM compiles the kernel with nvcc at the first call of a shape.
 """

@@ -1,10 +1,10 @@
-"""epcomm, which runs the kernels of a pack. epcomm chooses the config by a look-up in the pack.
+"""epcomm, with the kernels and the look-up of a pack, in layout expert.
 
-The layout is expert. The times include the cast, the counts and the weighted sums. PYTHONPATH must
-have the epcomm package, and EPCOMM_LIBRARY must be the path of its shared library.
+The times include the cast, the counts and the weighted sums. PYTHONPATH must have the epcomm package, EPCOMM_LIBRARY
+its shared library.
 
-In mode chunks a layer may run in chunks of its tokens (parameter chunks). While products of one chunk run, a second
-stream dispatches the next chunk and combines the previous one. Two calls in flight take twice the memory.
+In mode chunks, a second stream dispatches the next chunk of a layer and combines the previous one, with two calls in
+flight.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Library(GPULibrary):
         rules = [("problem.%s == %d" % f, "%s: the pack is for %d" % f) for f in
                  (("hidden", i.hidden), ("experts", i.experts), ("top_k", i.topk), ("ranks", i.ranks))]
         rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
-        # DeepGEMM needs layout expert:128: each expert's first row at a multiple of 128
+        # layout expert:128
         by = param("products", "Library of the grouped products.", [by for by in products() if by != "deepgemm"], "torch")
         chunks = param("chunks", "Parts of the tokens whose communication overlaps products.", CHUNKS if self.in_flight == IN_FLIGHT else [1])
         return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
@@ -72,8 +72,8 @@ class Library(GPULibrary):
         return self.layers.get((by, chunk), lambda: Products(by, experts, len(self.y), mean_rows(self.work)))
 
     def in_chunks(self, by, chunks):
-        """Computes a layer in chunks. The second stream runs, in order: dispatch 0, dispatch 1, combine 0, dispatch 2,
-        combine 1 and so on. Two slots are enough, because chunk n + 2 is dispatched after chunk n is combined."""
+        """Computes a layer in chunks. The second stream runs dispatch 0, dispatch 1, combine 0, dispatch 2, combine 1
+        and so on, in two slots."""
         aside = Aside(self.device)
         views = {0: self.dispatch_chunk(aside, 0, chunks)}
         for n in range(chunks):
@@ -90,13 +90,13 @@ class Library(GPULibrary):
         aside.await_here(aside.mark())
 
     def dispatch_chunk(self, aside, n, chunks):
-        """Dispatches chunk n on the second stream. Returns the view of its rows and the mark of its end."""
+        """Dispatches chunk n. Returns the view of its rows and the mark of its end."""
         at, where = self.chunk(n, chunks)
         with aside.running():
             return self.ep.dispatch(self.x[at], self.ids[at], self.weights[at], slot=n % IN_FLIGHT, **where), aside.mark()
 
     def chunk(self, n, chunks):
-        """Returns the tokens of chunk n on this rank, as a slice, and the arguments that its calls share."""
+        """Returns chunk n's tokens as a slice, and the arguments of its calls."""
         begin, end = (self.work.tokens * i // chunks for i in (n, n + 1))
         return slice(begin, end), {**self.where, "fullest": max(c * (n + 1) // chunks - c * n // chunks for c in self.work.counts)}
 
@@ -112,7 +112,7 @@ class Library(GPULibrary):
         return dequantized(q, self.view.scales[:, at].t().contiguous()) if self.fp8 else q
 
     def experts(self):
-        """Computes all rows up to the end of the last expert's rows, with the padding between them."""
+        """Computes all rows, with their padding."""
         n = int(self.view.row_offsets[-1])
         at = torch.arange(n, device=self.device)
         group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
@@ -120,8 +120,7 @@ class Library(GPULibrary):
         self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
 
     def rows(self):
-        """Returns (source ranks, tokens, experts, rows). src_info has the token of a row. The source rank
-        follows from the order: an expert's rows are sorted by source rank, and its padding comes last."""
+        """Returns (source ranks, tokens, experts, rows). An expert's rows are sorted by source rank, padding last."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]
@@ -134,27 +133,22 @@ class Library(GPULibrary):
 
 
 class Aside:
-    """A second stream, whose work begins after what is already queued on the current stream. Without a GPU everything
-    runs in the order of the calls."""
+    """A second stream, behind what the current stream has queued. Without a GPU everything runs in order."""
 
     def __init__(self, device):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.follow()
 
     def running(self):
-        """Returns a context in which calls run on the second stream."""
         return torch.cuda.stream(self.stream) if self.stream else contextlib.nullcontext()
 
     def mark(self):
-        """Returns a mark of the work that is queued on the second stream."""
         return self.stream.record_event() if self.stream else None
 
     def follow(self):
-        """Makes the second stream wait for the work that is queued on the current one."""
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
 
     def await_here(self, mark):
-        """Makes the current stream wait for a mark."""
         if mark is not None:
             torch.cuda.current_stream(self.stream.device).wait_event(mark)

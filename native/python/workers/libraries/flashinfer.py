@@ -1,12 +1,9 @@
 """FlashInfer's one-sided all-to-all (MoeAlltoAll).
 
-A rank receives a row for each token that selects one of its experts. Each source rank has a segment
-of max_tokens rows, so a sender needs no counts of other ranks. The experts write into the library's
-workspace, so that combine need not copy its input. Dispatch and combine must alternate, because the
-kernels' flags rely on this order.
+Each source rank has a segment of max_tokens rows. The experts write into the library's workspace, so that combine
+copies nothing. Dispatch and combine must alternate, because the kernels' flags rely on it.
 
-The library reads its block sizes from the environment only at its first launch. So this module loads
-another copy of the compiled library for each block size.
+Block sizes are read from the environment only at the first launch, so each has its own copy of the library.
 """
 
 import os
@@ -20,12 +17,12 @@ from harness.gpu import GPULibrary
 from harness.tensors import dequantized
 
 THREADS = [128, 192, 256, 320, 384, 448, 512]
-NOBODY = -1  # expert id of an empty row
+NOBODY = -1  # of an empty row
 
 
 class Library(GPULibrary):
     name, strict = "flashinfer", True
-    written = ("got",)  # in the workspace
+    written = ("got",)
 
     def start(self, ranks):
         super().start(ranks)
@@ -39,8 +36,8 @@ class Library(GPULibrary):
 
         self.version, self.a2a, self.ffi = flashinfer.__version__, trtllm_moe_alltoall, tvm_ffi
         spec = gen_moe_alltoall_module("legacy")
-        if self.rank == 0:  # compiles the kernel, unless this host has compiled it before
-            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"  # for the error if compiling takes too long
+        if self.rank == 0:
+            ranks.line.doing = "compiling FlashInfer's kernel, once for this host"
             spec.build_and_load()
         ranks.barrier()
         spec.build_and_load()
@@ -56,13 +53,13 @@ class Library(GPULibrary):
                 kernel(self, "flashinfer", "combine", "moe_a2a_combine, rows in its workspace", [threads], rules, layout="rank", sum="plain", inside=["reduction"])]
 
     def module(self, half):
-        """Returns the library for a block size. Dispatch and combine have the same block size."""
+        """Returns the library for a block size, the same for both ops."""
         threads = half.values["threads"]
         if threads not in self.loaded:
             os.environ["TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE"] = os.environ["TLLM_MOE_A2A_COMBINE_BLOCK_SIZE"] = str(threads)
             copy = shutil.copy(self.binary, pathlib.Path(self.where) / ("threads%d.so" % threads))
             self.loaded[threads] = self.ffi.load_module(str(copy))
-            self.pass_through(self.loaded[threads])  # the first launch, which reads the variables
+            self.pass_through(self.loaded[threads])  # reads the variables
         return self.loaded[threads]
 
     def prepare(self, half):
@@ -74,7 +71,7 @@ class Library(GPULibrary):
                                         workspace_size_per_rank=self.bytes_per_rank(work), mnnvl_config=self.config)
         self.workspace, self.metainfo = self.moe.workspace, self.moe.metainfo
         ids = self.ids.to(torch.int32).contiguous()
-        token = torch.arange(work.tokens, dtype=torch.int32, device=self.device)[:, None].repeat(1, 4).contiguous()  # 16 bytes by which a received row is identified
+        token = torch.arange(work.tokens, dtype=torch.int32, device=self.device)[:, None].repeat(1, 4).contiguous()  # identifies a received row
         self.payloads = ([self.q, self.scales] if self.fp8 else [self.x]) + [ids, self.weights, token]
         self.ids32 = ids
 
@@ -101,8 +98,7 @@ class Library(GPULibrary):
                                           None, None, 1.0, self.a2a.SfLayout.layout_linear.value, False, True, False, None)
 
     def slots(self):
-        """Returns the part of this rank's workspace into which the experts write:
-        [ranks, max_tokens, hidden]."""
+        """Returns the experts' part of the workspace: [ranks, max_tokens, hidden]."""
         w = self.work
         size = w.ranks * w.capacity * w.hidden * 2
         return self.a2a.moe_a2a_wrap_payload_tensor_in_workspace(self.workspace[self.rank, :], [w.ranks, w.capacity], self.back, self.back + size, torch.bfloat16)
@@ -114,7 +110,7 @@ class Library(GPULibrary):
         self.reduce(self.module(half))
 
     def used(self):
-        """Returns the expert ids of every row; NOBODY in empty rows."""
+        """Returns each row's expert ids, NOBODY in empty rows."""
         ids = self.got[-3].clone()
         self.a2a.moe_a2a_sanitize_expert_ids(ids, self.workspace, self.metainfo, self.rank, NOBODY)
         return ids.view(-1, self.work.topk).long()

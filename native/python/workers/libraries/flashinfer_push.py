@@ -1,9 +1,8 @@
-"""FlashInfer's layer for SM90 in BF16 (sm90_bf16_bf16_bf16_push_cake): kernels that push tokens to the experts'
-ranks, two grouped products, the first with SwiGLU, and kernels that push sums back. It has no separate dispatch or
-combine, so it serves op layer only.
+"""FlashInfer's layer for SM90 in BF16 (sm90_bf16_bf16_bf16_push_cake), which pushes tokens to the experts' ranks and
+sums back.
 
-The parameter wire is the form of the rows that go back. prereduced: a rank adds a token's rows and rounds the sum
-to BF16. prereduced_hilo: the sum is sent as two BF16 rows. per_route: each row is sent.
+wire is the form of the returning rows. prereduced: one sum in BF16. prereduced_hilo: the sum as two BF16 rows.
+per_route: each row.
 
 FlashInfer compiles eight modules with nvcc at its first use on a host.
 """
@@ -38,7 +37,7 @@ class Library(GPULibrary):
                     ("compact", "combine_prereduced", "combine_tail", "combine_tail_prereduced", "dispatch"))]
         specs = [make() for make in makers] + [cake_jit.gen_sm90_cake_bf16_grouped_gemm_module(product) for product in PRODUCTS]
         if self.rank == 0:
-            ranks.line.doing = "compiling FlashInfer's kernels, once for this host"  # for the error if compiling takes too long
+            ranks.line.doing = "compiling FlashInfer's kernels, once for this host"
             with concurrent.futures.ThreadPoolExecutor(len(specs)) as pool:
                 list(pool.map(lambda spec: spec.build_and_load(), specs))
         ranks.barrier()
@@ -56,7 +55,6 @@ class Library(GPULibrary):
         self.ids32 = self.ids.to(torch.int32).contiguous()
 
     def prepare(self, half):
-        """Makes the runner of a wire. All ranks make it together."""
         w, wire = self.work, half.values["wire"]
         shape = (w.ranks, w.local, w.hidden, w.intermediate, w.topk, w.capacity, w.seed)
         if shape != self.shape:
@@ -73,7 +71,7 @@ class Library(GPULibrary):
         self.runners[wire] = self.cake.Sm90CakeBf16MoERunner(pipe, self.packed, combine_wire=wire)
 
     def drop(self):
-        """Frees the runners. Another rank may still write to their memory, so all ranks wait first."""
+        """Frees the runners, once no rank writes to their memory."""
         self.graphs.forget()
         self.settle()
         self.ranks.barrier()

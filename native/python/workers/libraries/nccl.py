@@ -1,8 +1,7 @@
-"""NCCL's all-to-all through PyTorch, as engines use it if they have no dispatch library.
+"""NCCL's all-to-all through PyTorch.
 
-Kernel nccl sends max_tokens rows to every rank. No rank needs counts, and the whole call fits
-into a CUDA graph. Kernel nccl-counts first exchanges counts and then sends only the used rows. The
-host must wait for the counts, so two events around the calls are the clock.
+Kernel nccl sends max_tokens rows to every rank, without counts, in a CUDA graph. Kernel nccl-counts first exchanges
+counts and sends only the used rows; two events around the calls are the clock.
 """
 
 import torch
@@ -11,7 +10,7 @@ from harness import kernel, param
 from harness.gpu import GPULibrary
 from harness.layers import Layers, RankLayer, mean_rows, products
 
-CTAS = [0, 4, 8, 16, 32]  # largest number of blocks of one collective; 0: NCCL chooses
+CTAS = [0, 4, 8, 16, 32]  # blocks of one collective; 0: NCCL chooses
 
 
 class Library(GPULibrary):
@@ -45,7 +44,7 @@ class Library(GPULibrary):
             options = dist.ProcessGroupNCCL.Options()
             options.config.max_ctas = ctas
             self.groups[ctas] = dist.new_group(pg_options=options)
-            dist.all_reduce(self.flag, group=self.groups[ctas])  # communicators are made at their first use
+            dist.all_reduce(self.flag, group=self.groups[ctas])
 
     def open(self, work):
         super().open(work)
@@ -57,15 +56,13 @@ class Library(GPULibrary):
         self.y, self.back = torch.zeros_like(self.send), torch.zeros_like(self.send)
 
     def plan(self):
-        """Returns (slot, there), both [tokens, ranks]. there is true if the token goes to the rank. slot is the
-        token's index among the rows for the rank, or -1."""
+        """Returns (slot, there), both [tokens, ranks]. slot is the token's index among the rows for the rank, or -1."""
         owner = torch.where(self.ids >= 0, self.ids // self.work.local, -1)
         there = (owner[:, :, None] == torch.arange(self.work.ranks, device=self.device)).any(1)
         return torch.where(there, there.cumsum(0) - 1, -1), there
 
     def exchange(self, out, rows, group, sizes=None):
-        """Sends rows to all ranks. sizes holds two lists: the number of rows from each rank, and the number of
-        rows to each rank. Without sizes, all ranks exchange the same number."""
+        """Sends rows. sizes: numbers of rows from each rank, and to each rank; without sizes all are equal."""
         if sizes is None:
             dist.all_to_all_single(out, rows, group=group)
         else:
@@ -83,7 +80,7 @@ class Library(GPULibrary):
             dist.all_to_all_single(got, sent, group=group)
             self.sizes = (got.tolist(), sent.tolist())
             start = sent.cumsum(0) - sent
-        # A token that does not go to a rank gets the index of a spare row after the last row.
+        # An absent token gets the index of a spare row.
         at = torch.where(there, slot + start, self.rows_there)
         token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
         token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))
@@ -99,7 +96,6 @@ class Library(GPULibrary):
         self.exchange(self.meta, self.send_meta, group, self.sizes)
 
     def chosen(self):
-        """Returns the ids of this rank's experts and the weights for the received rows."""
         k = self.work.topk
         ids = self.meta[:, 1:1 + k].long()
         ids = torch.where((ids >= self.first) & (ids < self.first + self.work.local) & (self.meta[:, :1] >= 0), ids, -1)
@@ -125,7 +121,7 @@ class Library(GPULibrary):
         return [("dispatch", lambda: self.dispatch(half)), *inside, ("combine", lambda: self.combine(half))]
 
     def local_ids(self):
-        """Returns the local experts of the received rows, [rows, top-k], with -1 for no expert of this rank."""
+        """Returns [rows, top-k], -1 for no expert of this rank."""
         ids = self.chosen()[0]
         return torch.where(ids >= 0, ids - self.first, -1)
 

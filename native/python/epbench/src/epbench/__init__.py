@@ -6,8 +6,7 @@
     for w in run.winners:
         print(w.op, w.tokens, w.routing, w.verdict, w.gain_x)
 
-This package calls the program epbench and reads its JSON, so both always agree. A notebook shows records as a table.
-`pandas.DataFrame(run.winners.as_dicts())` makes a data frame of them.
+A notebook shows records as a table. `pandas.DataFrame(run.winners.as_dicts())` makes a data frame of them.
 """
 
 from ._program import EpbenchError, EpbenchWarning, call, program

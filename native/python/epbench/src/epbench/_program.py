@@ -27,8 +27,7 @@ class EpbenchWarning(UserWarning):
 
 
 def program() -> str:
-    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, or else the program installed with this package, or else
-    the program on `PATH`."""
+    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, or that of this package, or that on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named
@@ -58,7 +57,7 @@ def call(*arguments: str) -> str:
 
 
 def tables(*arguments: str) -> dict[str, dict[str, Any]]:
-    """Returns {name: table} for the tables that a command prints as JSON. Their warnings become Python warnings."""
+    """Returns {name: table} of a command's JSON."""
     printed: list[dict[str, Any]] = json.loads(call(*arguments, "--format", "json"))
     for text in dict.fromkeys(w for t in printed for w in t.get("warnings", [])):
         warnings.warn(text, EpbenchWarning, stacklevel=4)

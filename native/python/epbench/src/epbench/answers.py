@@ -19,8 +19,8 @@ class Table:
 
 
 def load_table(table: Path | None = None) -> Table:
-    """Returns a table. `table` is a file table.json, a run directory, or the name of an embedded table, such as h200x4. For
-    None it returns all tables that a look-up would use."""
+    """Returns a table. `table` is a file table.json, a run directory, or the name of an embedded table, such as
+    h200x4. For None it returns all tables that a look-up would use."""
     printed = tables("table", "show", *flags(table=table))
     return Table(rows(TableInfo, printed["tables"]), rows(TableRow, printed["rows"]))
 
@@ -45,8 +45,7 @@ def lookup(
 ) -> Rows[Answer]:
     """Returns what a runtime would launch for each op, token count (per rank) and routing, and why.
 
-    The arguments are the flags of `epbench table lookup`; its help explains them. If all rows of the table have the same
-    value of an argument, you can leave the argument out.
+    If all rows of the table have the same value of an argument, you can leave the argument out.
     """
     given = flags(
         table=table, op=op, tokens=tokens, routing=routing, model=model, dtype=dtype, ranks=ranks, nodes=nodes,
@@ -62,7 +61,7 @@ def replay(
     replays: int | None = None,
     seed: int | None = None,
 ) -> Rows[Replay]:
-    """Returns the regret of search strategies on recorded runs: how much slower their winners are than the best configs.
-    A strategy may measure `budget` distinct configs. Needs no GPU."""
+    """Returns the regret of search strategies on recorded runs: how much slower their winners are than the best
+    configs. `budget`: distinct configs."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

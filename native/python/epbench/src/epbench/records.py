@@ -1,7 +1,6 @@
 """The records of epbench's JSON. The name of a field ends with its unit.
 
-The fields declared here do not change, because the schema output.v1.json of epbench's repository requires them. Other
-columns of the program are in `more`, under their JSON names.
+The fields declared here do not change. Other columns are in `more`, under their JSON names.
 """
 
 import dataclasses
@@ -21,7 +20,6 @@ class Row:
     more: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Value]:
-        """Returns all columns of the row by name."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "more"}
         return {**own, **self.more}
 
@@ -30,9 +28,9 @@ class Row:
 class Winner(Row):
     """The config that a sweep chose for one op, routing and token count, and its gain.
 
-    `gain_x` is the default's time divided by the config's time, and [`low_x`, `high_x`] is its 95 % interval. All three are
-    None if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the slowest rank, in us.
-    `id` is a short name of `config`.
+    `gain_x` is the default's time divided by the config's time, and [`low_x`, `high_x`] is its 95 % interval. All
+    three are None if the default won. `verdict` is faster, same or undecided. `median_us` is the median time of the
+    slowest rank, in us.
     """
 
     op: str
@@ -51,8 +49,7 @@ class Winner(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableInfo(Row):
-    """A tuned table and where it comes from. `rows` is the number of its rows, `answer` how many of them are valid for this
-    build's kernels."""
+    """A tuned table and where it comes from. `answer`: rows that are valid for this build's kernels."""
 
     source: str
     id: str
@@ -66,7 +63,8 @@ class TableInfo(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableRow(Row):
-    """A row of a tuned table: the calls for which it holds, its config and its evidence. `tokens` is a range such as 9-16."""
+    """A row of a tuned table: the calls for which it holds, its config and its evidence. `tokens` is a range such as
+    9-16."""
 
     op: str
     mode: str
@@ -88,8 +86,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a runtime would launch for one call. `reason` says why: exact (a row matches the call), kept (a row says
-    that the default is at least as fast), uncovered (no row covers the call, so it is the default), or another word."""
+    """The config that a runtime would launch for one call. `reason`: exact (a row matches), kept (the default is at
+    least as fast), uncovered (no row: the default), or another word."""
 
     op: str
     mode: str
@@ -112,9 +110,9 @@ class Answer(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Replay(Row):
-    """The result of a search strategy with a budget. `regret_percent` is how much slower its winner is than the best config,
-    `flips_percent` the share of second searches that choose another config, and `false_percent` the share of searches that
-    claim a gain although there is none."""
+    """The result of a search strategy with a budget. `regret_percent`: how much slower its winner is than the best
+    config. `flips_percent`: second searches that choose another config. `false_percent`: searches that claim a
+    gain where there is none."""
 
     strategy: str
     budget: int | str
@@ -127,9 +125,9 @@ class Replay(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial(Row):
-    """One line of trials.jsonl: the times of a config in a block of rounds. `seconds` is [round][rank].
+    """One line of trials.jsonl. `seconds` is [round][rank].
 
-    `status` is ok, or the reason why there are no times: illegal, compile, launch, mismatch, hang, crash or unstable.
+    `status` is ok, or why there are no times: illegal, compile, launch, mismatch, hang, crash or unstable.
     """
 
     seq: int
@@ -147,7 +145,7 @@ R = TypeVar("R", bound=Row)
 
 
 class Rows(Sequence[R], Generic[R]):
-    """An immutable list of records. A notebook shows it as a table."""
+    """An immutable list of records."""
 
     def __init__(self, rows: Sequence[R], title: str = "", notes: Sequence[str] = ()) -> None:
         self._rows, self.title, self.notes = tuple(rows), title, tuple(notes)
@@ -191,7 +189,7 @@ _known: dict[str, dict[str, tuple[type, ...]]] = {}
 
 
 def _fields(kind: type[Row]) -> dict[str, tuple[type, ...]]:
-    """Returns the fields of a record in order, each with the types that its values may have."""
+    """Returns the fields of a record, each with the types of its values."""
     if kind.__name__ not in _known:
         hints = typing.get_type_hints(kind)
         names = [f.name for f in dataclasses.fields(kind) if f.name != "more"]
@@ -220,6 +218,5 @@ def record(kind: type[R], values: Mapping[str, Any], what: str) -> R:
 
 
 def rows(kind: type[R], table: Mapping[str, Any]) -> Rows[R]:
-    """Returns the rows of one table in the program's JSON."""
     made = [record(kind, r, f"{table['name']}[{i}]") for i, r in enumerate(table["rows"])]
     return Rows(made, table["title"], table.get("notes", ()))

@@ -15,9 +15,8 @@ from .records import Row, Rows, Trial, Winner, record, rows
 class Run:
     """A run directory.
 
-    `info` is run.json: the command, versions, the machine, the A/A spread and every decision. The schema run.v2.json of
-    epbench's repository describes its fields. `tables` holds the tables that `epbench report --only all` prints, by name:
-    effects, regret, pareto, wire and others.
+    `info` is run.json; the schema run.v2.json of epbench's repository describes it. `tables` holds the tables that
+    `epbench report --only all` prints, by name.
     """
 
     path: pathlib.Path
@@ -27,19 +26,17 @@ class Run:
 
     @property
     def machine(self) -> Mapping[str, Any]:
-        """The machine on which the run was measured."""
         machine: Mapping[str, Any] = self.info["machine"]
         return machine
 
     def trials(self) -> Iterator[Trial]:
-        """Yields the lines of trials.jsonl, in order."""
-        left_out = {"clock": "", "seconds": []}  # fields that the line of an untimed config does not have
+        left_out = {"clock": "", "seconds": []}  # absent from the line of an untimed config
         with open(self.path / "trials.jsonl", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield record(Trial, left_out | json.loads(line), f"{lines.name}:{number}")
 
     def table(self, name: str) -> Rows[Row]:
-        """Returns one of `tables`. If there is no such table, the KeyError lists the names of all tables."""
+        """Returns one of `tables`. A KeyError lists their names."""
         if name not in self.tables:
             raise KeyError(f"{name}: this run has {', '.join(self.tables)}")
         return self.tables[name]

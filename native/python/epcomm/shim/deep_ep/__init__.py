@@ -1,10 +1,8 @@
-"""Stands in for DeepEP's package deep_ep. Put the parent folder on PYTHONPATH.
-All names come from epcomm.deepep, for example Buffer of V1 and ElasticBuffer of V2. The modules are those of V1:
-deep_ep.buffer, deep_ep.utils (in the folder v1) and deep_ep_cpp.
+"""Stands in for DeepEP's package deep_ep, with names from epcomm.deepep. The modules are those of V1: deep_ep.buffer,
+deep_ep.utils (in the folder v1) and deep_ep_cpp.
 
-Three environment variables are for DeepEP's own tests. DEEPEP_SOURCE names a checkout of DeepEP, because the
-tests of DeepEP's main branch import deep_ep/utils from it. DEEPEP_TEST_SEED changes each seed that a
-test sets. DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles (names.py).
+DEEPEP_SOURCE names a checkout of DeepEP, because the tests of its main branch import deep_ep/utils. DEEPEP_TEST_SEED
+changes each seed that a test sets. DEEPEP_TEST_NAMES=1 gives kernels DeepEP's names in profiles (names.py).
 """
 
 import os

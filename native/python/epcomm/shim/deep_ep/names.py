@@ -1,9 +1,4 @@
-"""DeepEP's names of kernels in profiles, for DeepEP's test of low-latency calls.
-
-After its checks, that test times calls with the profiler. It asserts that the profiler's table has one line
-with `dispatch` and one with `combine`, and that the trace has `::dispatch`. epcomm's kernels have other
-names, so a Profile renames them. Times and counts do not change.
-"""
+"""DeepEP's names of kernels in profiles. DeepEP's test of low-latency calls asserts them; times do not change."""
 
 import json
 import re
@@ -14,14 +9,13 @@ _OURS = re.compile(r"(dispatch|combine)_masked(_ids|_partial)?(_send|_recv)?")
 
 
 def called(name):
-    """Returns DeepEP's name of the kernel that does the same work as a kernel of epcomm. Returns other
-    names unchanged."""
+    """Returns DeepEP's name of a kernel of epcomm; other names unchanged."""
     found = _OURS.fullmatch(name)
     return f"deep_ep::{found[1]}" if found else name
 
 
 class Profile(torch.profiler.profile):
-    """torch's profile, with DeepEP's names in key_averages and in the Chrome trace."""
+    """torch's profile, with DeepEP's names."""
 
     def key_averages(self, *args, **kwargs):
         for event in self.events():
@@ -39,5 +33,4 @@ class Profile(torch.profiler.profile):
 
 
 def use():
-    """Makes every later torch.profiler.profile a Profile."""
     torch.profiler.profile = Profile

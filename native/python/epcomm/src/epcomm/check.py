@@ -1,4 +1,4 @@
-"""Implements `python -m epcomm check`: compares every result of a pack with plain torch, then times the pack's calls."""
+"""Implements `python -m epcomm check`: compares a pack's results with plain torch, then times its calls."""
 
 import argparse
 import json
@@ -27,14 +27,14 @@ def main(a):
     times = []
     for part in _apart(a) if a.apart else [a]:
         times += _start(part)
-        if a.json:  # written after each part, so that no times are lost if a later part fails
+        if a.json:  # after each part, in case a later one fails
             with open(a.json, "w") as f:
                 json.dump(times, f, indent=1)
     return 0
 
 
 def _apart(a):
-    """Returns the arguments for each dtype and token count that the pack has. Only the first case checks results too."""
+    """Returns the arguments for each dtype and token count. Only the first case checks results."""
     with open(a.pack, "rb") as f:
         pack = check_pack(f.read())
     cases = [
@@ -49,9 +49,7 @@ def _apart(a):
 
 
 def _start(a):
-    """Runs a process for each rank and returns the times that rank 0 wrote. Processes are
-    forked, because loading PyTorch again takes longer than timing a call. So the parent
-    must not use CUDA."""
+    """Runs a process for each rank and returns rank 0's times. Processes are forked, so the parent must not use CUDA."""
     import torch.multiprocessing as processes
 
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +66,7 @@ def _spawned(rank, a, store):
 
 
 class Check:
-    """A Check is one rank's part of the check."""
+    """One rank's part of the check."""
 
     def __init__(self, a, local_rank):
         self.a = a
@@ -76,7 +74,7 @@ class Check:
             torch.cuda.set_device(local_rank)
         self.device = torch.device("cpu") if a.device == "cpu" else torch.device("cuda", local_rank)
         start = time.perf_counter()
-        # The checks alternate between two slots. Without checks there is one call in flight, as in epbench bench.
+        # Without checks there is one call in flight, as in epbench bench.
         self.ep = EP(pack=a.pack, device=self.device, in_flight=2 if a.calls or a.replays else 1)
         self.created = time.perf_counter() - start
         self.rank, self.ranks = self.ep.rank, self.ep.ranks
@@ -101,7 +99,7 @@ class Check:
             print(f"rank {self.rank}: {what}: {complaint}", flush=True)
 
     def tokens(self, n):
-        """Returns a random number of tokens for each rank in call n. A tenth are 0, and most are at most 16."""
+        """Returns a random number of tokens for each rank; a tenth are 0."""
         r = random.Random(n)
         return [0 if r.random() < 0.1 else r.randint(0, self.most if r.random() < 0.3 else min(self.most, 16)) for _ in range(self.ranks)]
 
@@ -109,7 +107,7 @@ class Check:
         return min(self.ranks * fullest * self.ep.topk + 4 * self.ep.groups, self.ep.max_rows(dtype))
 
     def in_halves(self, mine, ids, **where):
-        """Makes one layer (dispatch, experts, combine) with each call in halves, a send and a recv."""
+        """Makes one layer with each call in halves."""
         for half in ("_send", "_recv"):
             view = self.ep.dispatch(mine.x, ids, mine.weights, half=half, purpose="halves", **where)
         reference.apply_experts(self.ep, view, where["dtype"], self.rows(where["fullest"], where["dtype"]), self.y)
@@ -119,8 +117,7 @@ class Check:
         return view, combined
 
     def step(self, mine, fullest, slot, dtype, wide, routing, api):
-        """Makes one layer: dispatch, experts, combine. api is the EP, the module of its custom operators, or None for
-        calls in halves."""
+        """Makes one layer. api is the EP, the module of its custom operators, or None for halves."""
         ids = mine.ids.long() if wide else mine.ids
         where = dict(fullest=fullest, slot=slot, dtype=dtype, routing=routing)
         if api is None:
@@ -154,7 +151,6 @@ class Check:
         self.say(f"{self.a.calls} eager calls with random token counts from 0 to {self.most}: {time.perf_counter() - start:.1f} s")
 
     def burst(self, calls=2000):
-        """Makes calls back to back, and checks only the last results."""
         inputs = [[reference.Inputs(self.ep, 10**6 + n, r, t) for r, t in enumerate(self.tokens(10**6 + n))] for n in range(16)]
         order = random.Random(1)
         for _ in range(calls):
@@ -166,7 +162,6 @@ class Check:
         self.say(f"{calls} calls back to back; the last results are checked")
 
     def graphs(self):
-        """Captures three graphs of whole layers and replays them mixed with eager calls."""
         made = []
         for i, fullest in enumerate([self.most, max(self.most // 4, 1), 1]):
             tokens = [fullest if r == i % self.ranks else max(fullest - r, 0) for r in range(self.ranks)]
@@ -194,12 +189,11 @@ class Check:
 
 
 def _chain(c, unit, fold, pair, rounds, before=None):
-    """Returns the seconds of one call in a graph of `fold` calls, measured as the chain clock of epbench bench does.
+    """Returns the seconds of one call in a graph of `fold` calls, as the chain clock of epbench bench.
 
-    A barrier over ranks follows each call; for pairs, one barrier follows all calls. The time of the same
-    number of barriers without calls is subtracted. A round's time is that of its slowest rank, and the result
-    is the median over rounds. Kernels read the clock, because an event would change how the next kernel
-    starts. If the calls are combines, `before` is the dispatch that each round makes first.
+    A barrier over ranks follows each call, or all pairs, and its time is subtracted. The result is the median over
+    rounds of the slowest rank. Kernels read the clock, because an event would change how the next kernel starts.
+    `before`: the dispatch before combines.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -232,8 +226,7 @@ _WARM_UP = 0.2  # seconds
 
 
 def _warm_up(c, graph, probe=8):
-    """Replays a graph for _WARM_UP seconds, because the first rounds of a process may take longer. All ranks make the
-    same number of replays."""
+    """Replays a graph for _WARM_UP seconds, equally often on all ranks."""
     start = time.perf_counter()
     for _ in range(probe):
         graph.replay()
@@ -244,19 +237,17 @@ def _warm_up(c, graph, probe=8):
 
 
 def _everyone(c, mine):
-    """Returns the objects of all ranks, in the order of ranks."""
     every = [None] * c.ranks
     dist.all_gather_object(every, mine)
     return every
 
 
-# Number of calls in a chain, as in bench. A chain has only two pairs, because over more pairs the ranks drift apart and
-# then wait for each other.
+# Calls in a chain, as in bench. Over more than two pairs the ranks drift apart and wait.
 _FOLD = {"pair": 2, "dispatch": 12, "combine": 12}
 
 
 def _route(c, tokens):
-    """Returns the expert ids of this rank's tokens, int32 [tokens, top-k]."""
+    """Returns int32 [tokens, top-k]."""
     if not c.a.routes:
         return torch.rand((tokens, c.ep.experts), device=c.device).topk(c.ep.topk, dim=1).indices.to(torch.int32)
     with open(os.path.join(c.a.routes, f"{tokens}.jsonl")) as f:
@@ -265,18 +256,18 @@ def _route(c, tokens):
 
 
 def _carved(memory, tensors):
-    """Copies tensors into memory, one after the other, and returns the copies."""
+    """Copies tensors into memory, one after the other."""
     sizes = [(t.numel() * t.element_size() + 255) // 256 * 256 for t in tensors]
     pieces = memory[:sum(sizes)].split(sizes)
     return [p[:t.numel() * t.element_size()].view(t.dtype).view(t.shape).copy_(t) for p, t in zip(pieces, tensors)]
 
 
-_BLOCK = 8 << 20  # least bytes of a block, so that torch does not allocate it from a common segment of 2 MiB
+_BLOCK = 8 << 20  # so that torch does not allocate it from a common segment of 2 MiB
 
 
 def _placed(tensors, number):
-    """Returns copies of the tensors in the last of `number` new blocks of memory, or the tensors themselves if number is
-    0. The time of a call differs by up to 5 % with the addresses of its tensors."""
+    """Returns copies of the tensors in the last of `number` new blocks of memory, or the tensors if number is 0. The
+    time of a call differs by up to 5 % with its addresses."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)
@@ -284,9 +275,8 @@ def _placed(tensors, number):
 
 
 def times(c):
-    """Times dispatch, combine and pair on the slowest rank. Returns a list of {"op", "dtype", "tokens", "us"}.
-    Each op needs one graph. With PyTorch 2.11, kernels of the fourth and later graphs of a process start 0.15 us
-    later. So comparisons with other programs need --apart."""
+    """Times dispatch, combine and pair on the slowest rank. Returns a list of {"op", "dtype", "tokens", "us"}. With
+    PyTorch 2.11, kernels of a process's fourth and later graphs start 0.15 us later, so comparisons need --apart."""
     out = []
     for dtype in c.dtypes:
         for tokens in [int(t) for t in c.a.tokens.split(",") if t]:
@@ -309,7 +299,7 @@ def times(c):
 
 
 def host_time(c):
-    """Measures the host's time for an eager dispatch and an eager combine, and prints the best mean of 30 batches."""
+    """Measures the host's time for an eager dispatch and an eager combine: the best mean of 30 batches."""
     mine = reference.Inputs(c.ep, 11, c.rank, min(8, c.ep.max_tokens))
     combined = torch.empty_like(mine.x)
     best = [1.0, 1.0]

@@ -16,7 +16,6 @@ _lib = None
 
 
 def lib():
-    """Returns the library. The first call opens it."""
     global _lib
     if _lib is None:
         _lib = library.load()
@@ -32,7 +31,7 @@ class EpcommError(RuntimeError):
 
 
 def word(table, value, what):
-    """Returns the number that a table gives to a word. A number stays as it is."""
+    """Returns the number that a table gives to a word; numbers stay."""
     if isinstance(value, int):
         return value
     if value not in table:
@@ -41,7 +40,6 @@ def word(table, value, what):
 
 
 def _set(ranks):
-    """Returns a bit mask of ranks."""
     ranks = set(ranks)
     if not all(0 <= r < 64 for r in ranks):
         raise ValueError(f"ranks: {sorted(ranks)}; give numbers from 0 to 63")
@@ -49,8 +47,7 @@ def _set(ranks):
 
 
 def nodes_of(pack, ranks):
-    """Returns the number of hosts of a job, from torchrun's number of ranks on each host. Without
-    torchrun, returns the number of hosts for which the pack was made."""
+    """Returns the number of hosts, from torchrun or else from the pack."""
     local = int(os.environ.get("LOCAL_WORLD_SIZE") or 0)
     if local > 0:
         return max(1, ranks // local)
@@ -58,17 +55,16 @@ def nodes_of(pack, ranks):
         with open(pack, "rb") as f:
             return check_pack(f.read()).nodes
     except (OSError, EpcommError):
-        return 1  # epcomm_create then fails on all ranks, and says why
+        return 1  # epcomm_create then fails and says why
 
 
 class Comm:
     """One rank. All ranks create their Comms together. Only one thread at a time may use a Comm.
 
-    all_gather(mine: bytes) returns the bytes of all ranks, in the order of ranks. Times are in seconds.
-    nodes is the number of hosts of the ranks; the default is what nodes_of returns. nvshmem is the folder that
-    holds NVSHMEM's lib/; the default is EPBENCH_NVSHMEM. survivors is needed for shrink; "drop" or "refuse"
-    says what happens to tokens for a lost rank. joins is the set of ranks that this rank joins while they
-    call grow. With ordered=True the caller makes the stream of each recv wait for the stream of its send.
+    all_gather(mine: bytes) returns the bytes of all ranks, in order. Times are in seconds. nodes: the number of
+    hosts, by default nodes_of. nvshmem: the folder with NVSHMEM's lib/, by default EPBENCH_NVSHMEM. survivors is
+    needed for shrink: "drop" or "refuse" tokens for a lost rank. joins: the ranks that this rank joins while they
+    call grow. ordered=True: the caller makes the stream of each recv wait for that of its send.
     """
 
     def __init__(self, pack, rank, ranks, device, all_gather=None, *, deadline=10.0, in_flight=1, streams=1,
@@ -109,7 +105,6 @@ class Comm:
         return gather
 
     def check(self, status):
-        """Raises the exception for a status."""
         if status:
             raise EpcommError(status, lib().epcomm_error(self._comm).decode(errors="replace"))
 
@@ -156,18 +151,17 @@ class Comm:
         return o
 
     def extra(self):
-        """Returns the address of the extra memory, or None if there is none."""
         return lib().epcomm_extra(self.handle)
 
     def explain(self, call):
-        """Returns (dispatch, combine, why, first, last): the kernels that a call launches, why the pack chooses
-        them, and the first and the last token count for which it does."""
+        """Returns (dispatch, combine, why, first, last): the kernels of a call, why the pack chooses them, and the
+        token counts from first to last for which it does."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last
 
     def fault(self):
-        """Describes the wait that passed its deadline, or returns None if there was none."""
+        """Describes the wait that passed its deadline; None if there was none."""
         f = Fault()
         return f if lib().epcomm_fault(self.handle, ctypes.byref(f)) else None
 
@@ -176,8 +170,8 @@ class Comm:
         self.check(lib().epcomm_reset(self.handle))
 
     def shrink(self, alive):
-        """Resets, and continues without the ranks that are not in `alive`. Collective among the ranks in `alive`.
-        The page "What happens when a rank fails, and how do I continue?" of epbench's repository explains it."""
+        """Continues without the ranks that are not in `alive`. Collective among the ranks in `alive`. See "What
+        happens when a rank fails, and how do I continue?" in epbench's repository."""
         self.check(lib().epcomm_shrink(self.handle, _set(alive)))
 
     def grow(self, alive):
@@ -185,13 +179,13 @@ class Comm:
         self.check(lib().epcomm_grow(self.handle, _set(alive)))
 
     def survivors(self):
-        """Returns (the living ranks, the number of expert ids that were dropped because their expert is on a lost rank)."""
+        """Returns (living ranks, number of expert ids dropped for lost ranks)."""
         alive, dropped = ctypes.c_uint64(), ctypes.c_uint64()
         self.check(lib().epcomm_survivors(self.handle, ctypes.byref(alive), ctypes.byref(dropped)))
         return [r for r in range(64) if alive.value >> r & 1], dropped.value
 
     def stop(self):
-        """Ends the waits of all ranks' kernels, for ranks that have made calls that do not match. Then call reset or destroy."""
+        """Ends the waits of all ranks' kernels. Then call reset or destroy."""
         self.check(lib().epcomm_stop(self.handle))
 
     def destroy(self):
@@ -218,8 +212,7 @@ def classify(counts, ranks):
 
 
 def machine():
-    """Returns a Machine, which describes the GPUs of this host as the driver reports them. Its ``key`` is their name in
-    tables."""
+    """Returns a Machine: the GPUs of this host. Its ``key`` is their name in tables."""
     out, text = Machine(), ctypes.create_string_buffer(library.TEXT)
     status = lib().epcomm_machine(ctypes.byref(out), text)
     if status:

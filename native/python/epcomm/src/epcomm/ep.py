@@ -1,5 +1,4 @@
-"""epcomm for PyTorch. Calls take and return tensors without copies, and CUDA graphs can capture them. Custom
-operators serve torch.compile."""
+"""epcomm for PyTorch, with custom operators for torch.compile."""
 
 import contextlib
 import ctypes
@@ -11,19 +10,19 @@ import torch
 from . import native
 from .comm import DTYPES, LAYOUTS, PURPOSES, ROUTINGS, Call, Comm, EpcommError, lib, word
 
-_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}  # the keys are the numbers in DTYPES
+_ELEMENTS = {1: torch.bfloat16, 2: torch.float8_e4m3fn, 3: torch.uint8, 4: torch.uint8}  # by number in DTYPES
 _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
 def _numbers(dtype, routing, purpose):
-    """Converts words to numbers. Numbers stay as they are."""
+    """Converts words to numbers; numbers stay."""
     return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
             PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
 
 class Dispatched(typing.NamedTuple):
-    """The outputs of dispatch. Rows are sorted by expert. Only the first row_offsets[-1] rows hold data; only the
-    device knows this number."""
+    """The outputs of dispatch, sorted by expert. Only the first row_offsets[-1] rows hold data; only the device knows
+    this number."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
     scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; fp4: bytes; bf16: empty
@@ -33,8 +32,6 @@ class Dispatched(typing.NamedTuple):
 
 
 class _Memory:
-    """Device memory in the form that torch.as_tensor takes."""
-
     def __init__(self, address, size):
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
 
@@ -48,7 +45,6 @@ def _bytes(address, size, device):
 
 
 def _group_gather(group):
-    """Returns an all-gather of bytes over torch.distributed."""
     import torch.distributed as dist
 
     def gather(mine):
@@ -62,13 +58,12 @@ def _group_gather(group):
 class EP:
     """One rank of expert parallelism on one GPU.
 
-    group: a torch.distributed group, or None for the default one. Instead of a group, you can pass rank,
-    ranks and all_gather(bytes) -> bytes. Comm describes the other options.
+    group: a torch.distributed group, or None for the default one. Or pass rank, ranks and all_gather(bytes) -> bytes.
+    Comm describes the other options.
 
-    Tensors that dispatch returns are views of the library's memory. They are valid until the next
-    dispatch in the same slot. The pack must have layout expert or expert:128. If you pass a stream to a
-    call, the stream must already wait for the work that writes the call's tensors, and you must keep the
-    tensors until the stream has finished the call.
+    dispatch returns views of the library's memory, valid until the next dispatch in the slot. The pack must have
+    layout expert or expert:128. If you pass a stream to a call, it must already wait for the work that writes the
+    call's tensors, which you keep until it has finished the call.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -91,7 +86,7 @@ class EP:
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._begun = [None] * i.in_flight  # the output of a combine that was sent and not yet received, by slot
+        self._begun = [None] * i.in_flight  # output of a sent combine, by slot
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = native.emulated_context(index)[1] if self.device.type == "cpu" else None
@@ -99,14 +94,12 @@ class EP:
         self.id = _register(self)
 
     def _extension(self):
-        """Returns ((the extension's operator, its number for this rank), the memory of its last status)."""
         numbers = [self.ranks, self.local_experts, self.hidden, self.topk, self.max_tokens] + [0] * 11
         number = native.new_link(lib(), self.comm.handle, None, None, numbers)
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the extension. Returns False if there is none, or if it refused a tensor. The caller
-        then makes the call in Python, which raises an error that names the tensor."""
+        """Returns False without the extension, or if it refused a tensor: then Python makes the call and names it."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  raises an error after destroy
@@ -120,7 +113,7 @@ class EP:
         return True
 
     def _check_layout(self):
-        """Refuses a pack of another layout, on all ranks, because they have the same pack."""
+        """Refuses a pack of another layout."""
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
@@ -196,10 +189,9 @@ class EP:
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
         """Sends rows back to their tokens and returns their weighted sums, bfloat16 [tokens, hidden].
 
-        y: bfloat16 [max_rows, hidden], the experts' output for each row. With several nodes, y is
-        copied to self.y(slot) unless it is already in that memory. topk_ids, weights, fullest, slot, dtype,
-        routing and purpose must be those of the dispatch. Pass `out` to a whole call or to "_send"; "_recv"
-        returns the tensor that "_send" had.
+        y: bfloat16 [max_rows, hidden], the experts' output for each row; with several nodes it is copied to
+        self.y(slot) unless it is there. topk_ids, weights, fullest, slot, dtype, routing and purpose are those of the
+        dispatch. Pass `out` to a whole call or to "_send"; "_recv" returns it.
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
@@ -217,15 +209,14 @@ class EP:
 
     def _launched(self, status):
         if self._settle:
-            self._settle()  # also after a fault, because kernels then overwrite the outputs
+            self._settle()  # also after a fault
         self.comm.check(status)
 
     def _on(self, stream):
-        """Makes torch run the copies and allocations of a call on the call's stream."""
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Allocates rows for the call's stream in torch's allocator. The current stream may use them after the call."""
+        """Allocates rows for the call's stream, also used by the current one."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -233,7 +224,7 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Returns the tensor that combine writes, the same for both halves of a call, because either half may write it."""
+        """Returns the tensor that combine writes, the same for both halves."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
@@ -244,8 +235,8 @@ class EP:
         return begun
 
     def y(self, slot=0):
-        """Returns a tensor in the library's memory, bfloat16 [max_rows, hidden], or None on one node. The network can
-        read only this memory. If the experts write their outputs to it, combine needs no copy."""
+        """Returns the library's memory for y, bfloat16 [max_rows, hidden], or None on one node. If experts write
+        there, combine needs no copy."""
         view = self._rows.get(slot)
         if view is None and self.info.nodes > 1:
             address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
@@ -253,7 +244,7 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """Returns y in memory that combine can read: a copy if needed, which only a whole call or a send makes."""
+        """Returns y where combine can read it, copied if needed."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
@@ -269,11 +260,11 @@ class EP:
         self.comm.barrier(self._stream(stream))
 
     def stamp(self, at, stream=None):
-        """Writes this GPU's clock, in ns, to the int64 tensor `at` of one element when the stream reaches this call."""
+        """Writes this GPU's clock, in ns, to the int64 tensor `at` of one element when the stream comes to it."""
         self.comm.stamp(at.data_ptr(), self._stream(stream))
 
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
-        """Returns what Comm.explain returns for a call whose fullest rank has `tokens` tokens."""
+        """Comm.explain, for `tokens` tokens on the fullest rank."""
         return self.comm.explain(Call(
             fullest=tokens, dtype=word(DTYPES, dtype, "dtype"), routing=word(ROUTINGS, routing, "routing"),
             purpose=word(PURPOSES, purpose, "purpose")))
@@ -299,14 +290,13 @@ class EP:
         self.comm.abandon()
 
 
-# ---- custom operators. They take only tensors and numbers, so an EP is passed as its number in _known. ----
+# ---- custom operators: an EP is passed as its number in _known ----
 
 _known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    """Returns a new number for an EP. Numbers are not used again, so that a compiled function of a destroyed EP never calls
-    another EP."""
+    """Returns a new number for an EP. Numbers are not used again, because compiled functions hold them."""
     number = next(_next)
     _known[number] = ep
     return number
@@ -342,8 +332,7 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator, for torch.compile. The outputs are arguments that the operator
-    mutates, so that torch.compile does not move their readers before the operator."""
+    """Calls EP.dispatch as a custom operator. It mutates its outputs, so that torch.compile keeps the order."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -352,8 +341,7 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. The operator takes src_info, which dispatch writes, so that torch.compile
-    keeps the combine behind its dispatch."""
+    """Calls EP.combine as a custom operator. It takes src_info, so that torch.compile keeps it behind its dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

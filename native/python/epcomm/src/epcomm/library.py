@@ -10,8 +10,6 @@ AllGather = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_size_t)
 
 
 class _Sized(ctypes.Structure):
-    """A struct that begins with its size."""
-
     def __init__(self, **fields):
         super().__init__(**fields)
         self.size = ctypes.sizeof(self)
@@ -147,8 +145,7 @@ def _candidates():
 
 
 def load():
-    """Opens libepcomm. EPCOMM_LIBRARY names its file. If it is unset, the library is searched in the folder of
-    this module, then in the linker's search path."""
+    """Opens libepcomm: EPCOMM_LIBRARY, or in this module's folder, or in the linker's search path."""
     tried = []
     for path in _candidates():
         try:

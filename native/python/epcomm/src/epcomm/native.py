@@ -1,7 +1,6 @@
-"""Loads the extension libepcomm_native.so, which makes an engine's calls in C++.
+"""Loads the extension libepcomm_native.so: EPCOMM_NATIVE, or beside this module.
 
-EPCOMM_NATIVE names its file; if it is unset, the file beside this module is loaded. With EPCOMM_NATIVE=0,
-or without that file, calls are made with ctypes, which takes several times as long on the host.
+With EPCOMM_NATIVE=0 or without that file, calls are made with ctypes, several times as slow on the host.
 """
 
 import ctypes
@@ -18,12 +17,12 @@ import torch
 
 
 VERSION = 4
-NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # further statuses, from native.h
+NEEDS_WORST, ELSEWHERE, MISREAD = 100, 101, 102  # from native.h
 _FUNCTIONS = ("dispatch", "dispatch_send", "dispatch_recv", "combine", "combine_send", "combine_recv", "layout", "announce", "told",
               "received", "return_weights", "add_counts", "error")  # native::Library
 _DRIVER = ("cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuStreamGetCaptureInfo_v2", "cuCtxSetCurrent", "cuCtxSynchronize")
 
-_opened = []  # empty before the first search; then the library, or None if there is none
+_opened = []  # empty before the first search
 
 
 def _paths():
@@ -64,7 +63,7 @@ def _declare(lib):
 
 
 def load():
-    """Returns the extension's functions for ctypes, or None if there is no extension."""
+    """Returns the extension's functions, or None."""
     if not _opened:
         _opened.append(_open())
     return _opened[0]
@@ -74,7 +73,7 @@ _NAMES = ("layout", "dispatch", "dispatch_again", "combine", "ll_dispatch", "ll_
 
 
 def _plain():
-    """Imports the extension as a module of plain functions. Returns None if this PyTorch stores tensors differently."""
+    """Imports the extension as plain functions. Returns None if this PyTorch stores tensors differently."""
     try:
         loader = importlib.machinery.ExtensionFileLoader("epcomm_native", load()._name)
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("epcomm_native", loader))
@@ -94,15 +93,13 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's object Calls, with which it makes a Buffer's calls, or None if _plain cannot import the
-    extension. handle is the type of the handles that the methods return, low_sent and normal_sent are the types of a
-    handle's attribute `sent`, and event is the event that the methods return."""
+    """Returns the extension's Calls, or None without plain functions. handle, low_sent, normal_sent: types of handles
+    and their `sent`. event: what the methods return."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
 def serve(cls, methods):
-    """Replaces methods of a class by the extension's methods (methods.cpp), which call the replaced ones for cases that
-    they do not support. methods are the original methods. If a program has replaced one of them, nothing is changed."""
+    """Replaces methods of a class by the extension's (methods.cpp), unless a program has already replaced one."""
     names = [f.__name__ for f in methods]
     if _module() and all(vars(cls)[n] is f for n, f in zip(names, methods)):
         signatures = [str(inspect.signature(f)).replace("(self", "($self", 1) for f in methods]
@@ -111,8 +108,8 @@ def serve(cls, methods):
 
 @functools.cache
 def operators():
-    """Returns the operators, whose first argument is a link's number. They are plain functions if _plain can import
-    them. Otherwise, or with EPCOMM_DISPATCHER=1, they are PyTorch's operators, whose dispatcher takes several us."""
+    """Returns the operators, whose first argument is a link's number: plain functions, else or with
+    EPCOMM_DISPATCHER=1 PyTorch's, which take several us more."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})
@@ -121,13 +118,13 @@ def operators():
 
 
 def said(link):
-    """Returns the memory in which a link reports on its last call: status, rows received, tokens of the fullest rank."""
+    """Returns the memory for a link's last call: status, rows received, tokens of the fullest rank."""
     return (c_int32 * 3).from_address(load().epcomm_native_said(link))
 
 
 def counts(link):
-    """Returns (rows received, tokens of the fullest rank, list of each expert's rows) of the last dispatch. The list
-    is empty if the host did not wait for the counts."""
+    """Returns (rows received, tokens of the fullest rank, each expert's rows) of the last dispatch. The list is empty
+    if the host did not wait."""
     at, (_, received, fullest) = load().epcomm_native_per_expert(link), said(link)
     return received, fullest, (c_uint32 * load().epcomm_native_experts(link)).from_address(at)[:] if at else []
 
@@ -136,9 +133,8 @@ PARTS = ("order", "allocation", "launch", "wait", "whole", "calls")
 
 
 def profile(on):
-    """Begins or ends a profile of the host's time. Returns the number of calls since the profile began, and the ns of
-    each part: ordering calls, allocating, launching, waiting for counts, and whole calls. The time of whole calls
-    includes the other parts and the time of PyTorch's operators."""
+    """Begins or ends a profile. Returns the number of calls, and ns of ordering, allocating, launching, waiting for
+    counts, and whole calls."""
     out = (c_int64 * len(PARTS))()
     load().epcomm_native_profile(int(on), out)
     return dict(zip(PARTS, out))
@@ -149,7 +145,6 @@ def _addresses(owner, names):
 
 
 def emulated_context(index):
-    """Returns the emulated driver's context of a GPU, and a function that waits for it."""
     driver, context = ctypes.CDLL("libcuda.so.1"), c_void_p()
     driver.cuInit(0)
     driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index)
@@ -162,8 +157,7 @@ def emulated_context(index):
 
 
 def new_lane(context):
-    """Makes the extension's lane, which orders the calls of a Buffer. context is the emulated driver's context, on
-    which each call waits until its kernels have ended, or None on a GPU."""
+    """Makes the extension's lane. context: the emulated driver's, or None on a GPU."""
     lane = load().epcomm_native_lane(_addresses(ctypes.CDLL("libcuda.so.1"), _DRIVER), context)
     if not lane:
         raise RuntimeError("epcomm: the driver refused an event")
@@ -171,6 +165,6 @@ def new_lane(context):
 
 
 def new_link(lib, comm, lane, board, numbers):
-    """Makes a link: a communicator in the form that operators take. order.cpp lists the numbers."""
+    """Makes a link. order.cpp lists the numbers."""
     functions = _addresses(lib, [f"epcomm_{name}" for name in _FUNCTIONS])
     return load().epcomm_native_link(comm, functions, lane, board, (c_int64 * len(numbers))(*numbers))

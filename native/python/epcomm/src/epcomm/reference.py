@@ -1,4 +1,4 @@
-"""Computes the expected results of dispatch and combine in plain torch, and compares results with them."""
+"""Computes dispatch and combine in plain torch, and compares results."""
 
 import torch
 
@@ -6,7 +6,7 @@ FP8 = 2
 
 
 class Inputs:
-    """The random inputs of one rank in call n. n and the rank are the seed, so every rank can compute all inputs."""
+    """The random inputs of one rank in call n, from the seed (n, rank)."""
 
     def __init__(self, ep, n, rank, tokens):
         g = torch.Generator(device=ep.device).manual_seed(n * 64 + rank)
@@ -27,7 +27,7 @@ def quantize_fp8(x):
 
 
 def as_sent(x, dtype):
-    """Returns x in float32 after the rounding of the dtype in which tokens are sent."""
+    """Returns x in float32, as rounded for sending."""
     if dtype != FP8:
         return x.float()
     q, scales = quantize_fp8(x)
@@ -35,19 +35,18 @@ def as_sent(x, dtype):
 
 
 def gain(experts):
-    """Returns the factor by which each expert of this check multiplies its rows."""
     return 0.5 + (experts % 64).float() / 64
 
 
 def expert_of_rows(ep, view, rows):
-    """Returns two tensors for the first rows: the local expert of each row, and whether it comes before the end of the data."""
+    """Returns for the first rows the local expert, and whether the row holds data."""
     at = torch.arange(rows, device=ep.device, dtype=torch.int32)
     group = torch.searchsorted(view.row_offsets[1:].contiguous(), at, right=True).clamp_max(ep.groups - 1)
     return group, at < view.row_offsets[-1]
 
 
 def apply_experts(ep, view, dtype, rows, y):
-    """Writes the experts' outputs for the first rows to y. All shapes are static, so that graphs can capture the work."""
+    """Writes the experts' outputs to y, with static shapes for graphs."""
     if rows == 0:
         return
     group, _ = expert_of_rows(ep, view, rows)
@@ -58,8 +57,7 @@ def apply_experts(ep, view, dtype, rows, y):
 
 
 def check_dispatch(ep, view, dtype, everyone):
-    """Compares the outputs of dispatch with the tokens that all ranks sent. Returns '' if they are
-    right, else the first difference."""
+    """Returns '' if dispatch's outputs are right, else the first difference."""
     offsets = view.row_offsets.long()
     first = ep.rank * ep.local_experts
     mine = torch.arange(first, first + ep.local_experts, device=ep.device)
@@ -68,7 +66,6 @@ def check_dispatch(ep, view, dtype, everyone):
     want = torch.cat([offsets.new_zeros(1), ((counts.sum(1) + pad - 1) // pad * pad).cumsum(0)])
     if not torch.equal(offsets, want):
         return f"row_offsets {offsets.tolist()[:8]}, want {want.tolist()[:8]}"
-    # The rows of each (expert, source) segment, in the order of the output.
     starts = want[:-1, None] + counts.cumsum(1) - counts
     sizes = counts.flatten()
     segment = torch.repeat_interleave(torch.arange(sizes.numel(), device=ep.device), sizes)
@@ -98,8 +95,8 @@ def check_dispatch(ep, view, dtype, everyone):
 
 
 def check_combine(ep, combined, dtype, mine, reduced):
-    """Compares combined tokens with a float64 sum. Returns '' if every error is below the bound for rounding, else
-    the largest difference."""
+    """Compares with a float64 sum. Returns '' if every error is below the bound for rounding, else the largest
+    difference."""
     x = as_sent(mine.x, dtype)
     want = torch.zeros((x.shape[0], ep.hidden), dtype=torch.float64, device=ep.device)
     size = torch.zeros_like(want)

@@ -1,10 +1,7 @@
-"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's folder, so that
-`import deep_ep` finds this file.
+"""Runs DeepEP's own tests without a GPU. Put this folder on PYTHONPATH before the shim's.
 
-This file replaces parts of torch: `cuda` becomes the CPU, and `nccl` becomes gloo. Streams do their work at
-once, and check that each stream has waited for the streams that it must wait for. The profiler lists the
-kernels that the emulated driver ran. Timing loops of the tests run only a few times. Then this file imports
-the shim.
+It replaces `cuda` by the CPU and `nccl` by gloo, then imports the shim. Streams work at once and check their waits.
+The profiler lists the emulated driver's kernels.
 """
 
 import ctypes
@@ -21,15 +18,15 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
-os.environ["EPCOMM_NATIVE"] = "0"  # the replaced streams see only calls that Python makes
+os.environ["EPCOMM_NATIVE"] = "0"  # the streams see only Python's calls
 _driver = ctypes.CDLL("libcuda.so.1")
 _driver.emul_kernels.restype = ctypes.c_char_p
-_index = 0  # index of this rank's GPU
+_index = 0
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """Makes tensors for cuda on the CPU. It fills empty tensors with bytes 0xFF (NaN, or -1), because memory of a GPU may
-    hold anything, and shrinks the matrix products that tests make only to take time."""
+    """Makes tensors for cuda on the CPU. Empty tensors are 0xFF (NaN, or -1), and products that only take time are
+    small."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -52,8 +49,6 @@ class _Kernel:
 
 
 class _Kernels(list):
-    """A list of kernels with the methods of torch.profiler's event list that DeepEP's tests call."""
-
     def table(self, **_):
         names = dict.fromkeys(k.name for k in self)
         return "\n".join(f"{n}  {self._average(n):.3f}us  {self._count(n)}" for n in names)
@@ -69,7 +64,7 @@ class _Kernels(list):
 
 
 class _Profile:
-    """Replaces torch.profiler.profile. It keeps only the kernels of the second step, as the schedule of DeepEP's tests does."""
+    """Replaces torch.profiler.profile, for the kernels of the second step."""
 
     def __init__(self, **_):
         self._events, self._steps = _Kernels(), 0
@@ -151,11 +146,10 @@ def _put_in_torch():
 
 
 def _shorten():
-    """Shortens the timing loops of DeepEP's tests."""
     if importlib.util.find_spec("utils") is None:
         return
     utils = importlib.import_module("utils")
-    utils.bench.__defaults__ = (1, 2, None)  # defaults of num_warmups, num_tests and post_fn
+    utils.bench.__defaults__ = (1, 2, None)  # num_warmups, num_tests and post_fn
     names = utils.bench_kineto.__code__.co_varnames[:utils.bench_kineto.__code__.co_argcount]
     at = names.index("num_tests") - len(names)
     defaults = list(utils.bench_kineto.__defaults__)
@@ -164,18 +158,18 @@ def _shorten():
 
 
 def _shim():
-    """Imports the shim in place of this file, and makes each launch end before torch continues."""
+    """Imports the shim, and makes each launch end before torch continues."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = list(sys.path)
     sys.path[:] = [p for p in path if os.path.abspath(p or ".") != here]
     del sys.modules["deep_ep"]
     importlib.import_module("deep_ep")
-    sys.path[:] = path  # so that the ranks that the test starts import this file too
+    sys.path[:] = path  # the started ranks import this file too
     from epcomm.deepep import events
     from epcomm.deepep.link import Link
 
     events.raw_stream = lambda device: streams.current()
-    events.capture_of = lambda stream: stream.capture  # the emulated driver has only one stream
+    events.capture_of = lambda stream: stream.capture
     launch_only = Link.launch_only
 
     def ordered(link, f, *arguments):

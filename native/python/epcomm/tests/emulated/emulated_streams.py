@@ -1,17 +1,15 @@
-"""Replaces CUDA's streams in one thread. Work runs at once; the streams only record which stream has
-waited for which. A stream that uses a tensor before it has waited for the stream that made the tensor
-raises an error, because on a GPU the bytes could be wrong. Calls that CUDA refuses during a capture raise
-an error too."""
+"""Replaces CUDA's streams in one thread. Work runs at once; streams record which has waited for which. Using a tensor
+without waiting for its maker is an error, as are calls that CUDA refuses in a capture."""
 
 import contextlib
 import time
 
 import torch
 
-# Functions that describe a tensor without reading it, and functions in which the host waits for the stream.
+# Functions that read no tensor, and functions in which the host waits.
 _ABOUT = {"__get__", "size", "dim", "numel", "stride", "is_contiguous", "element_size", "untyped_storage", "storage_offset", "__len__"}
 _WAITS = {"item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__"}
-_host = {}  # how many operations of each stream the host has waited for
+_host = {}  # operations of each stream that the host has waited for
 
 
 def _merge(into, more):
@@ -20,27 +18,25 @@ def _merge(into, more):
 
 
 class _Capture:
-    """The capture of a graph, and the streams in it. `on` is False after its end."""
+    """A graph's capture; `on` until its end."""
 
     def __init__(self, origin):
         self.on, self.streams = True, [origin]
 
 
 class Stream:
-    _as_parameter_ = None  # ctypes passes null, because the emulated driver runs everything on one stream
-    capture = 0            # the _Capture that this stream is in, or 0
+    _as_parameter_ = None  # ctypes passes null
+    capture = 0
 
     def __init__(self, *_, **__):
         self._done, self._seen = 0, {}
 
     @property
     def cuda_stream(self):
-        """Returns the stream itself, in place of the driver's number of the stream."""
         return self
 
     def clock(self):
-        """Returns {stream: the number of its operations for which this stream has waited}. The entry of this stream
-        itself is the number of its operations so far."""
+        """Returns {stream: its operations for which this stream has waited}."""
         return {**self._seen, self: self._done}
 
     def wait_event(self, event):
@@ -53,8 +49,7 @@ class Stream:
         self.wait_event(event)
 
     def _join(self, capture):
-        """Adds this stream to the capture of a stream for which it waits. Raises an error if this stream is in another
-        capture than that stream, or if that stream's capture has ended."""
+        """Adds this stream to a capture, unless it is in another or the capture has ended."""
         if not self.capture and capture and capture.on:
             self.capture = capture
             capture.streams.append(self)
@@ -71,7 +66,7 @@ class Stream:
 
 
 class Event:
-    """Replaces CUDA's event. A wait for an event that was never recorded fails."""
+    """A wait for an event that was never recorded fails."""
 
     def __init__(self, enable_timing=False):
         self._at = None
@@ -102,7 +97,7 @@ def use(stream):
 
 @contextlib.contextmanager
 def graph(stream):
-    """Replaces torch.cuda.graph. The captured work runs at once, as if the graph were replayed once."""
+    """Replaces torch.cuda.graph: the work runs at once."""
     synchronized()
     stream.capture = _Capture(stream)
     try:
@@ -124,7 +119,6 @@ def _end(stream):
 
 
 def synchronized():
-    """Notes that the host has waited for every stream."""
     _merge(_host, current().clock())
 
 
@@ -139,8 +133,7 @@ def _tensors(value):
 
 
 def before(function, args, kwargs):
-    """Checks that the current stream has waited for the makers of all tensors of a call. data_ptr counts as a use,
-    because a kernel gets the address."""
+    """Checks that the current stream has waited for the makers of a call's tensors."""
     if function.__name__ in _ABOUT:
         return
     for t in _tensors([args, kwargs]):
@@ -150,7 +143,6 @@ def before(function, args, kwargs):
 
 
 def behind(function, args, results):
-    """Notes that the current stream made the tensors that a call wrote."""
     name = function.__name__
     if name in _ABOUT:
         return
@@ -164,7 +156,7 @@ def behind(function, args, results):
 
 
 def behind_last(link):
-    """Checks that a launch waits for the last launch of the same communicator, because they share memory."""
+    """Checks that a launch waits for the communicator's last launch, because they share memory."""
     last = getattr(link, "made_by", None)
     if last is not None and not current().after(last):
         raise RuntimeError("a launch has not waited for the stream of the launch before it")

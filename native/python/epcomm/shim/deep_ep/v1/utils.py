@@ -4,7 +4,7 @@ from epcomm.deepep import EventHandle, EventOverlap
 
 
 def check_nvlink_connections(group):
-    """Does nothing: the first call of a shape checks that the ranks can reach each other."""
+    """Does nothing: the first call of a shape checks the links."""
 
 
 __all__ = ["EventHandle", "EventOverlap", "check_nvlink_connections"]

@@ -1,10 +1,8 @@
 """DeepEP's interface over epcomm's kernels, for ranks of one host.
 
-``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes,
-strides and return values of DeepEP V1. ``ElasticBuffer`` and ``EPHandle`` have those of
-DeepEP V2. An unsupported call raises ``NotServed``; the error text says what to use
-instead. The page "How do I run epbench's kernels behind DeepEP's interface?" of epbench's
-repository says how to switch an engine.
+``Buffer``, ``Config`` and ``EventOverlap`` have the signatures, shapes, dtypes, strides and return values of DeepEP
+V1. ``ElasticBuffer`` and ``EPHandle`` have those of DeepEP V2. An unsupported call raises ``NotServed``; the error
+text says what to use instead.
 """
 
 import torch

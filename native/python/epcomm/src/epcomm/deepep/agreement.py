@@ -1,9 +1,8 @@
-"""Checks that all ranks make the same calls, with the same values of the arguments that they must share.
+"""Checks that all ranks make the same calls.
 
-The ranks of a host share a file in memory. For each call, a rank writes the number of the call and a key, a number
-that stands for its arguments. If a key is new to a rank, the rank also writes the arguments ("facts") and waits until
-all other ranks have reached the same call. A call with a known key does not wait. If the ranks differ, every rank
-raises the same error text, at this call or at its next one.
+The ranks of a host share memory. For each call, a rank writes its number and a key for its arguments. At a new key it
+also writes the arguments ("facts") and waits for the other ranks; a known key does not wait. If the ranks differ,
+every rank raises the same error text, at this call or its next one.
 """
 
 import ctypes
@@ -16,12 +15,12 @@ import time
 
 from ..comm import EpcommError
 
-RING = 1023                # number of keys that a rank keeps, as in native.h
-_RECORD = 8 * (1 + RING)   # number of calls so far, then the keys of the last ones
-_FACTS, _FACT = 64, 512    # number of keys whose facts a rank keeps, and bytes of each: key, length, JSON
-_TEXT = 1024               # bytes of an error text: length, text
+RING = 1023                # kept keys, as in native.h
+_RECORD = 8 * (1 + RING)   # number of calls, then the last keys
+_FACTS, _FACT = 64, 512    # keys whose facts are kept, and bytes of each: key, length, JSON
+_TEXT = 1024               # bytes: length, text
 _DISAGREE = 5
-_LATE = 1.0                # after a difference, seconds to wait for ranks that have not reached the call
+_LATE = 1.0                # seconds to wait for ranks that have not reached the call
 
 
 def _folder():
@@ -29,7 +28,7 @@ def _folder():
 
 
 class Agreement:
-    """One rank's view of the shared calls. verdict_at and records_at are addresses for native code."""
+    """One rank's view. verdict_at and records_at are addresses for native code."""
 
     def __init__(self, memory, rank, ranks, deadline):
         self._memory, self.rank, self.ranks, self._deadline = memory, rank, ranks, deadline
@@ -42,7 +41,7 @@ class Agreement:
         self._facts_at = 64 + ranks * _RECORD
         self._texts_at = self._facts_at + ranks * _FACTS * _FACT
         self._known = {}
-        self.end_waits = lambda: None  # ends the waits of kernels for calls that other ranks never make
+        self.end_waits = lambda: None
 
     @staticmethod
     def bytes_for(ranks):
@@ -68,7 +67,7 @@ class Agreement:
             return {}
         try:
             return json.loads(self._read(at + 8))
-        except ValueError:  # the text was too long, or its rank is writing another one
+        except ValueError:  # too long, or being written
             return {}
 
     def _note(self, key, facts):
@@ -79,21 +78,20 @@ class Agreement:
         self._memory[at:at + 8] = key.to_bytes(8, "little")
 
     def _at_call(self, n):
-        """Returns {rank: key of its call n} for the ranks that have reached this call and still keep its key."""
+        """Returns {rank: key} for the ranks that have reached call n and still keep its key."""
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
     def _difference(self, keys):
-        """Returns the error text that says in what the calls with these keys differ."""
+        """Returns in what the calls with these keys differ."""
         facts = {r: self._facts_of(r, key) for r, key in keys.items()}
         names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
         if "the call" in names:
-            names = ["the call"]  # the other differences follow from this one
+            names = ["the call"]
         parts = [f"{n} is " + ", ".join(f"{f.get(n)} on rank {r}" for r, f in sorted(facts.items())) for n in names]
         return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; all ranks must make the same calls"
 
     def difference(self):
-        """Returns the error text that says in what the ranks differ. The first rank that finds a difference
-        writes the text for all ranks."""
+        """Returns in what the ranks differ. The first rank that finds it writes the text for all."""
         n = self._records[self.rank][0]
         end = time.monotonic() + _LATE
         while not self._verdict.value:
@@ -118,8 +116,7 @@ class Agreement:
             self.refuse()
 
     def step(self, key):
-        """Notes a call whose key is known, and compares the call with the same call of the other ranks. Only
-        calls by ctypes use it; the extension does this in C++."""
+        """Compares a call with a known key. The extension does this in C++."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n
@@ -127,8 +124,7 @@ class Agreement:
             self.refuse()
 
     def first(self, key, facts):
-        """Notes a call whose key is new to this rank, waits until all ranks have reached this call, and
-        compares the calls. Collective. If a rank never makes the call, the others stop waiting at the deadline."""
+        """Compares a call with a new key, once all ranks have reached it. Collective, with a deadline."""
         self._note(key, facts)
         self.step(key)
         n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
@@ -145,8 +141,7 @@ class Agreement:
 
 
 def share(rank, ranks, all_gather_object, deadline):
-    """Returns the Agreement of the ranks, or None if they share no memory or there is only one rank.
-    Collective."""
+    """Returns the ranks' Agreement, or None for one rank or without shared memory. Collective."""
     if ranks == 1:
         return None
     name = os.path.join(_folder(), f"epcomm-{secrets.token_hex(8)}")
@@ -165,7 +160,7 @@ def share(rank, ranks, all_gather_object, deadline):
 
 
 def _map(name, size, flags):
-    """Maps a file as shared memory. Returns None if it cannot be mapped."""
+    """Returns None if the file cannot be mapped."""
     try:
         fd = os.open(name, os.O_RDWR | flags, 0o600)
     except OSError:

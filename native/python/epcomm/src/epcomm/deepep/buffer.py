@@ -19,8 +19,7 @@ def _deadline():
 
 
 def _precision():
-    """Returns EPCOMM_PRECISION. Under "reduced", the default, kernels may round partial sums to bfloat16; under "full"
-    they may not."""
+    """Returns EPCOMM_PRECISION: kernels may round partial sums to bfloat16 ("reduced", the default), or not ("full")."""
     precision = os.environ.get("EPCOMM_PRECISION", "reduced")
     if precision not in ("full", "reduced"):
         raise ValueError(f"EPCOMM_PRECISION: {precision!r} is neither full nor reduced")
@@ -30,10 +29,10 @@ def _precision():
 class Buffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
-    group: a torch.distributed group; comm: an mpi4py communicator instead of group. num_nvl_bytes and
-    num_rdma_bytes are not used, because memory is allocated at the first dispatch of a shape. Normal calls
-    take at most EPCOMM_MAX_TOKENS tokens a rank, by default 4096. They use the fastest number of SMs, unless
-    set_num_sms or a Config bounds it. Collective.
+    group: a torch.distributed group; comm: an mpi4py communicator instead of group. num_nvl_bytes and num_rdma_bytes
+    are not used, because memory is allocated at the first dispatch of a shape. Normal calls take at most
+    EPCOMM_MAX_TOKENS tokens a rank, by default 4096. They use the fastest number of SMs, unless set_num_sms or a
+    Config bounds it. Collective.
     """
 
     num_sms = 20  # DeepEP's default, for programs that read it
@@ -54,7 +53,7 @@ class Buffer:
         self._mpi = comm if group is None else None
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.explicitly_destroy = low_latency_mode, explicitly_destroy
-        config_for(self.group_size, 0, 0)  # refuses more ranks than one host may have
+        config_for(self.group_size, 0, 0)  # refuses too many ranks
         self._precision = _precision()
         give_back_left()
         self.device = torch.device(device) if device is not None else torch.device("cuda", torch.cuda.current_device())
@@ -62,19 +61,19 @@ class Buffer:
             torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # enable_shrink excludes an Agreement: it compares calls of equal number, and the ranks' numbers differ after a fault.
+        # An Agreement compares calls of equal number, and these differ after a fault.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
             self._agreement.end_waits = lambda links=self._links: [link.comm.stop() for link in dict.fromkeys(links.values())]
-        self._found = {}           # (link, key) of each call, by the arguments that determine them
-        self._calls = None         # the extension's Calls: calls that all ranks have compared
+        self._found = {}           # (link, key) by arguments
+        self._calls = None         # the extension's Calls
         if self._lane.native:
             self._calls = native.calls(Handle, low_latency.Sent, normal.Sent, EventOverlap())
             native.serve(Buffer, _SERVED)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
-        self._counter = None       # a Link; get_dispatch_layout uses its kernel
-        self._next_combine = None  # rows for a combine with zero_copy
+        self._counter = None       # whose kernel get_dispatch_layout uses
+        self._next_combine = None
         self._runtime = True
 
     # ---- ranks ----
@@ -87,28 +86,27 @@ class Buffer:
         return everyone
 
     def _link(self, op, shape, **facts):
-        """Returns (communicator for a shape, key of a call). At the first call with these arguments, the ranks
-        compare them and make the communicator. Collective then."""
+        """Returns (communicator for a shape, key of a call). Collective at the first call with these arguments."""
         if not self._runtime:
             raise RuntimeError("this Buffer was destroyed")
         key, new = self._keys.of(op, shape, facts)
         if new and self._agreement is not None:
             self._agreement.first(key, {"the call": op, **shape.facts(), **facts})
             self._keys.shared(op, shape, facts)
-            key = 0  # first() has already noted the call
+            key = 0
         link = self._links.get(shape)
         if link is None:
             link = self._links[shape] = self._made(shape)
         return link, key
 
     def _first(self, given, op, shape, **facts):
-        """Returns what _link returns, and stores it in self._found under `given` for later calls."""
+        """Returns what _link returns, and stores it under `given`."""
         found = self._link(op, shape, **facts)
         self._found[given] = found[0], self._keys.of(op, shape, facts)[0]
         return found
 
     def _made(self, shape):
-        """Returns a communicator for a shape: that of an earlier shape if it also serves this one, otherwise a new one."""
+        """Returns a communicator for a shape, if possible that of an earlier shape."""
         for link in self._links.values():
             if link.serves(shape):
                 return link
@@ -134,7 +132,7 @@ class Buffer:
 
     def __del__(self):
         for link in dict.fromkeys(getattr(self, "_links", {}).values()):
-            leave(link.comm)  # the other ranks may be gone, and a graph may be under capture
+            leave(link.comm)  # a graph may be under capture
 
     # ---- functions without communication ----
 
@@ -166,10 +164,8 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine. Its
-    # methods make calls on the current stream whose arguments all ranks have compared. For any other call, and if a tensor
-    # does not fit, they call the methods below before anything is sent. The methods below copy tensors that are not
-    # contiguous, and raise an error that names a tensor that does not fit.
+    # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine. For
+    # all calls that it does not serve, it calls the methods below before anything is sent.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():
@@ -227,7 +223,6 @@ class Buffer:
 
     @staticmethod
     def _dispatched(link, made, x, scales, in_rank, ids, weights):
-        """Returns the results of dispatch without the event."""
         (out, out_scales, recv_ids, recv_weights, sources, matrix, index), received, fullest, counts = made
         fp8, none = scales is not None, link.nothing
         handle = Handle((matrix, none, none, sources, in_rank, none), normal.Sent(link, fp8, index, x.shape[0], received, fullest))
@@ -235,7 +230,7 @@ class Buffer:
                 counts, handle)
 
     def _dispatch_again(self, sent, x, scales):
-        """Dispatches with the handle of an earlier dispatch, which holds the number of rows."""
+        """Dispatches with a handle, which holds the number of rows."""
         link = sent.link
         must_be("x", x, x.dtype, sent.tokens, link.hidden)
         fp8 = scales is not None
@@ -281,7 +276,7 @@ class Buffer:
     # ---- low-latency calls ----
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank, hidden, num_experts):
-        """Does nothing, because normal calls and low-latency calls use separate memory."""
+        """Does nothing: normal and low-latency calls use separate memory."""
 
     def low_latency_dispatch(self, x, topk_idx, num_max_dispatch_tokens_per_rank, num_experts, cumulative_local_expert_recv_stats=None,
                              dispatch_wait_recv_cost_stats=None, use_fp8=True, round_scale=False, use_ue8m0=False, async_finish=False,
@@ -309,8 +304,7 @@ class Buffer:
         return received, count, handle, *self._finish(event, half, (x, topk_idx, received, count, handle))
 
     def _low_link(self, hidden, experts, topk, most, fp8, round_scale, later):
-        """Returns (Link, key) of a low-latency dispatch. At the first call with these arguments the ranks compare
-        them; the extension makes later calls with the same arguments itself."""
+        """Returns (Link, key). Collective at the first call with these arguments."""
         given = hidden, experts, topk, most, fp8, round_scale, later
         if given in self._found:
             return self._found[given]
@@ -355,8 +349,7 @@ class Buffer:
         return self._found[given][1]
 
     def get_next_low_latency_combine_buffer(self, handle):
-        """Returns memory for the rows of the next combine with zero_copy. It is an ordinary tensor, because
-        a combine never copies its rows."""
+        """Returns memory for the rows of the next combine with zero_copy."""
         sent = sent_of(handle, "low_latency_dispatch")
         self._next_combine = torch.empty(sent.link.rows_shape(sent.fp8), dtype=torch.bfloat16, device=self.device)
         return self._next_combine
@@ -385,7 +378,7 @@ class Buffer:
         self._must_shrink()
         masked, self._masked = self._masked, set()
         try:
-            self._meet(lambda comm: comm.grow(range(self.group_size)))  # this rank may not know that others masked it
+            self._meet(lambda comm: comm.grow(range(self.group_size)))
         except BaseException:
             self._masked = masked
             raise
@@ -420,7 +413,6 @@ class Buffer:
             link.comm.check(lib().epcomm_fault(link.comm.handle, None))
 
     def _finish(self, event, half, tensors):
-        """Returns (event, hook) as DeepEP does."""
         if half is not None:
             return EventOverlap(None), lambda: self._lane.run(None, False, half.finish, ())[0]
         return EventOverlap(event, tensors if event is not None else None), None

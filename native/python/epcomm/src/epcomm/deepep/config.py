@@ -1,5 +1,4 @@
-"""DeepEP's Config. epcomm uses only its field num_sms, because epcomm sends no chunks and takes all tuned
-parameters from the pack."""
+"""DeepEP's Config, of which epcomm uses only num_sms; other parameters come from the pack."""
 
 
 class NotServed(NotImplementedError):
@@ -11,13 +10,12 @@ class NotServed(NotImplementedError):
 
 
 def must_be_off(name, on, use):
-    """Raises NotServed if an option that epcomm does not support is on."""
     if on:
         raise NotServed(name, use)
 
 
 def must_be(name, tensor, dtype, *shape):
-    """Refuses a tensor that the kernels would misread. None allows any size."""
+    """Refuses a tensor that kernels would misread. None allows any size."""
     fits = tensor.dtype is dtype and tensor.dim() == len(shape) and all(w is None or w == n for w, n in zip(shape, tensor.shape))
     if not fits:
         want = ", ".join("any" if n is None else str(n) for n in shape)
@@ -25,15 +23,13 @@ def must_be(name, tensor, dtype, *shape):
 
 
 def must_be_on(device, **tensors):
-    """Refuses a tensor whose memory the kernels on a device cannot read."""
     for name, tensor in tensors.items():
         if tensor is not None and (tensor.device.type != device.type or None not in (tensor.device.index, device.index) and tensor.device != device):
             raise ValueError(f"{name}: it is on {tensor.device}; give a tensor on {device}")
 
 
 class Config:
-    """A Config bounds the SMs of a call by num_sms; 0 means no bound. The other numbers are only
-    kept for programs that read them."""
+    """Bounds the SMs of a call by num_sms; 0 means no bound. The other numbers are not used."""
 
     def __init__(self, num_sms=20, num_max_nvl_chunked_send_tokens=6, num_max_nvl_chunked_recv_tokens=256,
                  num_max_rdma_chunked_send_tokens=6, num_max_rdma_chunked_recv_tokens=256):
@@ -46,11 +42,11 @@ class Config:
         self.num_max_rdma_chunked_recv_tokens = num_max_rdma_chunked_recv_tokens
 
     def get_nvl_buffer_size_hint(self, hidden_bytes, num_ranks):
-        """Returns 0: Buffer needs no size, because it allocates memory at the first call of a shape."""
+        """Returns 0: memory is allocated at the first call of a shape."""
         return 0
 
     def get_rdma_buffer_size_hint(self, hidden_bytes, num_ranks):
-        """Returns 0, as get_nvl_buffer_size_hint does."""
+        """Returns 0."""
         return 0
 
 
@@ -58,7 +54,7 @@ MOST_RANKS = 8
 
 
 def config_for(num_ranks, num_sms, bound):
-    """Returns the Config for a number of ranks, the same for all numbers. bound is the number given to set_num_sms, or 0."""
+    """Returns the same Config for all numbers of ranks. bound: the number given to set_num_sms, or 0."""
     if not 1 <= num_ranks <= MOST_RANKS:
         raise NotServed(f"{num_ranks} ranks", f"use it with at most {MOST_RANKS} ranks, all on one host")
     config = Config(num_sms)

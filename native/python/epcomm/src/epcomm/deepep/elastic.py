@@ -20,7 +20,7 @@ LEAST_SMS, LEAST_SMS_ALONE = 4, 64  # with and without prefer_overlap_with_compu
 
 
 def nvlink_gbs():
-    """Returns the sum of the speeds of a GPU's NVLinks in GB/s, as nvidia-smi prints them; 0 if it prints none."""
+    """Returns the sum of a GPU's NVLink speeds in GB/s; 0 if nvidia-smi prints none."""
     try:
         output = subprocess.run(["nvidia-smi", "nvlink", "-s"], capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
@@ -39,10 +39,9 @@ def refused(name, use):
 class ElasticBuffer:
     """Expert parallelism of the ranks of a group, all on one host.
 
-    The arguments are those of DeepEP V2. num_bytes and the settings of queue pairs and timeouts are only kept for
-    programs that read them: memory is allocated at the first dispatch of a shape, and EPCOMM_DEADLINE bounds
-    waits. A call takes at most num_sms SMs; 0 means the number that get_theoretical_num_sms returns. Rows always
-    arrive in the order of source ranks and tokens, so every buffer is deterministic. Collective.
+    The arguments are those of DeepEP V2. num_bytes and the settings of queue pairs and timeouts are not used;
+    EPCOMM_DEADLINE bounds waits. A call takes at most num_sms SMs; 0 means get_theoretical_num_sms. Rows arrive in
+    the order of source ranks and tokens, so every buffer is deterministic. Collective.
     """
 
     def __init__(self, group, num_bytes=None, num_cpu_bytes=0, num_max_tokens_per_rank=0, hidden=0, num_topk=0, use_fp8_dispatch=False,
@@ -66,7 +65,6 @@ class ElasticBuffer:
 
     @staticmethod
     def _refuse_hosts(group):
-        """Raises NotServed on every rank if the ranks are on several hosts."""
         everyone = [None] * group.size()
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
@@ -89,8 +87,8 @@ class ElasticBuffer:
     @staticmethod
     def get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False, allow_hybrid_mode=True,
                              allow_multiple_reduction=True):
-        """Returns the bytes of the largest possible number of BF16 rows with their ids and weights, rounded up to
-        2 MiB. ElasticBuffer does not use this number."""
+        """Returns the bytes of the largest possible number of BF16 rows with their ids and weights, rounded up to 2
+        MiB."""
         return expand.aligned(group.size() * num_max_tokens_per_rank * (2 * hidden + 12 * num_topk + 4), ALIGNMENT)
 
     @staticmethod
@@ -104,13 +102,12 @@ class ElasticBuffer:
         """Returns (hosts, ranks of a host)."""
         return 1, self.num_ranks
 
-    get_logical_domain_size = get_physical_domain_size  # they differ only in V2's hybrid mode
+    get_logical_domain_size = get_physical_domain_size
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for ranks of one host: as many
-        SMs as can read and write as fast as the NVLinks transfer data, plus a quarter. The number is even and at least
-        4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced routing."""
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for one host: even and at
+        least 4, or at least 64 without prefer_overlap_with_compute. It assumes balanced routing."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -135,11 +132,11 @@ class ElasticBuffer:
         return torch.cuda.get_device_properties(self._calls.device).multi_processor_count
 
     def get_theoretical_num_qps(self, num_sms):
-        """Returns DeepEP V2's number of queue pairs. Nothing here uses it."""
+        """Returns DeepEP V2's number of queue pairs, which nothing here uses."""
         return min(num_sms, 9, self.num_allocated_qps)
 
     def barrier(self, use_comm_stream=True, with_cpu_sync=False, sequential=True):
-        """Makes the current stream wait until the current streams of all ranks have reached this barrier."""
+        """Makes the current stream wait for the current streams of all ranks."""
         on_gpu = self._calls.device.type == "cuda" and "nccl" in str(dist.get_backend(self.group))
         if with_cpu_sync or not on_gpu:
             torch.cuda.synchronize()
@@ -150,8 +147,7 @@ class ElasticBuffer:
     # ---- dispatch and combine ----
 
     def _run(self, previous, before_epilogue, aside, work, tensors):
-        """Runs work() after the events previous and before_epilogue, which may be None. Returns (the value of work(),
-        the event for the caller)."""
+        """Runs work() after two events, which may be None. Returns (its value, the event for the caller)."""
         if previous is None and before_epilogue is None and not aside:
             return work(), ElasticEvent()
 
@@ -165,8 +161,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank of a call. A buffer that was made without this number takes it from its first
-        call."""
+        """Returns num_max_tokens_per_rank, of the buffer's first call if it was made without."""
         most = self.num_max_tokens_per_rank
         if most == 0:
             if not given:
@@ -183,10 +178,10 @@ class ElasticBuffer:
         """Sends each token to the ranks of its experts.
 
         x: bfloat16 [tokens, hidden], or (float8_e4m3fn [tokens, hidden], float32 scales [tokens, hidden/128]).
-        Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of
-        other ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. With
-        do_cpu_sync=False, the outputs have room for the largest possible number of rows, also in later calls with
-        the handle; the ids of rows that no token fills are -1.
+        Returns (rows, ids, weights, handle, event). ids: local experts, int64 [rows, top-k], -1 for experts of other
+        ranks; None if expanded. weights: float32 [rows, top-k], or [rows] if expanded. With do_cpu_sync=False, the
+        outputs have room for the most rows possible, also in later calls with the handle; rows without a token have
+        the id -1.
         """
         assert do_expand or not do_zero_padding, "do_zero_padding: only with do_expand"
         inputs = (x, topk_idx, topk_weights, cumulative_local_expert_recv_stats)
@@ -209,7 +204,7 @@ class ElasticBuffer:
         return rows, ids, weights, handle, event
 
     def _new(self, handle, x, topk_idx, topk_weights, stats, worst, copies):
-        """Dispatches, and stores the results in the handle. Returns (rows, weights, handle)."""
+        """Stores the results in the handle. Returns (rows, weights, handle)."""
         per_rank, _, per_expert, in_rank, _ = self._calls.get_dispatch_layout(topk_idx, handle.num_experts)
         handle.layout = per_rank, per_expert, in_rank
         handle.topk_idx = topk_idx.clone() if copies else topk_idx
@@ -222,8 +217,7 @@ class ElasticBuffer:
         return rows, weights, handle
 
     def _again(self, handle, x, topk_weights, stats):
-        """Dispatches with a handle, which holds the number of rows. Weights are sent only together with ids, so weights
-        make it send the ids again."""
+        """Dispatches with a handle. Weights are sent only together with ids."""
         if topk_weights is None:
             rows, weights = self._calls.dispatch(x, handle=handle.sent)[0], None
         else:
@@ -239,8 +233,7 @@ class ElasticBuffer:
 
     @staticmethod
     def _finished(rows, weights, handle, zeros, columns):
-        """Returns the results of dispatch in the caller's form, then the handle's tensors, which the caller's stream
-        will read."""
+        """Returns the results of dispatch, then the handle's tensors, which the caller's stream will read."""
         ids = handle.recv_topk_idx
         if handle.do_expand:
             rows, weights = expand.spread(handle.sent.sent, rows, weights, handle.places, zeros, columns)
@@ -254,8 +247,8 @@ class ElasticBuffer:
         """Adds the rows of each token. The experts have already multiplied them by the weights.
 
         x: bfloat16 [rows, hidden], in the order of dispatch's rows; topk_weights: the weights that dispatch returned;
-        bias: bfloat16 [tokens, hidden], or a pair of such tensors. Returns (bfloat16 [tokens, hidden], weights float32 [tokens, top-k] or
-        None, event). The call takes as many SMs as its dispatch. Rows of one rank are added in the order of top-k.
+        bias: bfloat16 [tokens, hidden], or a pair of such tensors. Returns (bfloat16 [tokens, hidden], weights
+        float32 [tokens, top-k] or None, event). The call takes as many SMs as its dispatch.
         """
         if handle.do_expand and not self.allow_multiple_reduction:
             raise NotServed("combine of expanded rows with allow_multiple_reduction=False",
@@ -275,8 +268,8 @@ class ElasticBuffer:
         return combined, weights, event
 
     def _combine_onto(self, biases, y, weights, handle):
-        """Adds biases and the ranks' rows in float32, in V2's order: biases first, then the rows in the order of
-        expand.order_of_ranks. One combine would round the sum of the ranks' rows, so there is one for each rank."""
+        """Adds biases, then the ranks' rows in the order of expand.order_of_ranks, in float32. One combine would
+        round the sum, so there is one for each rank."""
         total, parts, back = sum(b.float() for b in biases), [], None
         for rank in range(self.num_ranks):
             mine = y if rank == self.rank_idx else torch.zeros_like(y)

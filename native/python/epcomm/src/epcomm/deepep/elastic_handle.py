@@ -9,7 +9,7 @@ from .events import EventOverlap
 
 
 class ElasticEvent(EventOverlap):
-    """DeepEP V2's EventOverlap. After a wait it calls a registered function and can drop the event."""
+    """DeepEP V2's EventOverlap, with a function to call after a wait."""
 
     def __init__(self, event=None, extra_tensors=None):
         super().__init__(event, extra_tensors)
@@ -38,9 +38,9 @@ class ElasticEvent(EventOverlap):
 
 
 class EPHandle:
-    """DeepEP V2's handle of a dispatch. Its tensors about the received rows are computed when they are first read."""
+    """DeepEP V2's handle of a dispatch. Tensors about rows are computed when first read."""
 
-    token_metadata_at_forward = channel_linked_list = None  # V2 sets these only in its hybrid mode
+    token_metadata_at_forward = channel_linked_list = None  # only in V2's hybrid mode
 
     def __init__(self, do_expand, num_experts, expert_alignment, num_max_tokens_per_rank, num_sms, rank, ranks):
         self.do_expand, self.num_experts, self.expert_alignment = do_expand, num_experts, expert_alignment
@@ -48,7 +48,7 @@ class EPHandle:
         self._rank, self._ranks = rank, ranks
 
     def must_fit(self, num_experts, expert_alignment, num_max_tokens_per_rank, do_expand):
-        """Raises ValueError if an argument of a call with this handle is neither None nor that of the handle's dispatch."""
+        """Raises ValueError if an argument differs from that of the handle's dispatch; None fits."""
         for name, got, mine in (("num_experts", num_experts, self.num_experts), ("expert_alignment", expert_alignment, self.expert_alignment),
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
@@ -56,11 +56,11 @@ class EPHandle:
                 raise ValueError(f"{name}: {got}, but the handle's dispatch had {mine}; give the same value, or None")
 
     def filled(self, sent, ids, counts):
-        """Stores the results of Buffer.dispatch: its handle, the ids of the rows, and the number of rows of each local
-        expert with padding (counts, [] if the host did not wait for them)."""
+        """Stores the results of Buffer.dispatch. counts: padded rows of each local expert, [] if the host did not
+        wait."""
         self.sent, self.recv_topk_idx, self.num_recv_tokens_per_expert_list = sent, ids, counts
         self.num_recv_tokens = sent.sent.received
-        self.dst_buffer_slot_idx = sent.sent.link.nothing  # rows have no slots in a buffer here
+        self.dst_buffer_slot_idx = sent.sent.link.nothing
         local = self.num_experts // self._ranks
         if counts:
             self.num_expanded_tokens = sum(counts)
@@ -69,13 +69,13 @@ class EPHandle:
             self.num_expanded_tokens = -(-most // self.expert_alignment) * self.expert_alignment
 
     def tensors(self):
-        """Returns the tensors of the handle, so that the caller can call record_stream for them."""
+        """Returns the handle's tensors, for record_stream."""
         counts = vars(self).get("num_unaligned_recv_tokens_per_expert")
         return self.sent, self.topk_idx, self.recv_topk_idx, self.layout, counts, self.places if self.do_expand else ()
 
     @functools.cached_property
     def num_unaligned_recv_tokens_per_expert(self):
-        """int32 [local experts]: the number of rows of each expert, without padding."""
+        """int32 [local experts]: rows of each expert, without padding."""
         return self.places.counts if self.do_expand else expand.counts_of(self.recv_topk_idx, self.num_experts // self._ranks)
 
     @functools.cached_property
@@ -84,21 +84,20 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_scaleup_rank(self):
-        """int32 [ranks]: entry r is the number of rows that came from the ranks 0 to r."""
+        """int32 [ranks]: rows from the ranks 0 to r."""
         return self.sent[0][:, self._rank].contiguous()
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: the end of each expert's rows: after the padding, or before it if rows are expanded."""
+        """int32 [local experts]: end of each expert's rows, with padding unless expanded."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends
 
     @functools.cached_property
     def recv_src_metadata(self):
-        """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token, column 1 is -1. The
-        others are the expanded rows of the token's selections. They are -1 for experts of other ranks, and if rows are
-        not expanded."""
+        """int32 [rows, 2 + top-k]: source rank * num_max_tokens_per_rank + token, -1, then the expanded rows of the
+        token's selections, -1 for none."""
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)

@@ -9,24 +9,21 @@ import torch
 
 from .. import native
 
-_capture_info = None  # the driver's cuStreamGetCaptureInfo_v2
+_capture_info = None  # cuStreamGetCaptureInfo_v2
 
 
 def raw_stream(device):
-    """Returns the current stream of a device, as a number."""
     return torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
 
 
 def current_raw(device):
-    """Returns a function that returns the current stream of a device, as a number."""
     if device.type == "cuda":
         return functools.partial(torch._C._cuda_getCurrentRawStream, device.index)
     return lambda: 0
 
 
 def capture_of(stream):
-    """Returns the driver's number of the capture that a stream (a number) is in, 0 outside captures. torch
-    says only whether a stream is in a capture, not in which."""
+    """Returns the driver's number of a stream's capture, 0 outside captures."""
     global _capture_info
     if _capture_info is None:
         _capture_info = ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
@@ -36,24 +33,21 @@ def capture_of(stream):
 
 
 def capture_here(device):
-    """Returns the number of the capture that a device's current stream is in."""
     return capture_of(raw_stream(device)) if device.type == "cuda" else 0
 
 
 def record(tensors, device):
-    """Tells torch that the current stream uses tensors of another stream."""
     for t in tensors:
         if t is not None:
             t.record_stream(torch.cuda.current_stream(device))
 
 
-_free = []  # events that can be used again
+_free = []
 
 
 class EventHandle:
-    """An event that is recorded on the current stream when the handle is made. A new handle reuses the event
-    of a deleted one, so that deleting a handle never calls the driver: Python's collector may delete a handle
-    while a graph is captured."""
+    """An event that is recorded on the current stream. A new handle reuses the event of a deleted one, because
+    Python's collector may delete a handle during a capture, which allows no driver calls."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -71,7 +65,7 @@ class EventHandle:
 
 
 class EventOverlap:
-    """An event and the tensors that must live until it has passed."""
+    """An event and the tensors that must live until then."""
 
     def __init__(self, event=None, extra_tensors=None):
         self.event = event
@@ -90,8 +84,6 @@ class EventOverlap:
 
 
 class _Behind:
-    """Holds the stream of the last call of one kind (eager or captured), and the event after it."""
-
     def __init__(self):
         self.stream, self.capture, self.event = None, 0, torch.cuda.Event()
 
@@ -100,42 +92,37 @@ class _Behind:
         self.event.record(stream)
 
     def follow(self, stream, capture):
-        """Makes a stream wait for the last call if that call was in the same capture. CUDA refuses to wait for an
-        event of another capture."""
+        """Makes a stream wait for the last call, if it was in the same capture: CUDA refuses other waits."""
         if self.stream is not None and self.stream != stream and self.capture == capture:
             stream.wait_event(self.event)
 
 
 class Lane:
-    """Orders the calls of a Buffer. A call runs on the current stream or, with async_finish, on
-    the communication stream. Each call waits for the call before it, but not for other work that was
-    queued after that call. Calls in a CUDA graph and calls outside it cannot wait for each other: the
-    program that replays the graph must order them.
+    """Orders the calls of a Buffer. A call runs on the current stream or, with async_finish, on the communication
+    stream. Each call waits for the call before it. Calls in a CUDA graph and calls outside it cannot wait for each
+    other: the program that replays the graph must order them.
 
-    All Buffers that a thread makes on a GPU share one order. Calls of one Buffer share memory. Calls
-    of two Buffers at once may need more SMs than there are; two ranks could then run calls of different
-    Buffers, and each would wait for the other.
+    All Buffers of a thread and GPU share one order: calls share memory, and calls of two Buffers may need more SMs
+    than there are.
 
-    The extension's operators order calls themselves; `native` is their lane. settle() waits for
-    the emulated driver, whose GPUs torch does not know.
+    `native` is the extension's lane. settle() waits for the emulated driver.
     """
 
     def __init__(self, device, native_lane=None, settle=None, behind=None):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.native, self.settle = native_lane, settle or (lambda: None)
-        self._behind = {} if behind is None else behind  # one for calls in CUDA graphs (key True), one for other calls (False)
+        self._behind = {} if behind is None else behind  # by whether in a CUDA graph
 
     def run(self, previous, aside, work, tensors):
-        """Runs work() and returns (its value, an event). If `aside` is true, work runs on the communication
-        stream; otherwise the event is None. `tensors` are the inputs of work, whose memory must not be
-        reused before work has ended."""
+        """Returns (the value of work(), an event). aside: on the communication stream; else the event is None.
+        `tensors` are inputs, whose memory must not be reused before work has ended."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:
             return work(), EventHandle() if aside else None
         here = torch.cuda.current_stream()
         stream = self.stream if aside else here
-        if getattr(previous, "event", None) is not None:  # a call without async_finish returns no event
+        if getattr(previous, "event", None) is not None:
             stream.wait_event(previous.event.event)
         elif aside:
             stream.wait_stream(here)
@@ -161,14 +148,13 @@ class Lane:
             with torch.cuda.stream(stream):
                 return work()
         finally:
-            behind.note(stream, capture)  # also if work failed after a launch
+            behind.note(stream, capture)  # also after a failure
 
 
-_orders = {}  # (the extension's lane or None, the last calls), by thread and device
+_orders = {}  # by thread and device
 
 
 def new_lane(device, rank):
-    """Returns the lane of a Buffer, with the extension's lane if there is one."""
     context = settle = None
     index = device.index if device.index is not None else rank
     if device.type == "cpu":
@@ -184,7 +170,7 @@ def new_lane(device, rank):
 
 
 def tensors_in(value):
-    """Returns all tensors in nested tuples and lists, and the other tensors that a handle holds."""
+    """Returns all tensors in nested tuples and lists, and those of handles."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):

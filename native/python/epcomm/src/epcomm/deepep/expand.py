@@ -1,7 +1,6 @@
 """Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert.
 
-The kernels of normal calls move one row for each (token, rank). The library's kernels ep_places, ep_expand and ep_fold
-copy received rows to their experts, and add the experts' rows up again.
+The kernels ep_places, ep_expand and ep_fold make them from rows for each (token, rank), and add them up again.
 """
 
 import typing
@@ -15,11 +14,9 @@ from .normal import in_rows
 
 
 class Places(typing.NamedTuple):
-    """The places of received rows in the expanded output."""
-
-    slots: torch.Tensor    # int32 [rows, top-k]: the expanded row of a selection, -1 if its expert is on another rank
-    choices: torch.Tensor  # int32 [expanded rows]: received row * top-k + k, for the selection k of that row; -1 in padding
-    counts: torch.Tensor   # int32 [local experts]: number of rows of each expert, without padding
+    slots: torch.Tensor    # int32 [rows, top-k]: expanded row of a selection, -1 on another rank
+    choices: torch.Tensor  # int32 [expanded rows]: received row * top-k + k; -1 in padding
+    counts: torch.Tensor   # int32 [local experts]: rows of each expert, without padding
 
 
 def aligned(n, to):
@@ -27,7 +24,7 @@ def aligned(n, to):
 
 
 def counts_of(ids, experts):
-    """Returns the number of rows of each expert, int32 [experts]. ids: int64 [rows, top-k], -1 for none."""
+    """Returns int32 [experts]. ids: int64 [rows, top-k], -1 for none."""
     flat = ids.flatten()
     counts = torch.zeros(experts, dtype=torch.int32, device=ids.device)
     return counts.scatter_add_(0, flat.clamp(min=0), (flat >= 0).to(torch.int32))
@@ -38,14 +35,13 @@ def _empty_like(tensor, *shape):
 
 
 def _received(sent):
-    """Returns the address of the number of received rows: the last entry of row_offsets, at the start of the index."""
+    """Returns the address of the number of received rows."""
     return sent.index.data_ptr() + 4 * sent.link.ranks
 
 
 def places_of(sent, ids, alignment, rows):
-    """Returns the Places of the rows of a dispatch. sent: what its handle keeps (normal.Sent). ids: the local experts of the
-    rows, int64 [rows, top-k]. rows: number of expanded rows. The expanded rows of each expert begin at a multiple of
-    alignment, in the order of the received rows."""
+    """Returns the Places of a dispatch's rows. sent: normal.Sent. ids: local experts, int64 [rows, top-k]. rows:
+    number of expanded rows. Each expert's rows begin at a multiple of alignment."""
     (n, topk), link = ids.shape, sent.link
     make = lambda *shape: torch.empty(shape, dtype=torch.int32, device=ids.device)
     places = Places(make(n, topk), make(rows), make(link.local_experts))
@@ -57,9 +53,9 @@ def places_of(sent, ids, alignment, rows):
 
 
 def spread(sent, rows, weights, places, zeros, columns):
-    """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales); weights: float32 [rows, top-k] or None. Rows
-    without a token have weight 0; their data is 0 if `zeros`, otherwise undefined. With `columns` the scales have the
-    form of by_columns."""
+    """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales); weights: float32 [rows, top-k] or
+    None. Rows without a token have weight 0; their data is 0 if `zeros`, else undefined. columns: scales as
+    by_columns returns them."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(
@@ -80,8 +76,8 @@ def spread(sent, rows, weights, places, zeros, columns):
 
 
 def _columns(rows, scales):
-    """Returns an empty tensor [rows, groups] for scales, in which each column is contiguous and begins at a multiple of 16
-    bytes, as TMA requires."""
+    """Returns an empty tensor [rows, groups] whose columns are contiguous and begin at multiples of 16 bytes, for
+    TMA."""
     return torch.empty_strided((rows, scales.shape[1]), (1, aligned(rows, 16 // scales.element_size())), dtype=scales.dtype, device=scales.device)
 
 
@@ -91,8 +87,8 @@ def by_columns(scales):
 
 
 def fold(sent, x, weights, places):
-    """Adds the expanded rows of each received row, in float32 and in the order of top-k. Returns (bfloat16 [rows, hidden],
-    weights float32 [rows, top-k] or None). A weight is 0 if its expert is on another rank."""
+    """Adds the expanded rows of each received row, in float32 and the order of top-k. Returns (bfloat16 [rows,
+    hidden], weights float32 [rows, top-k] or None)."""
     n, topk = places.slots.shape
     must_be("x", x, torch.bfloat16, len(places.choices), sent.link.hidden)
     if weights is not None:
@@ -106,8 +102,8 @@ def fold(sent, x, weights, places):
 
 
 def order_of_ranks(topk_idx, local, ranks):
-    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: by the last top-k position
-    at which the token selected an expert of the rank."""
+    """Returns the ranks in the order in which DeepEP V2 adds a token's rows, int64 [tokens, ranks]: by the last top-k
+    position on the rank."""
     owner = torch.where(topk_idx >= 0, topk_idx // local, -1)
     position = torch.arange(topk_idx.shape[1], device=topk_idx.device)
     last = [torch.where(owner == rank, position, -1).amax(1) for rank in range(ranks)]

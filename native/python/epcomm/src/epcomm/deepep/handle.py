@@ -4,8 +4,7 @@ from .config import NotServed
 
 
 class Handle(tuple):
-    """DeepEP's handle, a tuple that engines may unpack. ``sent`` holds further data that epcomm
-    needs for combine."""
+    """DeepEP's handle, a tuple that engines may unpack. ``sent`` is for combine."""
 
     def __new__(cls, items, sent):
         self = tuple.__new__(cls, items)
@@ -14,7 +13,6 @@ class Handle(tuple):
 
 
 def sent_of(handle, call):
-    """Returns the ``sent`` of a handle that `call` of this Buffer returned."""
     sent = getattr(handle, "sent", None)
     if sent is None:
         raise NotServed("a handle that another library made", f"pass what this Buffer's {call} returned")

@@ -1,18 +1,15 @@
-"""Numbers for the arguments that a call must share with the calls of the other ranks."""
-
 import hashlib
 import json
 
 
 class Keys:
-    """Computes and stores the key of every (call, shape, facts) that this rank has used. The same call has
-    the same key on every rank."""
+    """The key of every (call, shape, facts) of this rank. The same call has the same key on every rank."""
 
     def __init__(self):
         self._known = {}
 
     def of(self, op, shape, facts):
-        """Returns (key, whether it is new). A key stays new until shared() notes that the ranks have compared it."""
+        """Returns (key, whether it is new): it stays new until shared()."""
         key = self._known.get((op, shape, *facts.values()))
         if key is not None:
             return key, False

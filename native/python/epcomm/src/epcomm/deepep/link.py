@@ -1,4 +1,4 @@
-"""A communicator in the form that the calls of Buffer use: outputs are torch's tensors."""
+"""A communicator whose outputs are torch's tensors."""
 
 import os
 
@@ -10,25 +10,24 @@ from . import events
 from .config import NotServed
 from .slow import BF16, FP8, Slow
 
-DISAGREE = 5  # the status EPCOMM_DISAGREE of the library
+DISAGREE = 5  # EPCOMM_DISAGREE
 
 
 class Misread(Exception):
-    """Raised if kernels would misread a tensor. The caller then raises an error that names the tensor."""
+    """Kernels would misread a tensor, which the caller names."""
 
 
-_left = []  # communicators whose Buffer is gone
+_left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left can free it. Python's collector may delete a Buffer while a
-    CUDA graph is captured. Freeing memory calls the driver, and that call would break the capture."""
+    """Keeps a communicator until give_back_left. Python's collector may delete a Buffer during a capture, which
+    freeing would break."""
     _left.append(comm)
 
 
 def give_back_left():
-    """Frees the communicators of deleted Buffers. It may be called only when no graph is captured: when a
-    Buffer is made, gets a new communicator, or is destroyed."""
+    """Frees the communicators of deleted Buffers. Call it only outside captures."""
     while _left:
         _left.pop().abandon()
 
@@ -39,14 +38,14 @@ class Link:
     def __init__(self, pack, shape, rank, ranks, device, all_gather, deadline, lane, agreement=None, survivors="none", precision="reduced"):
         self.shape, self.device, self.deadline, self.agreement = shape, device, deadline, agreement
         self.index = device.index if device.index is not None else rank
-        self.gpu = self.index if device.type == "cuda" else -1  # the number that the extension's Calls take
+        self.gpu = self.index if device.type == "cuda" else -1
         self.debug = os.environ.get("EPCOMM_DEBUG") == "1"
         self.comm = Comm(pack, rank, ranks, self.index, all_gather, nodes=1, deadline=deadline, own_outputs=True, precision=precision,
                          debug=self.debug, survivors=survivors, ordered=True)
         try:
             self._learn(rank, ranks, lane)
         except BaseException:
-            self.comm.abandon()  # nothing else refers to it or would free its memory
+            self.comm.abandon()  # nothing else would free its memory
             raise
 
     def _learn(self, rank, ranks, lane):
@@ -54,8 +53,8 @@ class Link:
         self.rank, self.ranks, self.hidden, self.topk = rank, ranks, i.hidden, i.topk
         self.local_experts, self.max_tokens, self.groups = i.local_experts, i.max_tokens, i.groups
         self._sizes = {d: self.comm.outputs(0, d) for d in (BF16, FP8) if i.dtypes >> d & 1}
-        self.halves = [None, None]  # by op: (call, capture) that was sent last; only calls by ctypes
-        self.begun = [None, None]   # by op: the Half, or the extension's Hook, of the call that is under way
+        self.halves = [None, None]  # by op: last (call, capture) sent by ctypes
+        self.begun = [None, None]   # by op: Half or Hook of the call under way
         self.nothing = torch.empty(0, dtype=torch.int32, device=self.device)
         self.told, self._lane = (0, 0, []), lane
         self.now = events.current_raw(self.device) if lane.native else lambda: events.raw_stream(self.device)
@@ -77,30 +76,28 @@ class Link:
         return number
 
     def serves(self, shape):
-        """Returns whether calls of `shape` may use this communicator. `shape` may differ from the communicator's shape
-        only in the dtype."""
+        """Returns whether calls of `shape` may use this communicator; only the dtype may differ."""
         return self.shape._replace(dtype=shape.dtype) == shape and DTYPES[shape.dtype] in self._sizes
 
     def sizes(self, dtype):
         return self._sizes[dtype]
 
     def rows_shape(self, fp8):
-        """Returns the shape of a low-latency dispatch's output: (local experts, rows of each, hidden)."""
+        """Returns (local experts, rows of each, hidden) of a low-latency dispatch."""
         return self.local_experts, self._sizes[FP8 if fp8 else BF16].max_rows // self.local_experts, self.hidden
 
     def call(self, op, *arguments):
-        """Calls an operator and returns its result. If it fails, raises the exception that says why."""
+        """Calls an operator. If it fails, raises the exception that says why."""
         try:
             return op(self.number, *arguments)
         except RuntimeError as e:
             raise self.reason(e) from None
 
     def used(self, tensors):
-        """Tells torch that the current stream uses the tensors, which another stream made. Other items are skipped."""
+        """Tells torch that the current stream uses another stream's tensors. Other items are skipped."""
         events.record(events.tensors_in(tensors), self.device)
 
     def reason(self, error):
-        """Returns the exception that says why an operator failed."""
         if not self._lane.native or isinstance(error, (EpcommError, NotServed)):
             return error
         status = self.said[0]
@@ -136,7 +133,7 @@ class Link:
         try:
             self.launch_only(f, *arguments)
         finally:
-            self._lane.settle()  # also after a fault, because kernels then overwrite the outputs
+            self._lane.settle()  # also after a fault
 
     def capturing(self):
         return events.capture_here(self.device) != 0
@@ -146,14 +143,14 @@ class Link:
         self.halves[op] = call, events.capture_here(self.device)
 
     def sent_in(self, op):
-        """Returns the number of the capture in which an op's last send was made, 0 outside captures."""
+        """Returns the capture of an op's last send, 0 outside captures."""
         if self._lane.native:
             return native.load().epcomm_native_sent_in(self.number, op)
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """Receives the last sent call of an op. Refuses a call that was sent in another capture: if a graph received a
-        call without sending it, every replay would wait forever."""
+        """Receives the last sent call of an op. Refuses another capture: a graph that receives without a send would
+        wait forever."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
             raise self.elsewhere()
@@ -161,15 +158,14 @@ class Link:
 
 
 class Half:
-    """A call that was sent and not yet received. finish() receives it on the current stream. Until then the
-    call holds no SMs, and `tensors` must not change. then() runs after the receiving kernel. Calls that the
-    extension makes itself have its Hook instead."""
+    """A call that was sent; finish() receives it on the current stream. Until then `tensors` must not change. then()
+    runs after the receiving kernel."""
 
     __slots__ = ("_link", "_op", "_stream", "_rest", "_lost")
 
     def __init__(self, link, op, stream, tensors, stats=None, then=None):
         self._link, self._op, self._stream, self._lost = link, op, stream, False
-        self._rest = tensors, stats, then  # None once it is received
+        self._rest = tensors, stats, then
         link.begun[op] = self
 
     @property
@@ -177,11 +173,10 @@ class Half:
         return self._rest is not None
 
     def lose(self):
-        """Notes that the call cannot be received any more, because ranks left or came back."""
+        """The call cannot be received any more: ranks left or came back."""
         self._rest, self._lost = None, True
 
     def finish(self):
-        """Receives the call. Only the first finish() does anything."""
         if self._lost:
             raise RuntimeError("hook: ranks left or came back after the call was sent, so the call is lost; make it again")
         if self._rest is None:
@@ -191,21 +186,20 @@ class Half:
         try:
             link.ops.ll_receive(link.number, stream, op, stats)
         except RuntimeError as e:
-            if link.sent_in(op):  # in a capture: once it has ended, the call cannot be received any more
+            if link.sent_in(op):  # cannot be received after the capture
                 self._rest = None
             raise link.reason(e) from None
         if then is not None:
             then()
         if stream != self._stream:
             events.record(tensors, link.device)
-        self._rest = None  # so that this object keeps no tensor of the call
+        self._rest = None
         if link.begun[op] is self:
             link.begun[op] = None
 
 
 def receive_before(link, op):
-    """Receives the call of an op that was sent and not yet received, if there is one: the next call of the op uses the
-    same memory."""
+    """Receives the op's call under way, if any, because the next one uses its memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

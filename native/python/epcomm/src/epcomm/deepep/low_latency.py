@@ -9,16 +9,15 @@ from .link import Half, Misread
 
 
 class Sent(typing.NamedTuple):
-    """What combine needs besides the fields of DeepEP's handle. The handle carries it."""
+    """What the handle carries for combine besides DeepEP's fields."""
 
     link: object
     fp8: bool
     tokens: int
 
 
-# DeepEP's handle of low-latency calls: src_info [local experts, rows] int32, layout_range [local
-# experts, ranks] int64, num_max_dispatch_tokens_per_rank, hidden, num_experts. combine finds its other
-# data beside src_info, in the same allocation (see Index in low_latency.cpp).
+# DeepEP's handle of low-latency calls: src_info [local experts, rows] int32, layout_range [local experts, ranks]
+# int64, num_max_dispatch_tokens_per_rank, hidden, num_experts.
 
 
 def size_hint(tokens, hidden, ranks, experts):
@@ -27,17 +26,16 @@ def size_hint(tokens, hidden, ranks, experts):
 
 
 def rounded_fp8(x):
-    """Returns FP8 rows and their scales, float32 [tokens, hidden/128]. Each scale is a power of two and at
-    least amax/448, so no element saturates."""
-    groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # -1 for a size would fail with 0 tokens
+    """Returns FP8 rows and their scales, float32 [tokens, hidden/128], powers of two of at least amax/448."""
+    groups = x.view(x.shape[0], x.shape[1] // 128, 128).float()  # -1 would fail with 0 tokens
     amax = groups.abs().amax(dim=2, keepdim=True).clamp(min=1e-4)
     scales = torch.exp2(torch.ceil(torch.log2(amax / 448.0)))
     return (groups / scales).to(torch.float8_e4m3fn).view(x.shape), scales.squeeze(2).contiguous()
 
 
 def ue8m0(scales):
-    """Converts scales, float32 [experts, groups, rows], to their exponents, int32 [experts, rows, groups/4].
-    Each int32 holds four groups, the first in the lowest byte. Rows are contiguous in memory."""
+    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4], the first
+    group in the lowest byte. Rows are contiguous."""
     exponents = (scales.view(torch.int32) >> 23) & 0xFF
     e, groups, rows = exponents.shape
     four = exponents.view(e, groups // 4, 4, rows)
@@ -46,7 +44,6 @@ def ue8m0(scales):
 
 
 def refuse_dispatch(stats, use_nvfp4, x_global_scale):
-    """Refuses options that low_latency_dispatch does not support, with an error that names the option."""
     must_be_off("dispatch_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
     must_be_off("use_nvfp4", use_nvfp4, "rows are sent as float8_e4m3fn or bfloat16; leave it out")
     must_be_off("x_global_scale", x_global_scale is not None, "it belongs to use_nvfp4, which is not supported; leave it out")
@@ -54,14 +51,12 @@ def refuse_dispatch(stats, use_nvfp4, x_global_scale):
 
 
 def refuse_combine(use_logfmt, stats):
-    """Refuses options that low_latency_combine does not support, with an error that names the option."""
     must_be_off("use_logfmt", use_logfmt, "rows are sent back as bfloat16; leave it out")
     must_be_off("combine_wait_recv_cost_stats", stats is not None, "leave it out; epbench bench times a rank's waits")
     must_be_off("overlap", True, "combine sends no row before all rows are computed; start the engine without its single-batch overlap")
 
 
 def check(link, x, topk_idx, stats):
-    """Refuses inputs whose sizes, dtypes or devices do not fit."""
     must_be_on(link.device, x=x, topk_idx=topk_idx, cumulative_local_expert_recv_stats=stats)
     must_be("x", x, torch.bfloat16, None, link.hidden)
     must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, x.shape[0], link.topk)
@@ -70,8 +65,8 @@ def check(link, x, topk_idx, stats):
 
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
-    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, it only sends, and
-    half.finish() receives; otherwise half is None. Adds the number of rows of each local expert to stats."""
+    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). later: only sends; half.finish() receives.
+    Else half is None. Adds each local expert's rows to stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
@@ -103,8 +98,8 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns (weighted sums of the rows, half). The sums are bfloat16 [tokens, hidden]. If `later` is true, this only
-    sends, and half.finish() receives; otherwise half is None."""
+    """Returns (weighted sums, bfloat16 [tokens, hidden], half). later: only sends; half.finish() receives. Else half
+    is None."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
@@ -119,7 +114,6 @@ def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
 
 
 def check_combine(sent, x, topk_idx, topk_weights, out):
-    """Refuses arguments that combine would misread."""
     must_be_on(sent.link.device, x=x, topk_idx=topk_idx, topk_weights=topk_weights, out=out)
     must_be("x", x, torch.bfloat16, *sent.link.rows_shape(sent.fp8))
     must_be("topk_idx", topk_idx, torch.int32 if topk_idx.dtype is torch.int32 else torch.int64, sent.tokens, sent.link.topk)

@@ -1,5 +1,5 @@
-"""DeepEP's normal calls. They use layout rank:packed, which has one row for each (token, rank), in the
-order of source ranks and tokens."""
+"""DeepEP's normal calls, over layout rank:packed: one row for each (token, rank), in the order of source ranks and
+tokens."""
 
 import typing
 
@@ -9,15 +9,14 @@ from .config import NotServed, must_be, must_be_on
 
 
 class Sent(typing.NamedTuple):
-    """What combine and a dispatch with a handle need besides the fields of DeepEP's handle. The
-    handle carries it."""
+    """What the handle carries for combine besides DeepEP's fields."""
 
     link: object
     fp8: bool
-    index: torch.Tensor  # bytes: offsets, sources and ids, in the layout of normal.cpp
-    tokens: int          # number of tokens dispatched
-    received: int        # rows of the output tensors
-    fullest: int         # tokens of the fullest rank, 0 if the host did not wait for the counts
+    index: torch.Tensor  # offsets, sources and ids, as in normal.cpp
+    tokens: int          # dispatched
+    received: int        # rows of the outputs
+    fullest: int         # 0 if the host did not wait for the counts
 
 
 # DeepEP's handle of normal calls: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,
@@ -25,7 +24,7 @@ class Sent(typing.NamedTuple):
 
 
 def unpacked(x):
-    """Returns (x, scales) of the tokens that a caller dispatches."""
+    """Returns (x, scales)."""
     if isinstance(x, tuple):
         x, scales = x
         if x.dtype is not torch.float8_e4m3fn or scales.dtype is not torch.float32 or scales.shape != (x.shape[0], x.shape[1] // 128):
@@ -38,13 +37,11 @@ def unpacked(x):
 
 
 def in_rows(*tensors):
-    """Returns contiguous tensors, which kernels need: the same ones or copies. It must run on the call's stream,
-    so that a copy comes after previous_event."""
+    """Returns contiguous tensors. It runs on the call's stream, so that a copy comes after previous_event."""
     return [t if t is None or t.is_contiguous() else t.contiguous() for t in tensors]
 
 
 def check(link, x, per_rank, per_expert, is_token_in_rank, topk_idx, topk_weights):
-    """Refuses inputs of a new dispatch whose sizes, dtypes or devices do not fit."""
     must_be_on(link.device, x=x, num_tokens_per_rank=per_rank, num_tokens_per_expert=per_expert, is_token_in_rank=is_token_in_rank,
                topk_idx=topk_idx, topk_weights=topk_weights)
     tokens = x.shape[0]
@@ -59,7 +56,6 @@ def check(link, x, per_rank, per_expert, is_token_in_rank, topk_idx, topk_weight
 
 
 def check_combine(sent, x, topk_weights):
-    """Refuses arguments that combine would misread."""
     must_be_on(sent.link.device, x=x, topk_weights=topk_weights)
     must_be("x", x, torch.bfloat16, sent.received, sent.link.hidden)
     if topk_weights is not None:
@@ -67,8 +63,8 @@ def check_combine(sent, x, topk_weights):
 
 
 def layout(topk_idx, num_experts, ranks):
-    """Computes num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank
-    [tokens, ranks] bool, with PyTorch. A Buffer that has a communicator uses the communicator's kernel instead."""
+    """Computes num_tokens_per_rank [ranks] and num_tokens_per_expert [experts] int32, and is_token_in_rank [tokens,
+    ranks] bool, with PyTorch."""
     known = (topk_idx >= 0) & (topk_idx < num_experts)
     safe = torch.where(known, topk_idx, 0).to(torch.int64)
     per_expert = torch.zeros(num_experts, dtype=torch.int32, device=topk_idx.device)

@@ -1,13 +1,11 @@
 """Finds the pack for a shape, or makes one.
 
-It searches, in this order: the files given to use_packs; the files and folders in EPCOMM_PACKS,
-separated by colons; the packs for this machine in the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
+It searches: use_packs; EPCOMM_PACKS, separated by colons; the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
 
-If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder, with NVRTC.
-Such a pack holds default configs for all calls that no embedded table covers.
-A pack that `epbench pack` makes from a table of your machine is better. With EPCOMM_OTHER_MACHINES=1, a pack
-that this module makes also uses table rows measured on other GPUs of the same architecture and link
-(epbench pack --other-machines). These packs lie in a separate folder.
+If no pack fits, epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder, with NVRTC. It has default
+configs where no embedded table has a row. A pack that `epbench pack` makes from a table of your machine is better.
+EPCOMM_OTHER_MACHINES=1 also uses rows of other GPUs of the same architecture and link (epbench pack
+--other-machines).
 """
 
 import glob
@@ -25,7 +23,7 @@ _explicit: list[str] = []
 
 
 class Shape(typing.NamedTuple):
-    """The requirements of a pack. Its capacity must be at least max_tokens; no call may take more than max_sms SMs."""
+    """What a pack must have: a capacity of at least max_tokens, and calls of at most max_sms SMs."""
 
     layout: str
     ranks: int
@@ -34,10 +32,10 @@ class Shape(typing.NamedTuple):
     topk: int
     max_tokens: int
     max_sms: int = 0
-    raw: bool = False    # with fp8: the caller passes tokens that are already cast
-    exact: bool = False  # the pack must have exactly max_tokens, because it is part of the layout
-    dtype: str = "bf16"  # dtype of the calls
-    survivors: bool = False  # the kernels must be able to continue without a lost rank
+    raw: bool = False    # with fp8: tokens come already cast
+    exact: bool = False  # exactly max_tokens, which is part of the layout
+    dtype: str = "bf16"
+    survivors: bool = False  # kernels can continue without a lost rank
 
     def facts(self):
         """Returns the values that must be equal on all ranks, under DeepEP's names."""
@@ -46,13 +44,12 @@ class Shape(typing.NamedTuple):
                 **({"round_scale": self.raw} if self.exact else {})}
 
     def dtypes(self):
-        """Returns the dtypes for which a pack is made. It has both if FP8 is possible, because later calls may
-        use the other dtype."""
+        """Returns the dtypes of a new pack: both if FP8 is possible, for later calls."""
         return ("fp8", "bf16") if self.hidden % 128 == 0 else ("bf16",)
 
 
 def use_packs(*paths):
-    """Adds packs, or folders of packs, that are searched before all others."""
+    """Adds packs, or folders of packs, to search first."""
     _explicit.extend(str(p) for p in paths)
 
 
@@ -74,19 +71,18 @@ def _files(places):
 
 
 def _named():
-    """Returns the paths that users have named, in the order of search: those of use_packs, then EPCOMM_PACKS."""
     return _explicit, [p for p in os.environ.get("EPCOMM_PACKS", "").split(":") if p]
 
 
 def _runs_on(info, here):
-    """Returns whether a pack runs on a machine's GPUs, by the same check as epcomm_create."""
+    """Returns what epcomm_create would check: whether a pack runs on a machine's GPUs."""
     exact = info.arch.endswith(b"a")
     made, gpu = (divmod(int(arch[3:].rstrip(b"af")), 10) for arch in (info.arch, here.arch))
     return made == gpu if exact else made[0] == gpu[0] and made[1] <= gpu[1]
 
 
 def _unfit(info, shape, here):
-    """Returns why a pack cannot be used for a shape on a machine, "" if it can."""
+    """Returns why a pack does not fit, "" if it does."""
     for name, has, wants in (
         ("layout", LAYOUTS[info.layout], shape.layout), ("ranks", info.ranks, shape.ranks), ("hidden", info.hidden, shape.hidden),
         ("experts", info.experts, shape.experts), ("topk", info.topk, shape.topk), ("raw", bool(info.raw), shape.raw),
@@ -107,8 +103,7 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, reason why it cannot be used or ""). The key puts the smallest capacity first, and
-    among equal capacities the pack whose calls take more SMs."""
+    """Returns (sort key of a pack, why it does not fit or ""). Smaller capacities come first, then more SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -118,8 +113,7 @@ def _read(path, shape, here):
 
 
 def find(shape, here):
-    """Returns the path of a pack that can be used for a shape on a machine, or None: from the first place that has such
-    packs, the one with the smallest capacity."""
+    """Returns the path of the smallest pack that fits, from the first place that has any, or None."""
     for places in (*_named(), _made_for(here)):
         found = [(rank, path) for path in _files(places) for rank, why in [_read(path, shape, here)] if not why]
         if found:
@@ -132,12 +126,11 @@ def _short(text, digits):
 
 
 def _made_for(here):
-    """Returns the packs for a machine in the cache folder, which hosts with other GPUs may share."""
+    """Returns the cached packs of a machine; other hosts may share the folder."""
     return sorted(glob.glob(os.path.join(cache_folder(), f"*-{_short(here.key, 8)}.pack")))
 
 
 def _machine_file(folder, here):
-    """Writes the machine to a file in the form that epbench pack reads, and returns its path."""
     text = lambda b: b.decode(errors="replace")
     path = os.path.join(folder, f"machine-{_short(here.key, 8)}.json")
     with open(path, "w", encoding="utf-8") as f:
@@ -156,8 +149,8 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. Several jobs may make the same pack at the same time:
-    each writes to a separate folder and then moves its pack into place."""
+    """Makes a pack in the cache folder and returns its path. It is moved into place, because several jobs may make
+    it."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -174,7 +167,7 @@ def make(shape, here):
 
 
 def _failed(words):
-    """Returns why a command failed, "" if it did not."""
+    """Returns why a command failed, or ""."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as e:
@@ -184,7 +177,7 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """Returns the error text for a pack that cannot be made. It also says why the packs that users named do not fit."""
+    """Returns the error text for a pack that cannot be made, with why users' packs do not fit."""
     text = (f"no pack for {shape}, and making one failed: {why}. Make it on a machine with NVRTC: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):
@@ -195,7 +188,7 @@ def _missing(shape, here, words, why):
 
 
 def get(shape, rank, all_gather_object):
-    """Returns the path of a pack for a shape, which rank 0 finds or makes. Collective. All ranks see the same files."""
+    """Returns the path of a pack, which rank 0 finds or makes. Collective. All ranks see the same files."""
     result, failed = None, None
     if rank == 0:
         try:

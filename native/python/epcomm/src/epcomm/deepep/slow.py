@@ -1,6 +1,4 @@
-"""The operators of the extension in Python, with ctypes: the same arguments, results and memory layout.
-The extension takes the handle of a link and a stream. These functions take the Link object, and run
-on the current stream."""
+"""The operators of the extension, with ctypes, on Link objects and the current stream."""
 
 import ctypes
 import time
@@ -11,7 +9,7 @@ from ..comm import EpcommError, lib
 from ..library import Announce, Call, LayoutOf, Received, Return, Told
 
 BF16, FP8 = 1, 2      # EpcommDtype
-PAIR, HALVES = 0, 3   # EpcommPurpose: whole calls, or calls in halves
+PAIR, HALVES = 0, 3   # EpcommPurpose
 
 
 def _padded(n):
@@ -26,7 +24,7 @@ _none = (ctypes.c_uint64 * 8)()
 
 
 def _at(t):
-    """Returns the address of a tensor, never 0: the library needs an address even if no row arrives."""
+    """Never 0: the library needs an address even if no row arrives."""
     return t.data_ptr() or ctypes.addressof(_none)
 
 
@@ -39,8 +37,6 @@ def _view(index, at, dtype, *shape):
 
 
 class Slow:
-    """The operators of a device."""
-
     def __init__(self, device):
         self.device = device
 
@@ -85,8 +81,7 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Allocates rows, their scales, local experts and weights, and also their source tokens if `direct`. If `direct`,
-        dispatch writes experts, weights and tokens in the caller's form; otherwise epcomm_received converts them."""
+        """Allocates a dispatch's outputs. direct: dispatch writes the caller's form; else epcomm_received converts."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
         return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),
@@ -161,8 +156,8 @@ class Slow:
         return ranges, offsets, src_info, src_info + _padded(link.sizes(dtype).src_info_bytes)
 
     def _low_call(self, link, dtype, ids, later, base):
-        """Returns a low-latency call. fullest=0 selects the kernels for the pack's capacity on every rank, because
-        kernels for different token counts may not work together."""
+        """Returns a low-latency call. fullest=0 selects the pack's capacity, because kernels for different token
+        counts may not work together."""
         ranges, offsets, src_info, _ = self._low_places(link, dtype)
         return Call(dtype=dtype, tokens=ids.shape[0], fullest=0, purpose=HALVES if later else PAIR, ids_bits=_bits(ids), topk_ids=_at(ids),
                     weights=base, row_offsets=base, expert_ids=base + ranges, scale_offsets=base + offsets,

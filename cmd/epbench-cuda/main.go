@@ -1,8 +1,7 @@
 //go:build cuda
 
-// Command epbench-cuda is the GPU worker: it runs epbench's CUDA kernels on the GPUs of this
-// host. epbench starts it and exchanges messages of the worker protocol with it, over stdin and
-// stdout. See docs/worker-protocol.md.
+// Command epbench-cuda is the GPU worker: it runs epbench's CUDA kernels on the GPUs of this host. It speaks the worker
+// protocol (docs/worker-protocol.md) over stdin and stdout.
 package main
 
 import (
@@ -21,7 +20,6 @@ func main() {
 	exit(newRoot().Execute())
 }
 
-// exit ends the process. If err is not nil, it first prints err.
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "epbench-cuda:", err)
@@ -30,7 +28,6 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// flags holds the options that every subcommand has.
 type flags struct {
 	options drive.Options
 	drill   string
@@ -81,7 +78,6 @@ func withBackend(f *flags, use func(*drive.Backend) error) error {
 	return use(b)
 }
 
-// newInfo returns the command that prints the GPUs that the worker finds.
 func newInfo(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",

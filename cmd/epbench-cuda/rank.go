@@ -19,8 +19,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// newRank returns the command that serves one rank. torchrun, mpirun, srun or a script starts
-// one such process for each rank.
+// newRank returns the command that serves one rank. A launcher such as torchrun starts one process for each rank.
 func newRank(f *flags) *cobra.Command {
 	var split bool
 	cmd := &cobra.Command{
@@ -42,8 +41,7 @@ epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 	return cmd
 }
 
-// serveRank connects to the epbench that launched this process and serves its rank until
-// epbench ends.
+// serveRank serves this process's rank until epbench ends.
 func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	place, err := worker.FindPlace()
 	if err != nil {
@@ -71,17 +69,17 @@ func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	return err
 }
 
-// member holds this process's rank, and its connections to epbench and to the other ranks.
+// member is this process's rank.
 type member struct {
 	place    worker.Place
 	library  *shmem.Library
 	line     *worker.Line
 	id       shmem.ID
-	listener *net.TCPListener // on rank 0: the listener to which the other ranks connect
+	listener *net.TCPListener // on rank 0: the other ranks connect to it
 }
 
-// invite listens on a new address and makes the id by which NVSHMEM connects all ranks. It returns the
-// text "ADDRESS ID", which epbench sends to the other ranks. Only rank 0 calls it.
+// invite returns "ADDRESS ID" for the other ranks: where rank 0 listens, and the id by which NVSHMEM connects all
+// ranks. Only rank 0 calls it.
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {
@@ -125,7 +123,7 @@ func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) err
 	return r.line.Serve(ctx, "epbench-cuda rank", b)
 }
 
-// gatherLimit is the longest time that rank 0 waits for the other ranks to connect.
+// gatherLimit is how long rank 0 waits for the other ranks.
 const gatherLimit = 2 * time.Minute
 
 // gather returns the connections to the other ranks. Only rank 0 calls it.
@@ -137,7 +135,7 @@ func (r *member) gather() ([]io.ReadWriter, error) {
 	return links, nil
 }
 
-// meet connects to rank 0 at the address that invite returned on rank 0. All other ranks call it.
+// meet connects to rank 0 at the address from invite. All other ranks call it.
 func (r *member) meet() (io.ReadWriter, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error

@@ -20,14 +20,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If the environment variable argsEnv is set, this test binary runs as epbench-cuda, with the variable's
-// value as arguments. Rank 1 ends as soon as the file named by the variable dieEnv exists.
+// If argsEnv is set, this test binary runs as epbench-cuda with these arguments. Rank 1 ends as soon as the file dieEnv
+// exists.
 const (
 	argsEnv = "EPBENCH_TEST_ARGS"
 	dieEnv  = "EPBENCH_TEST_DIE"
 )
 
-// TestMain runs the tests, or epbench-cuda if argsEnv is set.
 func TestMain(m *testing.M) {
 	args := os.Getenv(argsEnv)
 	if args == "" {
@@ -41,7 +40,6 @@ func TestMain(m *testing.M) {
 	exit(root.Execute())
 }
 
-// dieAt ends this process as soon as the file exists.
 func dieAt(file string) {
 	for {
 		if os.Remove(file) == nil { // the file is removed, or ranks that start later would die too
@@ -54,11 +52,11 @@ func dieAt(file string) {
 // launched is a worker of several processes on emulated GPUs of this host.
 type launched struct {
 	*worker.Backend
-	die string // the path of the file that ends rank 1
+	die string // ends rank 1 as soon as it exists
 }
 
-// launchRanks starts a worker with the given number of ranks and arguments. The arguments must not choose
-// a clock that subtracts two times, because on a busy host the difference can be negative.
+// launchRanks starts a worker with ranks. args must not choose a clock that subtracts two times: on a busy host the
+// difference can be negative.
 func launchRanks(t *testing.T, ranks int, args string) launched {
 	t.Helper()
 	if os.Getenv("EMUL_SRC") == "" {
@@ -67,7 +65,7 @@ func launchRanks(t *testing.T, ranks int, args string) launched {
 	l := launched{die: filepath.Join(t.TempDir(), "die")}
 	limits := worker.DefaultLimits()
 	limits.Hello, limits.Round = 2*time.Minute, 2*time.Minute
-	known := func(w worker.Welcome) ([]kernels.Kernel, error) { return declare.HostKernels(w.Machine), nil } // the kernels that epbench also uses
+	known := func(w worker.Welcome) ([]kernels.Kernel, error) { return declare.HostKernels(w.Machine), nil }
 	var err error
 	l.Backend, err = worker.Open(t.Context(), worker.Command{
 		Argv: []string{"env", argsEnv + "=" + args, dieEnv + "=" + l.die, fmt.Sprintf("EMUL_GPUS=%d", ranks),
@@ -90,13 +88,11 @@ func hostsProblem(ranks, nodes int) ep.Problem {
 	}
 }
 
-// open opens a session for a problem under a skewed routing.
 func (l launched) open(t *testing.T, p ep.Problem) kernels.Session {
 	t.Helper()
 	return l.openRouted(t, p, "zipf:1.0")
 }
 
-// openRouted opens a session for a problem under a routing.
 func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels.Session {
 	t.Helper()
 	d, err := workloads.Parse(routing)
@@ -114,11 +110,10 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 	return s
 }
 
-// hostsPair names the pair of kernels over hosts. count and data are the values of arrival of both kernels.
+// hostsPair is the pair of kernels over hosts. count and data are values of the parameter arrival.
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
-// pair prepares a config of hostsPair and returns it. The config is the default with 128 threads and the given
-// arrival for both kernels, and then with the changes, each of the form NAME=VALUE.
+// pair prepares hostsPair with 128 threads, the given arrival, and changes of the form NAME=VALUE.
 func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival string, changes ...string) ep.Config {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -136,7 +131,7 @@ func (l launched) pair(t *testing.T, s kernels.Session, p ep.Problem, arrival st
 	return c
 }
 
-// right verifies a config and runs it, twice. The second time, memory holds data of the first time.
+// right verifies and runs a config, twice: the second time, memory holds data of the first.
 func right(t *testing.T, s kernels.Session, c ep.Config) {
 	t.Helper()
 	for range 2 {
@@ -151,9 +146,8 @@ func right(t *testing.T, s kernels.Session, c ep.Config) {
 	}
 }
 
-// TestRankHosts: four ranks on two emulated hosts give the oracle's results, although the network delays
-// and reorders messages. The test runs both routes, with fused kernels and with split ones. If a rank dies
-// during a call, the error names this rank, and the other ranks end too.
+// TestRankHosts: four ranks on two hosts are right, although the network delays and reorders messages. If a rank dies
+// during a call, the error names it, and the other ranks end too.
 func TestRankHosts(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 4, "rank --clock event --split --deadline 30s")
@@ -182,8 +176,7 @@ func TestRankHosts(t *testing.T) {
 	}
 }
 
-// TestRankRail: on the route "rail", six ranks on three hosts forward messages to each other. Ranks have
-// different token counts, and some messages have several parts.
+// TestRankRail: six ranks on three hosts forward messages on the route "rail". Some messages have several parts.
 func TestRankRail(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 6, "rank --clock event --split --deadline 30s")
@@ -194,8 +187,7 @@ func TestRankRail(t *testing.T) {
 	right(t, s, l.pair(t, s, p, data, "dispatch.route=rail", "dispatch.mode=split", "dispatch.part=1024"))
 }
 
-// refuseMixed checks that epbench refuses a pair whose combine cannot read the results of its
-// dispatch.
+// refuseMixed checks that a pair is refused if its combine cannot read what its dispatch writes.
 func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	t.Helper()
 	k, err := kernels.Find(l.Kernels(), ep.Pair, hostsPair)
@@ -207,9 +199,8 @@ func refuseMixed(t *testing.T, l launched, p ep.Problem) {
 	}
 }
 
-// TestRankDrill: if a signal between hosts is lost, an error names the signal within the deadline, and the ranks
-// continue to work. With arrival=data a signal does not belong to one expert: it announces all counts for a rank or, on
-// the route "rail", the messages to a host. So the error can name only the sender.
+// TestRankDrill: if a signal between hosts is lost, an error names it within the deadline, and the ranks continue to
+// work. With arrival=data a signal belongs to no expert, so the error names only the sender.
 func TestRankDrill(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --clock event --split --deadline 3s --drill drop:1:2:threads=96")
@@ -221,7 +212,7 @@ func TestRankDrill(t *testing.T) {
 		{data, "rail", "rank 0 waited in dispatch_wait for rank 1"},
 	} {
 		lossy := l.pair(t, s, p, c.arrival, "dispatch.route="+c.route, "dispatch.threads=96")
-		for try := 1; ; try++ { // on a busy host a wait for another signal may exceed the deadline first
+		for try := 1; ; try++ { // on a busy host another wait may exceed the deadline first
 			var f *kernels.Failure
 			_, err := s.Run(t.Context(), lossy, kernels.RunSpec{Rounds: 3, Fold: 2})
 			if !errors.As(err, &f) || f.Status != ep.Hang || try == 10 {
@@ -235,8 +226,7 @@ func TestRankDrill(t *testing.T) {
 	}
 }
 
-// TestRankTopology: a problem with more ranks or hosts than were launched is refused. The error
-// names the flag to use.
+// TestRankTopology: a problem with more ranks or hosts than were launched is refused. The error names the flag.
 func TestRankTopology(t *testing.T) {
 	t.Parallel()
 	l := launchRanks(t, 2, "rank --deadline 30s")

@@ -22,10 +22,8 @@ type backendEntry struct {
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
 	// missing returns why the backend does not work here, and the way out; "" if it works.
 	missing func() string
-	// known lists the backend's kernels without opening it. Commands use it to judge tables on hosts
-	// without GPUs.
-	known func() []kernels.Kernel
-	// abi returns the ABI of the kernels that known lists.
+	// known lists the kernels without opening the backend, because hosts without GPUs also judge tables.
+	known     func() []kernels.Kernel
 	abi       func() ep.ABI
 	onRequest bool // the backend needs an argument, so auto never takes it
 	predicts  bool // the backend predicts times and measures nothing; only bench opens it
@@ -75,8 +73,7 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels returns the kernels of the backend with the given name (ep.Machine.Backend). It returns nil for workers
-// that are not part of epbench, because this program does not know their kernels.
+// knownKernels returns the kernels of a backend (ep.Machine.Backend), nil for workers outside epbench.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -86,7 +83,6 @@ func knownKernels(backend string) []kernels.Kernel {
 	return nil
 }
 
-// knownABI returns the ABI of the kernels that knownKernels lists, "" if it lists none.
 func knownABI(backend string) ep.ABI {
 	for _, e := range backendTable {
 		if e.name == backend && e.abi != nil {
@@ -96,15 +92,13 @@ func knownABI(backend string) ep.ABI {
 	return ""
 }
 
-// addBackendFlag registers --backend.
 func addBackendFlag(cmd *cobra.Command, spec *string) {
 	flags(cmd, forBackend, func(s *pflag.FlagSet) {
 		s.StringVar(spec, "backend", "auto", "`BACKEND` what runs the calls: auto, cpu, cuda, exec:COMMAND or launch:COMMAND; see epbench backends")
 	})
 }
 
-// backendOf opens the backend that --backend names. For auto it prints the name of the chosen backend. It refuses a
-// backend that predicts, because the callers of backendOf need measured times.
+// backendOf opens the backend that --backend names. It refuses a backend that predicts times.
 func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	name, _, _ := strings.Cut(spec, ":")
 	for _, e := range backendTable {
@@ -115,8 +109,8 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend opens the backend that --backend names, even one that predicts times. The caller must mark the
-// figures of such a backend as predicted.
+// anyBackend opens the backend that --backend names, even one that predicts. The caller must mark its figures as
+// predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {
@@ -125,8 +119,7 @@ func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return b, err
 }
 
-// openBackend opens the backend that spec names. For auto, note names the chosen backend and the reasons
-// why earlier ones were skipped.
+// openBackend opens the backend that spec names. For auto, note says which one, and why earlier ones were skipped.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
 	if spec == "auto" {
 		return openFirst(ctx)

@@ -13,15 +13,14 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// workerName is the name of the GPU worker's program. The environment variable workerEnv may
-// hold the path of the program.
+// workerName is the program of the GPU worker. workerEnv may hold its path.
 const (
 	workerName = "epbench-cuda"
 	workerEnv  = "EPBENCH_CUDA"
 )
 
-// openCUDA starts the GPU worker. arg holds options of the worker, separated by colons. With
-// the option loopback several ranks run on one GPU.
+// openCUDA starts the GPU worker. arg holds its options, separated by colons. With loopback several ranks run on one
+// GPU.
 func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	path, err := findWorker()
 	if err != nil {
@@ -38,9 +37,8 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// findProgram returns the path of the program called name. It looks at the path in the
-// environment variable env, in the folder of this program, and on PATH. Its error names target,
-// the make target that builds the program.
+// findProgram looks for a program: at the path in env, beside this program, and on PATH. Its error names the make
+// target.
 func findProgram(name, env, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if !isExecutable(path) {
@@ -66,8 +64,7 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// missingCUDA returns the reason why no GPU can be used here, "" if it finds none. It looks only for
-// device files and for the worker, and does not try the driver.
+// missingCUDA returns why no GPU can be used here, or "". It does not try the driver.
 func missingCUDA() string {
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
 	_, err := findWorker()

@@ -17,18 +17,14 @@ import (
 // listenEnv is the environment variable with the address to which ranks on other hosts connect.
 const listenEnv = "EPBENCH_LISTEN"
 
-// launchLimit is the time within which launched ranks must connect. It is long because
-// importing PyTorch from a cold disk takes minutes.
+// launchLimit is the time within which launched ranks must connect. Importing PyTorch from a cold disk takes minutes.
 const launchLimit = 3 * time.Minute
 
-// openExec starts a worker by the command line arg and talks to it over standard input and
-// output.
 func openExec(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, "")
 }
 
-// openLaunch starts a launcher by the command line arg. The ranks that it starts connect to
-// this program over TCP.
+// openLaunch starts a launcher, whose ranks connect over TCP.
 func openLaunch(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, cmp.Or(os.Getenv(listenEnv), worker.Loopback))
 }
@@ -52,8 +48,7 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 	return b, nil
 }
 
-// ownKernels returns the kernels of a worker that was built from this program's sources. For
-// any other worker it returns nil, because such a worker sends the declarations of its kernels.
+// ownKernels returns the kernels of a worker built from this source. Other workers declare theirs: it returns nil.
 func ownKernels(w worker.Welcome) ([]kernels.Kernel, error) {
 	switch w.ABI {
 	case declare.ABI():
@@ -64,5 +59,4 @@ func ownKernels(w worker.Welcome) ([]kernels.Kernel, error) {
 	return nil, nil
 }
 
-// showSaid prints a line that a worker wrote to its standard output.
 func showSaid(line string) { fmt.Fprintf(os.Stderr, "worker: %s\n", line) }

@@ -36,8 +36,8 @@ func newBackends() *cobra.Command {
 	return cmd
 }
 
-// describe returns the names of a backend's machine and kernels. missing is the reason why the backend
-// does not work here, "" if it works. describe does not open a backend that needs an argument.
+// describe returns the names of a backend's machine and kernels, or why it is missing. It does not open a backend that
+// needs an argument.
 func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing string) {
 	if missing = e.missing(); missing != "" || e.onRequest {
 		return "", "", missing

@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// benchFlags holds the flags of bench.
 type benchFlags struct {
 	problem   problemFlags
 	beside    besideFlags
@@ -106,13 +105,11 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions is the default number of sessions of bench on GPUs. Twelve sessions take about a second a case. With the
-// deviation between sessions that ep.Machine.SessionSpread gives, the interval of a comparison is four times narrower
-// with twelve sessions than with three (stat.RatioReach).
+// benchSessions is the default number of sessions on GPUs; they take about a second a case. With 12 the interval of a
+// comparison is four times narrower than with 3 (stat.RatioReach).
 const benchSessions = 12
 
-// options returns the problems to measure. A problem gets the value of --precision if it has
-// kernels that can reduce precision.
+// options returns the problems to measure.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	o, err := f.problem.options(b.Machine(), b.Kernels())
 	if err != nil {
@@ -136,8 +133,8 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	return o, nil
 }
 
-// picker returns the function that chooses the config of each problem. With --config it also removes
-// from opts the problems whose op is not the config's.
+// picker returns the function that chooses the config of each problem. With --config it removes problems of other ops
+// from opts.
 func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
@@ -152,8 +149,8 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable returns a picker that takes configs from a table. It refuses a table of another machine. It
-// looks up rows with the objective of the table's first row, even if bench measures another objective.
+// fromTable returns a picker that takes configs from a table. It refuses a table of another machine. It looks up with
+// the objective of the table's first row.
 func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	t, err := loadTable(path, false)
 	if err != nil {
@@ -178,7 +175,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	}, nil
 }
 
-// answerText maps the reason of a table's answer to a text for users. In these texts "it" is the case.
+// answerText says in words why a table gave this answer. "It" is the case that is measured.
 var answerText = map[table.Reason]string{
 	table.Exact:     "the table has a row for it",
 	table.Fallback:  "the table answers with the row of another problem",
@@ -189,7 +186,7 @@ var answerText = map[table.Reason]string{
 	table.Refused:   "the table may not be used for it, so the default runs",
 }
 
-// recorder keeps results in memory, and appends them to a run directory if there is one.
+// recorder keeps results in memory, and in a run directory if there is one.
 type recorder struct {
 	dir     *record.Dir
 	results []record.Result
@@ -203,8 +200,7 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.dir.Append(block, wall)
 }
 
-// recorded calls measure and writes a run directory if -o is given. If measure fails, recorded keeps the
-// results from before the failure.
+// recorded calls measure and writes a run directory for -o. If measure fails, it keeps the earlier results.
 func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
 	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
 	if f.out != "" {
@@ -254,8 +250,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// noteBand prints a note before the measurement if two runs with this number of sessions are too few for compare to
-// reach a verdict at its default band.
+// noteBand prints bandNote before the measurement.
 func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options) {
 	policy := opts.Policy(b.Machine())
 	if f.out == "" || policy.Sessions < minSessions {
@@ -266,9 +261,8 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns a note with the narrowest band at which compare can reach a verdict from two runs with this
-// number of sessions. It returns "" if the policy's band is at least as wide. spread is the standard deviation of
-// times between sessions.
+// bandNote returns a note with the narrowest band that two such runs can decide, "" if the policy's band is at least as
+// wide. spread is the standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	reach, decided := stat.RatioReach(sessions, spread), stat.DecidedBand(sessions, spread)
 	if decided <= band {
@@ -278,8 +272,7 @@ func bandNote(sessions int, spread, band float64) string {
 		100*spread, sessions, 100*reach, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 
-// verdict prints the reasons of the decisions. If a config failed, it returns an error with
-// exit code 3.
+// verdict prints the reasons of the decisions. If a config failed, it returns exit code 3.
 func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
 	for _, line := range reports.GatherReasons(run.Searches, func(s *record.Search) string { return s.Decision.Reason }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)

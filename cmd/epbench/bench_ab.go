@@ -11,13 +11,12 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// abFlags holds the flags of bench --ab.
 type abFlags struct {
 	on     bool
 	failOn float64
 }
 
-// args checks the arguments of bench: there are two with --ab, and none without it.
+// args wants two arguments with --ab, and none without.
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:

@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// openModel opens a backend that predicts times by the model in the file path.
 func openModel(_ context.Context, path string) (kernels.Backend, error) {
 	b, err := model.Open(path)
 	if err != nil {
@@ -22,11 +21,9 @@ func openModel(_ context.Context, path string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// predicts reports whether a backend's times come from a model.
 func predicts(b kernels.Backend) bool { return b.Machine().Backend == ep.Predicted }
 
-// predict prints the times that a model predicts for the problems. It returns an error for
-// flags that need measured times.
+// predict prints predicted times. It refuses flags that need measured times.
 func (f *benchFlags) predict(cmd *cobra.Command, b kernels.Backend) error {
 	for _, g := range []struct {
 		flag  string
@@ -40,7 +37,7 @@ func (f *benchFlags) predict(cmd *cobra.Command, b kernels.Backend) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range opts.Problems { // options set no precision, because a model's kernels have no parameters
+	for i, p := range opts.Problems { // a model's kernels have no parameters, so options set no precision
 		if p.Op != ep.Dispatch {
 			opts.Problems[i].Precision, _ = ep.ParsePrecision(f.precision)
 		}

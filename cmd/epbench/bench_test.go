@@ -19,11 +19,10 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestInterruptedBench: after Ctrl-C bench prints and writes the finished cases. Its exit code
-// is 130.
+// TestInterruptedBench: after Ctrl-C bench prints and writes the finished cases.
 func TestInterruptedBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // when the case of 2 tokens begins, that of 1 token is finished
+	ctx := cancelledAt(t, filepath.Join(dir, record.TrialsFile), `"tokens":2,`) // the case of 1 token is finished
 	var stdout, stderr bytes.Buffer
 	args := []string{"bench", "--backend=cpu", "--op=dispatch,combine", "--tokens=1:512", "--routing=uniform", "--rounds=5", "-o", dir}
 	if code := run(ctx, args, &stdout, &stderr); code != exitInterrupted {
@@ -41,8 +40,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter wraps the CPU backend. Its kernels declare that earlier builds did not have the parameter
-// "stores" and behaved as with stores=cached.
+// cpuWithNewParameter is the CPU backend with a new parameter, "stores". Earlier builds behaved as with stores=cached.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
@@ -58,8 +56,7 @@ func (g cpuWithNewParameter) Kernels() []kernels.Kernel {
 	return all
 }
 
-// TestBenchOfEarlierRows: a table's row of an earlier build lacks a new parameter. bench adds the value that stands for
-// the earlier behaviour.
+// TestBenchOfEarlierRows: to a row of an earlier build, bench adds the value that stands for the earlier behaviour.
 func TestBenchOfEarlierRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -77,7 +74,7 @@ func TestBenchOfEarlierRows(t *testing.T) {
 	}
 }
 
-// TestBandNote: a note gives the band that the sessions can decide. There is no note if the policy's band is wider.
+// TestBandNote: there is no note if the policy's band is wider.
 func TestBandNote(t *testing.T) {
 	if got := bandNote(benchSessions, 0.02, 0.01); !strings.Contains(got, "With two runs of 12 sessions, the interval of a ratio reaches 1.8 % to each side, so compare can decide a band of 3.7 %. With two runs of 100 sessions it can decide a band of 1.1 %. The default band is 1.0 %") {
 		t.Errorf("on a GPU: %s", got)
@@ -87,7 +84,6 @@ func TestBandNote(t *testing.T) {
 	}
 }
 
-// TestIntervalsPageStatesReach: docs/intervals.md gives the reach and the band that bench prints.
 func TestIntervalsPageStatesReach(t *testing.T) {
 	spread := ep.Machine{GPUs: 2}.SessionSpread()
 	page := testfile.Read(t, "../../docs/intervals.md")
@@ -104,8 +100,7 @@ func TestIntervalsPageStatesReach(t *testing.T) {
 	}
 }
 
-// TestBenchOfIllegalRows: if the config of a table's row cannot run on this machine, bench measures the
-// default.
+// TestBenchOfIllegalRows: if the config of a row cannot run here, bench measures the default.
 func TestBenchOfIllegalRows(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -120,7 +115,7 @@ func TestBenchOfIllegalRows(t *testing.T) {
 	}
 }
 
-// tableOf writes a table with one row of dispatch, and returns the row's problem and the file.
+// tableOf writes a table with one row of dispatch.
 func tableOf(t *testing.T, b kernels.Backend, config string) (p ep.Problem, path string) {
 	t.Helper()
 	p = ep.Problem{Op: ep.Dispatch, Mode: ep.Eager, Ranks: 4, Nodes: 1, Hidden: 512, Experts: 32, TopK: 4, Dispatch: ep.BF16, Combine: ep.BF16}

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// noArgs returns an error if there are arguments. If the command has subcommands, the error says that
-// the first argument is an unknown command.
+// noArgs refuses arguments. If the command has subcommands, the error calls the first argument an unknown command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -20,7 +19,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usagef("%s takes no argument; given: %s", plainPath(cmd), given(args))
 }
 
-// exactArgs returns a check that there are n arguments.
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -30,7 +28,6 @@ func exactArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// minArgs returns a check that there are at least n arguments.
 func minArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= n {
@@ -40,13 +37,12 @@ func minArgs(n int) cobra.PositionalArgs {
 	}
 }
 
-// wanted returns the names that the help gives to the arguments.
 func wanted(cmd *cobra.Command) string {
 	_, names, _ := strings.Cut(cmd.Use, " ")
 	return names
 }
 
-// given returns the arguments as one text, cut after 200 characters.
+// given returns the arguments as one text of at most 200 characters.
 func given(args []string) string {
 	if len(args) == 0 {
 		return "none"
@@ -58,14 +54,13 @@ func given(args []string) string {
 	return string(text)
 }
 
-// plainPath returns the names of a command without the program's name.
+// plainPath returns the names of a command without the program.
 func plainPath(cmd *cobra.Command) string {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	return path
 }
 
-// unknownCommand returns an error that suggests the nearest command name. If no name is near, the error
-// lists all commands, or names the help if there are more than four commands.
+// unknownCommand returns an error with the nearest command name, or with all names if they are few.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -78,8 +73,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", strings.TrimSpace(plainPath(cmd)+" "+name), ep.DidYouMean(name, known, hint))
 }
 
-// newHelp returns the command help. Unlike cobra's command, which prints the help of the root for an
-// unknown name, it returns an error.
+// newHelp returns the command help. For an unknown name cobra's own prints the help of the root.
 func newHelp() *cobra.Command {
 	help := &cobra.Command{
 		Use:   "help [COMMAND]",

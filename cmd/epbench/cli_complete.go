@@ -29,8 +29,7 @@ var flagValues = map[string]func() []string{
 	"for":       planNames,
 }
 
-// offerValues lets a shell complete values of the flags of a command. In a list it completes the last value. For a
-// table it also completes file names.
+// offerValues completes values of the flags of a command: in a list the last one, for a table also file names.
 func offerValues(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		values, known := flagValues[f.Name]
@@ -45,15 +44,14 @@ func offerValues(cmd *cobra.Command) {
 		if f.Name == "table" || f.Name == "backend" {
 			directive = cobra.ShellCompDirectiveDefault
 		}
-		// The only possible error means that the flag has a completion already.
+		// An error means that the flag has a completion already.
 		_ = cmd.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return completed(values(), begun), directive
 		})
 	})
 }
 
-// completed completes the last item of the list begun. For each value that begins with this item, it returns the list
-// with the item replaced by the value.
+// completed returns, for each value that fits, the list with its last item completed.
 func completed(values []string, begun string) (out []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	for _, v := range values {
@@ -64,8 +62,7 @@ func completed(values []string, begun string) (out []string) {
 	return out
 }
 
-// listed returns the values that the usage of a flag lists after a colon. The usage of plot --kind has no colon; for it
-// listed returns the kinds of pictures.
+// listed returns the values that the usage of a flag lists after a colon, or the kinds of plot --kind.
 func listed(f *pflag.Flag) []string {
 	if _, values, ok := strings.Cut(f.Usage, ": "); ok {
 		return strings.Split(values, ", ")
@@ -77,7 +74,6 @@ func listed(f *pflag.Flag) []string {
 	return out
 }
 
-// valueNames returns the words of named values.
 func valueNames[T ~string](values []T) (out []string) {
 	for _, v := range values {
 		out = append(out, string(v))
@@ -113,7 +109,6 @@ func backendNames() (out []string) {
 	return out
 }
 
-// embeddedNames lists the compiled-in tables.
 func embeddedNames() (out []string) {
 	files, err := fs.Glob(embedded.FS(), "*.json")
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	exitInterrupted   = 130 // interrupted; the state is saved
 )
 
-// exitError is an error of a command that has an exit code other than exitFailed.
+// exitError is an error with its own exit code.
 type exitError struct {
 	code int
 	err  error
@@ -30,12 +30,12 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// usagef returns an error with exit code 2, for a wrong flag, argument or input file.
+// usagef returns an error with exit code 2.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// badInput gives err the exit code of usage errors.
+// badInput gives err exit code 2.
 func badInput(err error) error {
 	if err == nil {
 		return nil
@@ -43,25 +43,20 @@ func badInput(err error) error {
 	return &exitError{exitUsage, err}
 }
 
-// withCode gives err an exit code.
 func withCode(code int, err error) error { return &exitError{code, err} }
 
-// complain prints an error, wrapped if stderr is a terminal. It replaces Go's "context canceled" by
-// "interrupted".
+// complain prints an error. It writes "interrupted" for Go's "context canceled".
 func complain(stderr io.Writer, err error) {
 	text := shortened("epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	fmt.Fprintln(wrapping(stderr, widthOf(stderr)), text)
 }
 
-// maxComplaint is the largest number of bytes of an error that is printed. (Errors may quote a file or
-// the output of a compiler.)
+// maxComplaint bounds a printed error in bytes. Errors may quote a file or the output of a compiler.
 const maxComplaint = 16 << 10
 
-// shortened cuts the middle out of a text longer than maxComplaint. It keeps the beginning, which names
-// the error, and the end, which may have the last output of a program that died.
+// shortened cuts the middle out of a long text. The end may have the last output of a program that died.
 func shortened(text string) string { return ep.Shorten(text, maxComplaint) }
 
-// run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)

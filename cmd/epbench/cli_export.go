@@ -12,8 +12,8 @@ import (
 // exportFormats lists the formats of --export by the ending of the file.
 var exportFormats = map[string]reports.Renderer{".md": reports.WriteMarkdown, ".csv": reports.WriteCSV, ".json": reports.WriteJSON}
 
-// checkExports returns an error if a file of --export cannot be written, or if its ending names no format.
-// Commands call checkExports before they measure.
+// checkExports returns an error if a file of --export cannot be written or has an unknown ending. Call it before
+// measuring.
 func (f *tableFlags) checkExports() error {
 	for _, file := range f.export {
 		if exportFormats[filepath.Ext(file)] == nil {
@@ -26,8 +26,7 @@ func (f *tableFlags) checkExports() error {
 	return nil
 }
 
-// writeExports writes the tables printed so far to the files of --export. It leaves out tables without columns, because
-// these hold only sentences for the screen.
+// writeExports writes tables to the files of --export. Tables without columns hold only sentences for the screen.
 func (f *tableFlags) writeExports(tables []reports.Table) error {
 	if len(f.export) == 0 {
 		return nil

@@ -10,14 +10,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// These are the keys under which a flag stores its heading in the help, and the placeholder of
-// its value.
+// Keys under which a flag stores its heading and its placeholder.
 const (
 	headingKey     = "epbench_heading"
 	placeholderKey = "epbench_placeholder"
 )
 
-// These are the headings of flags, in the order in which the help prints them.
+// Headings of flags, in the order of the help.
 const (
 	forProblem = "Problem"
 	forSearch  = "Search"
@@ -26,9 +25,8 @@ const (
 	forOutput  = "Output"
 )
 
-// flags registers the flags that bind defines, under a heading of the help text. A usage may begin with a
-// placeholder in backquotes: the usage "`N` rounds of each config" is printed as "--rounds N   rounds of
-// each config".
+// flags registers the flags that bind defines, under a heading. The usage "`N` rounds of each config" is printed as
+// "--rounds N   rounds of each config".
 func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
 	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	s.SortFlags = false
@@ -41,7 +39,6 @@ func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
 	cmd.Flags().AddFlagSet(s)
 }
 
-// setUsage sets the usage and the placeholder of a flag.
 func setUsage(f *pflag.Flag, usage string) {
 	if rest, ok := strings.CutPrefix(usage, "`"); ok {
 		placeholder, text, _ := strings.Cut(rest, "` ")
@@ -51,16 +48,14 @@ func setUsage(f *pflag.Flag, usage string) {
 	f.Usage = usage
 }
 
-// placeholderValue is a flag's value whose type is the placeholder. pflag prints the type after the flag.
+// placeholderValue makes pflag print a placeholder after the flag, where it prints the type.
 type placeholderValue struct {
 	pflag.Value
 	placeholder string
 }
 
-// Type implements pflag.Value.
 func (n placeholderValue) Type() string { return n.placeholder }
 
-// shown returns a copy of a flag, as help and man pages print it.
 func shown(f *pflag.Flag) *pflag.Flag {
 	g := *f
 	if p := f.Annotations[placeholderKey]; len(p) == 1 {
@@ -72,11 +67,9 @@ func shown(f *pflag.Flag) *pflag.Flag {
 	return &g
 }
 
-// helpWidth is the width of help texts.
 const helpWidth = 80
 
-// fitted wraps each paragraph of a help text. A paragraph whose lines begin with blanks is a
-// list; fitted wraps each of its entries.
+// fitted wraps the paragraphs of a help text. Lines that begin with blanks are entries of a list.
 func fitted(text string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
@@ -92,11 +85,10 @@ func fitted(text string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// wrapped breaks a line at helpWidth.
 func wrapped(text string) string { return wrappedTo(text, helpWidth) }
 
-// wrappedTo breaks a line at width, but only between words. In an entry of a list, two or more blanks
-// separate the name from the text, and further lines of the entry begin below the text.
+// wrappedTo breaks a line at width, between words. In an entry of a list, further lines begin below the text after the
+// gap.
 func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {
@@ -115,17 +107,15 @@ func wrappedTo(text string, width int) string {
 	return strings.Join(append(out, strings.TrimRight(line, " ")), "\n")
 }
 
-// rarelyUsedFlags lists flags that the help leaves out if a command has more than manyFlags flags, so
-// that the help fits one or two screens. epbench help --all COMMAND and the man pages list all flags.
+// rarelyUsedFlags are left out of the help of a command with more than manyFlags flags. help --all lists them.
 var rarelyUsedFlags = []string{"intermediate", "nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
 	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
 
 const manyFlags = 20
 
-// helpAll is the value of help --all: help lists every flag.
+// helpAll is the value of help --all.
 var helpAll bool
 
-// leftOut returns the flags that the help of a command leaves out.
 func leftOut(cmd *cobra.Command) (names []string) {
 	all := 0
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -173,7 +163,7 @@ func init() {
 	cobra.AddTemplateFunc("flagHelp", flagHelp)
 }
 
-// usageTemplate is cobra's template for usage, changed so that flags stand under headings.
+// usageTemplate is cobra's template, with flags under headings.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}

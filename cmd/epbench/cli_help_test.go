@@ -12,8 +12,7 @@ import (
 // mostHelp is the largest number of lines of a command's help.
 const mostHelp = 80
 
-// TestHelp: each command has three examples that parse. Each flag is below a heading, and its usage does
-// not repeat its placeholder. No line of help is wider than helpWidth.
+// TestHelp: each command has three examples that parse. Each flag is below a heading. No line is wider than helpWidth.
 func TestHelp(t *testing.T) {
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})
 	var visit func(*cobra.Command)
@@ -63,8 +62,7 @@ func TestHelp(t *testing.T) {
 	visit(root)
 }
 
-// TestQueryHelp: table lookup takes the defaults of some flags from the table's rows. Its help must not
-// show the defaults that sweep has for these flags.
+// TestQueryHelp: table lookup takes defaults from the table, so its help must not show those of sweep.
 func TestQueryHelp(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"table", "lookup", "--help"}, &out, &out); code != exitDone {

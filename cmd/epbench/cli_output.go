@@ -21,12 +21,11 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// tableFlags holds the flags of commands that print tables.
 type tableFlags struct {
 	format string
 	json   bool
 	width  int
-	lead   string // a warning about all figures, printed once before the first table; "" if there is none
+	lead   string // warning about all figures, printed before the first table; "" for none
 	export []string
 	kept   []reports.Table // tables for the files of --export
 }
@@ -46,7 +45,7 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json, --export and --width. others lists further formats of the command.
+// bind registers --format, --json, --export and --width. others are further formats of the command.
 func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.format, "format", "text", "`FORMAT` how tables are printed: "+strings.Join(append(tableFormatNames(), others...), ", "))
@@ -64,8 +63,7 @@ func tableFormatNames() []string {
 	return names
 }
 
-// renderer returns the renderer of --format. Commands call it before they measure, because a mistyped
-// flag must not cost a measurement.
+// renderer returns the renderer of --format. Call it before measuring: a mistyped flag must not cost a measurement.
 func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
@@ -90,7 +88,6 @@ func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	return nil, usagef("--format: unknown table format %q, use one of %s", f.format, strings.Join(tableFormatNames(), ", "))
 }
 
-// print renders tables to standard output.
 func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	r, err := f.renderer(cmd)
 	if err != nil {
@@ -113,8 +110,7 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	return nil
 }
 
-// printLead prints the lead: in text and Markdown as the first line, in JSON as the first warning of
-// every table, with CSV on standard error.
+// printLead prints the lead: in text and Markdown as the first line, in JSON as a warning, with CSV on standard error.
 func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	switch {
 	case f.json || f.format == "json":
@@ -131,8 +127,7 @@ func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	f.lead = ""
 }
 
-// leadOfTable returns the warning that a table was made on a CPU and says nothing about GPUs, "" for a
-// table made on GPUs.
+// leadOfTable returns the warning that a table was made on a CPU, "" for GPUs.
 func leadOfTable(t *table.Table) string {
 	ranks := 0
 	for _, r := range t.Rows {
@@ -141,7 +136,7 @@ func leadOfTable(t *table.Table) string {
 	return t.Header.Machine.Rehearsal(ranks)
 }
 
-// writeOut writes content to path, the value of -o. The path "-" means standard output.
+// writeOut writes content to path. "-" means standard output.
 func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	if path == "-" {
 		_, err := content.WriteTo(cmd.OutOrStdout())
@@ -153,8 +148,7 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	return nil
 }
 
-// writable returns an error if writeOut could not write to path, the value of a flag. Commands call it before they
-// measure or compile. writable does not change the file.
+// writable returns an error if writeOut cannot write to path. It does not change the file. Call it before measuring.
 func writable(flag, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
@@ -169,12 +163,10 @@ func writable(flag, path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// paragraphs prints each line as a paragraph, wrapped to the width of tables.
 func (f *tableFlags) paragraphs(cmd *cobra.Command, lines ...string) error {
 	return f.print(cmd, reports.Table{Notes: lines})
 }
 
-// warn prints warnings to standard error, wrapped to the width of tables.
 func (f *tableFlags) warn(cmd *cobra.Command, warnings []string) {
 	text.Renderer(f.columns(cmd))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
 }
@@ -191,15 +183,12 @@ func programName() string {
 	return ep.Quote(self)
 }
 
-// columns returns the width of text: the value of --width if given, otherwise the width of the terminal. 0 means
-// unlimited.
+// columns returns the width of text; 0 means unlimited.
 func (f *tableFlags) columns(cmd *cobra.Command) int { return cmp.Or(f.width, terminalWidth(cmd)) }
 
-// forPrograms reports whether tables are printed for programs: as CSV or JSON.
 func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || f.format == "json" }
 
-// terminalWidth returns the width of the terminal in columns. The environment variable COLUMNS
-// overrides it. It returns 0 if standard output is not a terminal.
+// terminalWidth returns the columns of the terminal, 0 if there is none. The variable COLUMNS overrides it.
 func terminalWidth(cmd *cobra.Command) int {
 	out := cmd.OutOrStdout()
 	if _, isFile := out.(*os.File); isFile {

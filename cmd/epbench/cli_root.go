@@ -21,7 +21,7 @@ var commandGroups = []struct {
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newDocs, newVersion}},
 }
 
-// extra lists functions that make further commands. Files with build tags add functions to it.
+// extra makes further commands. Files with build tags add to it.
 var extra []func(root *cobra.Command) *cobra.Command
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -63,8 +63,7 @@ fastest on this machine, check every answer, and ship the result as a table.`,
 	return root
 }
 
-// needSubcommand runs a command that only groups other commands. Without arguments it prints the help.
-// An argument is an unknown command; needSubcommand then returns an error that suggests the nearest name.
+// needSubcommand runs a command that only groups others: it prints the help, or suggests a name.
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -72,8 +71,7 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare wraps the help texts of a command and of its subcommands, and gives exit code 2 to errors about their
-// arguments.
+// prepare wraps the help texts of a command and its subcommands. Wrong arguments get exit code 2.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -111,7 +109,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badInput(err)
 }
 
-// kindOf returns the name of the kind of values that a flag takes, for errors.
+// kindOf names the kind of values that a flag takes, for errors.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
 		"bool": "truth value (true or false)", "intSlice": "list of whole numbers"}

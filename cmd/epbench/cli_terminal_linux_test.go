@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal opens a pseudo-terminal of width columns. It returns a function that closes the terminal
-// and returns the text that was written to it.
+// openTerminal opens a pseudo-terminal. read closes it and returns what was written to it.
 func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -36,7 +35,7 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	said := make(chan string)
 	go func() {
 		var b bytes.Buffer
-		io.Copy(&b, master) // returns an error after the last writer has closed the terminal
+		io.Copy(&b, master) // fails after the last writer has closed the terminal
 		said <- strings.ReplaceAll(b.String(), "\r\n", "\n")
 	}()
 	return f, func() string {
@@ -46,7 +45,6 @@ func openTerminal(t *testing.T, width uint16) (f *os.File, read func() string) {
 	}
 }
 
-// TestErrorsAreWrapped: no line of an error is wider than the terminal.
 func TestErrorsAreWrapped(t *testing.T) {
 	for _, width := range []uint16{45, 60} {
 		errors, read := openTerminal(t, width)

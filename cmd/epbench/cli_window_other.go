@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// windowSize returns 0 for both, which means unknown.
+// windowSize returns zeros, which mean unknown.
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }

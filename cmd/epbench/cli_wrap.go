@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// widthOf returns the number of columns of the terminal that w writes to, or 0 if w is not a terminal. Tests replace it.
+// widthOf returns the columns of the terminal that w writes to, 0 if there is none. Tests replace it.
 var widthOf = func(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		columns, _ := windowSize(f)
@@ -19,7 +19,7 @@ var widthOf = func(w io.Writer) int {
 	return 0
 }
 
-// wrapping returns a writer that breaks lines between words to fit width. If width is 0, it returns w.
+// wrapping returns a writer that breaks lines between words. If width is 0, it returns w.
 func wrapping(w io.Writer, width int) io.Writer {
 	if width == 0 {
 		return w
@@ -27,13 +27,12 @@ func wrapping(w io.Writer, width int) io.Writer {
 	return &wrapper{w, width}
 }
 
-// wrapper breaks the lines of each Write. Each Write must hold whole lines.
+// wrapper breaks lines. Each Write must hold whole lines.
 type wrapper struct {
 	out   io.Writer
 	width int
 }
 
-// Write implements io.Writer.
 func (w *wrapper) Write(lines []byte) (int, error) {
 	var b bytes.Buffer
 	for line := range strings.Lines(string(lines)) {
@@ -49,7 +48,7 @@ func (w *wrapper) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// unwrapped returns the writer below a wrapper. Progress lines need it, because they move the cursor.
+// unwrapped returns the writer below a wrapper: progress lines move the cursor.
 func unwrapped(w io.Writer) io.Writer {
 	if wrapped, ok := w.(*wrapper); ok {
 		return wrapped.out

@@ -9,15 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// onTerminal makes epbench format its output for a terminal of the given width until the test ends.
+// onTerminal formats output for a terminal until the test ends.
 func onTerminal(t *testing.T, width int) {
 	before := widthOf
 	t.Cleanup(func() { widthOf = before })
 	widthOf = func(io.Writer) int { return width }
 }
 
-// checkWidth fails the test if a line is wider than the terminal. Outputs for programs may be wider, and so may a line
-// with a command, in which a long word must stay whole.
+// checkWidth refuses lines that are wider than the terminal. Commands and outputs for programs may be wider.
 func checkWidth(t *testing.T, args []string, width int, output string) {
 	t.Helper()
 	forPrograms := func(arg string) bool {
@@ -35,8 +34,7 @@ func checkWidth(t *testing.T, args []string, width int, output string) {
 	}
 }
 
-// TestMessagesAreWrapped: messages on a terminal are broken between words. In a pipe their lines are not
-// broken.
+// TestMessagesAreWrapped: lines are broken on a terminal and not in a pipe.
 func TestMessagesAreWrapped(t *testing.T) {
 	const long = "one two three four five\n  an indented line\nsix\n"
 	for width, want := range map[int]string{0: long, 14: "one two three\nfour five\nan indented\nline\nsix\n"} {

@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// compareFlags holds the flags of compare.
 type compareFlags struct {
 	tables    tableFlags
 	what      string
@@ -118,8 +117,7 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
 	return f.gate(cmd, c)
 }
 
-// gate returns an error with exit code 3 if a case became slower by --fail-on or more, and with exit code
-// 4 if a case is undecided. Without --fail-on it returns nil.
+// gate returns exit code 3 if a case became slower by --fail-on, and 4 if a case is undecided.
 func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	if f.failOn == 0 {
 		return nil

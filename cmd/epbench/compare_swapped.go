@@ -9,11 +9,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped is the value of --of for a comparison that judges the winner of each run by the times of the
-// other run.
+// ofSwapped is the value of --of that judges the winners of each run by the times of the other.
 const ofSwapped = "swapped"
 
-// compareSwapped judges the winners of each run or recording by the times of the other run.
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	if err := noOtherFlags(cmd); err != nil {
 		return err
@@ -52,7 +50,7 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	return f.cannotTell(cmd, fmt.Errorf("%d winners may lose %.3g%% in the other run: its times do not decide this", unsure, 100*f.failOn))
 }
 
-// noOtherFlags returns an error if a flag is given that has no effect with --of swapped.
+// noOtherFlags refuses flags that have no effect with --of swapped.
 func noOtherFlags(cmd *cobra.Command) error {
 	for _, name := range []string{"allow", "band"} {
 		if cmd.Flags().Changed(name) {
@@ -62,8 +60,7 @@ func noOtherFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// losers returns the number of winners that are slower than the default in the other run, or whose loss
-// to the other run's winner has its whole interval above share.
+// losers counts winners that are slower than the other run's default, or whose whole loss is above share.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -73,8 +70,7 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf returns the number of winners whose loss has only a part of its interval above share. It does
-// not count losers.
+// unsureOf counts the other winners whose interval reaches above share.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {
@@ -84,13 +80,11 @@ func unsureOf(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// sideName returns a path with the name of the machine on which its run was made.
 func sideName(path string, all []*record.Recording) string {
 	return fmt.Sprintf("%s (%s)", path, all[0].Machine.Name)
 }
 
-// kernelsDiffer returns a warning if the runs have different builds of the kernels. Then the builds, and
-// not only the machines, may cause a difference between times.
+// kernelsDiffer returns a warning if the runs have different builds of the kernels.
 func kernelsDiffer(a, b []*record.Recording) string {
 	if changed := a[0].ABI.Changed(b[0].ABI); len(changed) > 0 {
 		return fmt.Sprintf("kernels: the runs have different builds of %v", changed)

@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// TestSwappedGate tests the gate of compare --of swapped, which here allows a loss of 3 %. A winner fails
-// the gate if it is slower than the default of the other run, or if the whole interval of its loss is
-// above 3 %. It is unsure if 3 % lies inside the interval, or if the other run did not measure it.
+// TestSwappedGate allows a loss of 3 %. A winner fails if the whole interval of its loss is above 3 %. It is unsure if
+// the interval contains 3 %, or if the other run did not measure it.
 func TestSwappedGate(t *testing.T) {
 	loss := func(low, high float64) reports.Swapped {
 		return reports.Swapped{Verdict: record.Same, Loss: record.Interval{Mid: (low + high) / 2, Low: low, High: high}}

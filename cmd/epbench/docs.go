@@ -40,16 +40,14 @@ func newDocs() *cobra.Command {
 	}
 }
 
-// pageNames returns the names of the pages, sorted.
 func pageNames() (names []string) {
-	files, _ := docs.Pages.ReadDir(".") // the root of an embedded folder can be read, and so can its files
+	files, _ := docs.Pages.ReadDir(".") // an embedded folder can be read
 	for _, f := range files {
 		names = append(names, strings.TrimSuffix(f.Name(), ".md"))
 	}
 	return names
 }
 
-// pageList returns a line for each page: its name and its question.
 func pageList() string {
 	var out strings.Builder
 	for _, name := range pageNames() {
@@ -60,8 +58,7 @@ func pageList() string {
 	return out.String()
 }
 
-// nearPages returns the end of an error about an unknown page. It names the pages whose names contain the word, else
-// the nearest page, else the command that lists all pages.
+// nearPages returns the end of an error about an unknown page: similar names, or the command that lists all.
 func nearPages(word string) string {
 	near := slices.DeleteFunc(pageNames(), func(name string) bool { return word == "" || !strings.Contains(name, word) })
 	if len(near) > 0 {
@@ -70,7 +67,7 @@ func nearPages(word string) string {
 	return ep.DidYouMean(word, pageNames(), "; epbench docs lists them")
 }
 
-// These patterns match the parts of a page that pageText changes.
+// Parts of a page that pageText changes.
 var (
 	pageLink  = regexp.MustCompile(`\[([^\]]+)\]\(([a-z-]+)\.md(?:#[^)]*)?\)`)
 	itemMark  = regexp.MustCompile(`^ *(?:- |\d+\. )`)
@@ -78,8 +75,7 @@ var (
 	pageBreak = regexp.MustCompile("^$|^[|#]|" + itemMark.String() + "|" + codeMark.String())
 )
 
-// pageText returns a page with its paragraphs and the items of its lists wrapped to width. It leaves code as it is,
-// and keeps the lines of tables apart. A link to a page gets the command that prints this page.
+// pageText wraps a page to width, except code. A link to a page gets the command that prints it.
 func pageText(page string, width int) string {
 	var out strings.Builder
 	paragraph, code := "", false

@@ -18,16 +18,14 @@ import (
 type docCommand struct {
 	file string
 	line string
-	gpu  bool // the line is in a block marked "sh gpu"; TestDocs parses it but does not run it
+	gpu  bool // marked "sh gpu": TestDocs only parses it
 }
 
 // variables matches the assignments before a command: "$ NAME=VALUE epbench ...".
 var variables = regexp.MustCompile(`^\$ (?:[A-Z_]+=\S+ )+`)
 
-// shBlock matches a block of shell commands.
 var shBlock = regexp.MustCompile("(?ms)^```sh( gpu)?\n(.*?)^```")
 
-// docCommands returns the commands of all pages in order.
 func docCommands(t *testing.T, root string) []docCommand {
 	t.Helper()
 	var out []docCommand
@@ -47,8 +45,7 @@ func docCommands(t *testing.T, root string) []docCommand {
 	return out
 }
 
-// TestDocs runs the commands of the documents in order, in a directory outside the repository.
-// It only parses commands that need a GPU.
+// TestDocs runs the commands of the documents in order, outside the repository. Commands for GPUs are only parsed.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -63,7 +60,7 @@ func TestDocs(t *testing.T) {
 	}
 	inLinkedFolder(t, root)
 	onTerminal(t, 80)
-	useSteadyBackend(t, func() {}) // with real times, a sweep on a busy host may write no table, which later commands need
+	useSteadyBackend(t, func() {}) // with real times, a busy host may decide nothing and write no table
 	useSteadyPython(t)
 	for _, c := range commands {
 		t.Run(c.file+"/"+c.line, func(t *testing.T) {
@@ -84,8 +81,7 @@ func TestDocs(t *testing.T) {
 	galleryDrawn(t, root)
 }
 
-// galleryDrawn compares the pictures in docs/gallery with the pictures that the commands in
-// docs/gallery.md drew into the directory gallery.
+// galleryDrawn compares docs/gallery with the pictures that docs/gallery.md drew.
 func galleryDrawn(t *testing.T, root string) {
 	shown, _ := filepath.Glob(filepath.Join(root, "docs", "gallery", "*.svg"))
 	for _, picture := range shown {
@@ -101,11 +97,9 @@ func galleryDrawn(t *testing.T, root string) {
 	}
 }
 
-// makeLine matches the line of a document that runs make.
 var makeLine = regexp.MustCompile(`(?m)^\$ (?:[A-Z_]+=\S+ )*make ([^&\n]*)`)
 
-// TestDocsNameMakeTargets checks that the target in each "$ make TARGET" of a document exists. README
-// must name make test, and CI must run make test-all, which includes it.
+// TestDocsNameMakeTargets: the target of each "$ make TARGET" exists. CI runs make test-all.
 func TestDocsNameMakeTargets(t *testing.T) {
 	var rules []byte
 	for _, file := range []string{"Makefile", "release.mk", "native/cuda.mk", "native/epcomm/epcomm.mk"} {
@@ -133,8 +127,7 @@ func TestDocsNameMakeTargets(t *testing.T) {
 // linkTarget matches the target of a link, which epbench docs may leave out.
 var linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
 
-// TestDocsCommand: epbench docs prints every page with all its words, within the terminal's width except in code. If a
-// text in the sources mentions `epbench docs PAGE`, that page exists.
+// TestDocsCommand: epbench docs prints all words of each page. Each page that a text in the sources names exists.
 func TestDocsCommand(t *testing.T) {
 	onTerminal(t, 60)
 	for _, name := range pageNames() {
@@ -166,7 +159,7 @@ func TestDocsCommand(t *testing.T) {
 	}
 }
 
-// parseOnly checks that the command in args and its flags exist.
+// parseOnly checks that a command and its flags exist.
 func parseOnly(t *testing.T, args []string) {
 	t.Helper()
 	root := newRoot(&bytes.Buffer{}, &bytes.Buffer{})

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// engineRuns maps README and each page for engines to the names of the runs that the page's commands
-// read. Each name is mapped to the recorded run that the test uses in its place.
+// engineRuns maps pages to the runs that their commands read, and these to recorded runs.
 var engineRuns = map[string]map[string]string{
 	"README.md":         {"run": "runs/h200x2-deepseek-v3"},
 	"run-deepep.md":     {"before": "peers/h100x2/deepep", "after": "peers/h100x2/deepep"},
@@ -19,9 +18,8 @@ var engineRuns = map[string]map[string]string{
 	"run-max.md":        {"run": "runs/h200x2-deepseek-v3", "run-after": "runs/h200x2-deepseek-v3", "constants": "runs/h200x2-deepseek-v3"},
 }
 
-// TestEnginePages takes README and the pages for engines, and runs the commands that read a run, with recorded runs of
-// GPUs. A comparison may be undecided, because it compares a run with itself. The test does not run the commands that
-// measure, which need GPUs, and epbench pack, which needs NVRTC; the pages state the dates on which these ran.
+// TestEnginePages runs the commands that read a run, on recorded runs. A comparison may be undecided, because it
+// compares a run with itself. Commands that need GPUs or NVRTC do not run here.
 func TestEnginePages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// besideFlags holds the flags --beside, the matrix product that runs at the same time as the calls, and
-// --objective, the time to minimize.
+// besideFlags holds --beside (the product that runs at the same time) and --objective (the time to minimize).
 type besideFlags struct {
 	product   string
 	objective string
@@ -55,8 +54,8 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable returns an error if the product cannot be used in a search. The product "step" cannot: a
-// search of op pair first measures dispatch and combine separately, and a step contains both.
+// searchable refuses a product that no search can use. A step contains dispatch and combine, which a search of pairs
+// measures one by one.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:

@@ -12,17 +12,15 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// These texts list the spellings of a config, for the help of flags. The row numbers in RUN#ROW and
-// TABLE#ROW differ, because a run's winners are in another order than the rows of its table.
+// Spellings of a config, for the help of flags. RUN#ROW and TABLE#ROW count in different orders.
 const (
 	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
 	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
 	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )
 
-// readConfigs reads specs as configs for every problem. It keeps the problems for which all specs can be
-// read: the problems that have the configs' op. A kept problem accepts reduced precision if a config
-// needs it. readConfigs returns an error if it keeps no problem, or if a config is illegal for a kept one.
+// readConfigs reads specs as configs, and keeps the problems of the configs' op. It returns an error if none is left or
+// a config is illegal. Kept problems accept reduced precision if a config needs it.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -67,8 +65,7 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 	return out, nil
 }
 
-// fromRow replaces a spelling NAME#ROW by the full spelling of the config in that row. rows
-// returns the configs of the run or table NAME. ROW counts from 1.
+// fromRow replaces NAME#ROW by the full spelling of that row's config. ROW counts from 1.
 func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	at := strings.LastIndexByte(s, '#')
 	if at < 0 {
@@ -91,8 +88,7 @@ func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	return all[n-1].Key(), nil
 }
 
-// winnerRows returns the winners of a run, in the order in which sweep and report print them.
-// For a table it returns the configs of its rows.
+// winnerRows returns the winners of a run in the order of report, or the configs of a table.
 func winnerRows(name string) ([]ep.Config, error) {
 	if tablePath(name) == name {
 		return tableRows(name)
@@ -108,7 +104,7 @@ func winnerRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// tableRows returns the configs of a table's rows, in the order of table show.
+// tableRows returns the configs of a table in the order of table show.
 func tableRows(name string) ([]ep.Config, error) {
 	t, err := loadTable(name, true)
 	if err != nil {
@@ -121,15 +117,14 @@ func tableRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// rowConfig returns the config that a row launches at its largest token count. If the row keeps
-// the default, rowConfig computes the default's values.
+// rowConfig returns the config that a row launches at its largest token count.
 func rowConfig(h table.Header, r *table.Row) ep.Config {
 	if !r.Config.IsDefault() {
 		return r.Config
 	}
 	d, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, r.Key.Problem(r.Hi), h.MaxSMs)
 	if err != nil {
-		return r.Config // this program does not know the backend's kernels
+		return r.Config // a backend that this program does not know
 	}
 	return d
 }

@@ -9,19 +9,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxBand and maxShare are the largest values of flags that take a percentage. With a band wider than
-// maxBand, nearly all times would count as equal.
+// Largest percentages. With a band wider than maxBand, nearly all times would count as equal.
 const (
 	maxBand  = 0.5
 	maxShare = 1
 )
 
-// percentValue is the value of every flag that takes a percentage. 3% and 0.03 both mean 3 %. The text 3
-// is an error, because it means 3 % in some programs and 300 % in others.
+// percentValue is a percentage: 3% and 0.03 mean 3 %. It refuses 3, which some programs read as 300 %.
 type percentValue struct {
-	share *float64 // the value as a fraction: 0.03 for 3 %
-	most  float64  // the largest allowed share
-	zero  bool     // 0 is allowed
+	share *float64 // 0.03 for 3 %
+	most  float64
+	zero  bool // 0 is allowed
 }
 
 // percentVar registers a flag that takes a percentage above 0 and up to most.
@@ -29,7 +27,6 @@ func percentVar(s *pflag.FlagSet, share *float64, name string, most float64, usa
 	s.Var(&percentValue{share: share, most: most}, name, usage)
 }
 
-// Set implements pflag.Value.
 func (p *percentValue) Set(s string) error {
 	digits, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
@@ -48,8 +45,7 @@ func (p *percentValue) Set(s string) error {
 	return nil
 }
 
-// String implements pflag.Value. Set must be able to read the text that String returns, because runs
-// record this text.
+// String returns a text that Set can read, because runs record it.
 func (p *percentValue) String() string {
 	if *p.share == 0 && !p.zero {
 		return ""
@@ -57,5 +53,4 @@ func (p *percentValue) String() string {
 	return strconv.FormatFloat(100**p.share, 'g', 10, 64) + "%"
 }
 
-// Type implements pflag.Value.
 func (p *percentValue) Type() string { return "percentage" }

@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestPercent: 3% and 0.03 mean the same. The text 3 is refused, with an error that shows both
-// spellings.
+// TestPercent: 3% and 0.03 mean the same, and 3 is refused.
 func TestPercent(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -39,15 +38,14 @@ func TestPercent(t *testing.T) {
 		if err != nil || math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%q: %v, %v; want %v", c.text, got, err, c.want)
 		}
-		again := 0.0 // a run records p.String(); when it is read again, it must give the same value
+		again := 0.0 // as --resume reads it
 		if err := (&percentValue{share: &again, most: maxBand}).Set(p.String()); err != nil || math.Abs(again-got) > 1e-12 {
 			t.Errorf("%q is recorded as %q and read as %v, %v", c.text, p, again, err)
 		}
 	}
 }
 
-// TestEveryPercent: the flags --band, --fail-on and --noise of all commands refuse the text 3 with the
-// same error.
+// TestEveryPercent: every flag for a percentage refuses 3 with the same error.
 func TestEveryPercent(t *testing.T) {
 	seen := map[string]int{}
 	var visit func(*cobra.Command)
@@ -71,8 +69,7 @@ func TestEveryPercent(t *testing.T) {
 	}
 }
 
-// TestResumedBand: if a recorded command has --band=3, --resume reads it as 3 %, because programs before
-// v0.1.0 recorded 3 % in this way.
+// TestResumedBand: --resume reads a recorded --band=3 as 3 %. Programs before v0.1.0 wrote it so.
 func TestResumedBand(t *testing.T) {
 	for _, text := range []string{"--band=3", "--band=3%"} {
 		f, err := resumed([]string{"epbench", "sweep", text})

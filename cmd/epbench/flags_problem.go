@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// problemFlags holds the flags of the problems to work on: shape, routings and token counts.
+// problemFlags holds the flags for shape, routings and token counts.
 type problemFlags struct {
 	model     string
 	hidden    int
@@ -36,8 +36,7 @@ type problemFlags struct {
 	layout    string
 }
 
-// bind registers the flags. It leaves out the flags whose names are in without, because they would have no effect in
-// the command.
+// bind registers the flags, except those named in without.
 func (f *problemFlags) bind(cmd *cobra.Command, without ...string) {
 	all := pflag.NewFlagSet(forProblem, pflag.ContinueOnError)
 	all.StringVar(&f.model, "model", "demo", "`PRESET` model with this shape; epbench presets lists them")
@@ -111,7 +110,6 @@ func (f *problemFlags) problems(m ep.Machine) ([]ep.Problem, error) {
 	return out, nil
 }
 
-// hiddenOf returns the hidden size for problems of an op.
 func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {
@@ -124,7 +122,7 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// intermediateOf returns the intermediate size for problems of an op, 0 for ops that have none.
+// intermediateOf returns the intermediate size, 0 for ops that have none.
 func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	if op != ep.Layer {
 		return 0, nil
@@ -140,8 +138,8 @@ func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options returns the problems and routings that the flags give. known lists the backend's kernels. Without --layout
-// the layout is expert. If no kernel of the op has this layout, it is the first layout of the op's first kernel.
+// options returns the problems and routings of the flags. The default layout is expert, or the first layout of the op's
+// first kernel in known.
 func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
@@ -161,7 +159,6 @@ func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Opt
 	return &sweep.Options{Problems: problems, Distributions: dists, Seed: f.seed, Tool: version}, err
 }
 
-// counts reads --tokens.
 func (f *problemFlags) counts() ([]int, error) {
 	tokens, err := ep.ParseInts(f.tokens)
 	if err != nil {
@@ -178,7 +175,7 @@ func (f *problemFlags) counts() ([]int, error) {
 	return tokens, nil
 }
 
-// base returns the problem that the flags give. Op, dtype and tokens are not set.
+// base returns the problem without op, dtype and tokens.
 func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {
@@ -209,7 +206,7 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	return p, nil
 }
 
-// modeOf returns the mode that --mode gives. The default is eager on the CPU and graph on GPUs.
+// modeOf returns the mode of --mode. The default is eager on the CPU and graph on GPUs.
 func modeOf(flag string, m ep.Machine) (ep.Mode, error) {
 	switch {
 	case flag == "" && m.Backend == "cpu":
@@ -231,7 +228,6 @@ func defaultRanks(m ep.Machine) int {
 	return 4
 }
 
-// distributions parses --routing.
 func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 	if err := noGaps("--routing", f.routing); err != nil {
 		return nil, err
@@ -250,8 +246,7 @@ func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 	return out, nil
 }
 
-// noGaps returns an error if a list has an empty item, because the user may have forgotten a value.
-// flags holds pairs: the name of a flag and its value.
+// noGaps refuses an empty item of a list: the user may have forgotten a value. flags holds pairs of name and value.
 func noGaps(flags ...string) error {
 	for i := 0; i < len(flags); i += 2 {
 		for item := range strings.SplitSeq(flags[i+1], ",") {

@@ -32,11 +32,10 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	return out, nil
 }
 
-// notRecorded lists the flags that a run does not record, because they do not change what is measured.
+// notRecorded lists the flags that do not change what is measured.
 var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "export", "width"}
 
-// commandLine returns the command line that a run records: the program, the name of the
-// command, the flags that the user gave, and args.
+// commandLine returns the command line that a run records: program, command, given flags and args.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	out := []string{"epbench", name}
 	cmd.Flags().Visit(func(g *pflag.Flag) {
@@ -67,7 +66,6 @@ func (f *runFilter) bind(s *pflag.FlagSet) {
 	s.StringVar(&f.routing, "routing", "", "`ROUTINGS` routings to keep; default: all")
 }
 
-// load reads runs and keeps the selected cases.
 func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	runs, err := loadRuns(cmd, paths)
 	for _, l := range runs {
@@ -78,7 +76,7 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 	return runs, err
 }
 
-// apply removes the cases of a run that are not selected. If no case is left, it returns an error.
+// apply keeps the selected cases. It returns an error if none is left.
 func (f *runFilter) apply(l *reports.Loaded) error {
 	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
 		return err
@@ -101,8 +99,7 @@ func (f *runFilter) apply(l *reports.Loaded) error {
 	return nil
 }
 
-// spelledOut adds the full spelling of each routing, such as hotrank:2.0 for hotrank, because runs record
-// the full spelling.
+// spelledOut adds full spellings, such as hotrank:2.0 for hotrank, because runs record them.
 func spelledOut(routings []string) []string {
 	out := slices.Clone(routings)
 	for _, r := range routings {
@@ -113,8 +110,7 @@ func spelledOut(routings []string) []string {
 	return out
 }
 
-// known returns an error if no case of a run has any value of a flag. The error lists the values that the
-// cases have.
+// known returns an error if no case has any value of a flag. The error lists the values that occur.
 func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []int) error {
 	var has [3][]string
 	for _, c := range l.Cases {
@@ -151,7 +147,6 @@ func (f *runFilter) counts() ([]int, error) {
 	return counts, nil
 }
 
-// outputDir creates the directory for pictures.
 func outputDir(path string) error {
 	if err := os.MkdirAll(filepath.Clean(path), 0o777); err != nil {
 		return badInput(fmt.Errorf("--out: %w", err))

@@ -22,15 +22,13 @@ import (
 // hostileInput is a file that makes a careless reader use too much memory or time.
 type hostileInput struct {
 	name    string
-	command string          // the command that reads the file; FILE stands for its path
-	make    func(io.Writer) // writes the file
-	fine    bool            // the file is valid and the command must succeed
+	command string // FILE stands for the file
+	make    func(io.Writer)
+	fine    bool // the command must succeed
 }
 
-// mega is the number of bytes in one MiB.
 const mega = 1 << 20
 
-// times returns a function that writes a text n times.
 func times(n int, text string) func(io.Writer) {
 	return func(w io.Writer) {
 		block := strings.Repeat(text, max(1, mega/len(text)))
@@ -40,7 +38,6 @@ func times(n int, text string) func(io.Writer) {
 	}
 }
 
-// texts returns a function that writes the parts one after the other.
 func texts(parts ...func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for _, p := range parts {
@@ -49,10 +46,8 @@ func texts(parts ...func(io.Writer)) func(io.Writer) {
 	}
 }
 
-// says returns a function that writes one text.
 func says(s string) func(io.Writer) { return func(w io.Writer) { io.WriteString(w, s) } }
 
-// zipped writes a zip archive with one compressed member.
 func zipped(member string, content func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		z := zip.NewWriter(w)
@@ -71,7 +66,7 @@ func gzipped(content func(io.Writer)) func(io.Writer) {
 	}
 }
 
-// npy writes the header of a NumPy file, without the array that the header describes.
+// npy writes the header of a NumPy file without its array.
 func npy(descr, shape string) func(io.Writer) {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
 	return says(fmt.Sprintf("\x93NUMPY\x01\x00\x76\x00%-117s\n", dict))
@@ -82,7 +77,7 @@ func pickled(content func(io.Writer)) func(io.Writer) {
 	return zipped("a/data.pkl", texts(says("\x80\x02"), content, says(".")))
 }
 
-// parquetOf writes a Parquet file with a text of the given number of bytes in each row.
+// parquetOf writes a Parquet file with a long text in each row.
 func parquetOf(rows, bytes int) func(io.Writer) {
 	type row struct {
 		Text string `parquet:"comm_backend,dict"`
@@ -97,7 +92,7 @@ func parquetOf(rows, bytes int) func(io.Writer) {
 	}
 }
 
-// footer writes a Parquet file that consists only of a footer.
+// footer writes a Parquet file that has only a footer.
 func footer(body string) func(io.Writer) {
 	return texts(says("PAR1"+body), says(string(binary.LittleEndian.AppendUint32(nil, uint32(len(body))))+"PAR1"))
 }
@@ -203,8 +198,7 @@ var hostileInputs = []hostileInput{
 	{name: "warnings", command: reportLog, make: logOfList("warnings", `""`, 2_500_000)},
 }
 
-// logLine is the format of one line of a log. Its verbs stand for three values: whether the line ends a block, the number
-// of tokens, and further fields.
+// logLine is a line of a log, with verbs for the end of a block, the token count and further fields.
 const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
 
 // logOfCases writes a log in which every line has a different problem.
@@ -216,7 +210,7 @@ func logOfCases(n int) func(io.Writer) {
 	}
 }
 
-// logOfList writes a log of eight lines. Each line has a list of n equal elements.
+// logOfList writes eight lines, each with a list of n elements.
 func logOfList(field, element string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		for range 8 {
@@ -225,9 +219,8 @@ func logOfList(field, element string, n int) func(io.Writer) {
 	}
 }
 
-// Limits of a command on a hostile file. Its peak memory may be leastPeak bytes or peakTimes times the
-// size of the file, whichever is more. mostCPU limits its processor time, which depends little on other
-// processes of the host. If the command runs longer than hangs, the test kills it.
+// Limits of a command. Its peak memory may be leastPeak bytes or peakTimes times the file, whichever is more. mostCPU
+// limits processor time, because that depends little on the host's load.
 const (
 	leastPeak = 256 * mega
 	peakTimes = 8
@@ -235,8 +228,7 @@ const (
 	hangs     = 3 * time.Minute
 )
 
-// TestHostileInputs: no command hangs on a hostile file, uses too much memory, or panics. With
-// -v the test prints the size, peak memory and time for each file.
+// TestHostileInputs: no command hangs on a hostile file, uses too much memory, or panics. -v prints the costs.
 func TestHostileInputs(t *testing.T) {
 	if testing.Short() || runtime.GOOS != "linux" {
 		t.Skip("the test builds the program and measures its memory on Linux")
@@ -266,8 +258,8 @@ func TestHostileInputs(t *testing.T) {
 // hostileRun is the run.json of a hostile log.
 const hostileRun = `{"schema":2,"tool":"x","command":["epbench","bench"],"started":"2026-11-26T00:00:00Z","machine":{"backend":"x","name":"x","arch":"x","sms":4,"gpus":0,"link":"none"},"abi":"x","policy":"","band":0.01,"seed":1,"strategy":"auto"}`
 
-// hostileFiles returns the names of two files of a run directory: the hostile file, and a harmless file with the given
-// content. The names are "" if the command does not read a run directory.
+// hostileFiles returns the names of the hostile file of a run directory and of a harmless one. They are "" if the
+// command reads no run.
 func hostileFiles(command string) (hostile, harmless, content string) {
 	switch command {
 	case reportRun:
@@ -278,8 +270,7 @@ func hostileFiles(command string) (hostile, harmless, content string) {
 	return "", "", ""
 }
 
-// makeHostile writes the hostile file x to path. If the command of x reads a run directory, path becomes a run directory
-// with this file in it.
+// makeHostile writes the hostile file, alone or in a run directory.
 func makeHostile(path string, x hostileInput) error {
 	if hostile, harmless, content := hostileFiles(x.command); hostile != "" {
 		if err := os.Mkdir(path, 0o777); err != nil {
@@ -298,8 +289,7 @@ func makeHostile(path string, x hostileInput) error {
 	return f.Close()
 }
 
-// costOf runs the command on a file. It returns the command's peak memory in bytes, its CPU
-// time, and the size of the file in bytes.
+// costOf runs the command. peak and bytes (the size of the file) are in bytes.
 func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, took time.Duration, bytes int64) {
 	t.Helper()
 	args := strings.Fields(strings.ReplaceAll(x.command, "FILE", path))
@@ -333,10 +323,8 @@ func costOf(t *testing.T, program, path string, x hostileInput) (peak int64, too
 	return usage.Maxrss << 10, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), bytes
 }
 
-// bytesOf collects the output of a command.
 type bytesOf struct{ bytes.Buffer }
 
-// TestLongErrorsAreCut: a very long error is printed without its middle part.
 func TestLongErrorsAreCut(t *testing.T) {
 	got := shortened("epbench: begins " + strings.Repeat("é", mega) + " ends")
 	if len(got) > maxComplaint+100 || !strings.HasPrefix(got, "epbench: begins é") || !strings.HasSuffix(got, "é ends") || !strings.Contains(got, "bytes left out") {

@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// importFlags holds the flags of import.
 type importFlags struct {
 	tables  tableFlags
 	from    string
@@ -151,7 +150,7 @@ func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]record.Result
 	return results, nil
 }
 
-// values returns a cell with the parameters of a config, without the kernel's name.
+// values returns the parameters of a config without the kernel's name.
 func values(c ep.Config) reports.Cell {
 	_, text, _ := strings.Cut(c.Key(), ":")
 	if text == "" {
@@ -160,8 +159,7 @@ func values(c ep.Config) reports.Cell {
 	return reports.Str(text)
 }
 
-// importedTable lists the imported times. The last column describes the figure in the file from which a
-// time was computed.
+// importedTable lists the imported times. Its last column describes the figure in the file.
 func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)
 	p := reports.ColumnsFor(cases)

@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// interleaveFlags holds the flags of interleave.
 type interleaveFlags struct {
 	filter runFilter
 	turns  int
@@ -87,9 +86,8 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.print(cmd, t)
 }
 
-// checkInterleaved returns an error if the runs have different seeds, because the seed changes which
-// experts tokens select. It also returns an error if two runs have the same name, because both would be
-// written to the same directory.
+// checkInterleaved refuses runs with different seeds, which select different experts. It refuses equal names, which
+// would share a directory.
 func checkInterleaved(runs []*reports.Loaded) error {
 	for i, l := range runs {
 		if first := runs[0]; l.Run.Seed != first.Run.Seed {
@@ -103,7 +101,6 @@ func checkInterleaved(runs []*reports.Loaded) error {
 	return nil
 }
 
-// print prints a comparison of the new runs.
 func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	var runs []*reports.Loaded
 	for _, r := range t.runs {
@@ -140,30 +137,28 @@ func (t *interleaving) failure() error {
 	return nil
 }
 
-// interleaving holds the runs that are measured in turns. Two runs with the same --backend
-// share the processes of that backend.
+// interleaving holds the runs that are measured in turns. Runs with the same --backend share its processes.
 type interleaving struct {
 	flags    *interleaveFlags
-	id       string                     // marks the new runs as measured together: record.Run.InterleaveID
+	id       string                     // record.Run.InterleaveID
 	backends map[string]*startedBackend // by value of --backend
 	runs     []*openRun
 	began    time.Time
 	starting time.Duration // time in which all backends started
-	missing  []error       // errors of backends that did not start; runs of other backends are still measured
+	missing  []error       // errors of backends; other runs are still measured
 }
 
-// openRun is a new run directory, with the backend whose results are written to it.
+// openRun is a new run directory and its backend.
 type openRun struct {
 	*sweep.InterleavedRun
 	path string
 	dir  *record.Dir
 }
 
-// runCase is one case of a run. It holds the case's winner and default (Side), and the fields by which cases
-// are grouped.
+// runCase is a winner, its default, and the fields by which cases are grouped.
 type runCase struct {
 	problem ep.Problem // without the fields that each library sets for itself
-	work    string     // the work that the winner's time includes: ep.Work.Key
+	work    string     // ep.Work.Key of the winner's time
 	run     string     // path of the run
 	backend string     // value of --backend
 	routing string
@@ -171,8 +166,7 @@ type runCase struct {
 	sweep.Side
 }
 
-// comparisons starts the backends, and groups the cases of all runs into comparisons. A comparison has
-// cases of one problem.
+// comparisons starts the backends, and groups the cases of all runs by problem.
 func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
 	recorded := make([]origin, len(runs))
 	for i, l := range runs {
@@ -213,13 +207,12 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 	return groupCases(cases)
 }
 
-// origin holds the flags that interleave needs from the command that made a run.
+// origin holds flags of the command that made a run.
 type origin struct {
 	backend string
 	band    float64 // 0 means the default band of the machine
 }
 
-// originOf returns the origin of a run of sweep or bench.
 func originOf(command []string) (origin, error) {
 	if len(command) < 2 || command[1] != "bench" {
 		f, err := resumed(command)
@@ -236,9 +229,8 @@ func originOf(command []string) (origin, error) {
 	return origin{backend: backend}, err
 }
 
-// groupCases groups cases with the same problem, routing and seed. A backend can run only one workload at
-// a time. So if a group has two cases of one backend, for example with two layouts, groupCases splits the
-// group by the work of the cases.
+// groupCases groups cases of the same problem, routing and seed. A backend runs one workload at a time, so it splits a
+// group with two cases of one backend.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
@@ -275,8 +267,7 @@ func groupBy(cases []runCase, key func(runCase) string) [][]runCase {
 	return out
 }
 
-// sharesBackend returns the first case that has the same backend as a case before it, nil if
-// there is none.
+// sharesBackend returns the first case whose backend an earlier case has, or nil.
 func sharesBackend(cases []runCase) *runCase {
 	for i := range cases {
 		if slices.ContainsFunc(cases[:i], func(x runCase) bool { return x.backend == cases[i].backend }) {
@@ -286,13 +277,12 @@ func sharesBackend(cases []runCase) *runCase {
 	return nil
 }
 
-// withoutBuffers returns p without the fields that each library sets for itself.
 func withoutBuffers(p ep.Problem) ep.Problem {
 	p.MaxTokens, p.Layout = 0, ""
 	return p
 }
 
-// open creates the new directory for a run. It returns nil if the run's backend did not start.
+// open creates the new directory of a run. It returns nil if the backend did not start.
 func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded origin) (*openRun, error) {
 	b, err := t.backends[recorded.backend].Backend, t.backends[recorded.backend].err
 	if err != nil {
@@ -306,7 +296,7 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded orig
 	r := &openRun{InterleavedRun: &sweep.InterleavedRun{Backend: b, Options: &sweep.Options{Seed: l.Run.Seed, Band: recorded.band}}, path: filepath.Join(t.flags.out, l.Name())}
 	run := newRun(b, r.Options, commandLine(cmd, "interleave", cmd.Flags().Args()...))
 	run.InterleaveID = t.id
-	run.Kernels = l.Run.Kernels // the old declarations, because configs may have values that --param added
+	run.Kernels = l.Run.Kernels // configs may have values that --param added
 	if r.dir, err = record.CreateDir(r.path, run); err != nil {
 		return nil, badInput(fmt.Errorf("--out: %w", err))
 	}
@@ -315,14 +305,13 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded orig
 	return r, nil
 }
 
-// startedBackend holds a backend, or the error with which it did not start.
+// startedBackend is a backend, or why it did not start.
 type startedBackend struct {
 	kernels.Backend
 	err error
 }
 
-// start starts each backend of the runs once. All start at the same time, because a worker that
-// imports PyTorch takes ten seconds to start.
+// start starts each backend once, all at the same time: a worker that imports PyTorch takes ten seconds.
 func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	var all sync.WaitGroup
 	for _, f := range recorded {
@@ -336,7 +325,7 @@ func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	all.Wait()
 }
 
-// write writes the decisions of every run, and the parts of the wall time. Every run gets the total time of all runs.
+// write writes the decisions and wall times. Every run gets the time of all runs.
 func (t *interleaving) write() error {
 	var err error
 	for _, r := range t.runs {
@@ -350,7 +339,7 @@ func (t *interleaving) close() {
 	var all sync.WaitGroup
 	for _, b := range t.backends {
 		if b.err == nil {
-			all.Go(func() { b.Close() }) // an error of Close is ignored, because all results are already written
+			all.Go(func() { b.Close() }) // all results are already written
 		}
 	}
 	all.Wait()

@@ -21,8 +21,8 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// TestGroupCases: all libraries of a case are in one comparison, even if their work differs. But if one
-// backend has two layouts in a case, a comparison has only sides with the same work.
+// TestGroupCases: one comparison has all libraries of a case. With two layouts of one backend, its sides have the same
+// work.
 func TestGroupCases(t *testing.T) {
 	sides := map[string]*sweep.InterleavedRun{}
 	for _, name := range []string{"deepep", "ll", "ours"} {
@@ -59,8 +59,7 @@ func TestGroupCases(t *testing.T) {
 	}
 }
 
-// TestStartSideBySide: two backends start at the same time. A backend that two runs share starts only
-// once.
+// TestStartSideBySide: two backends start at the same time, a shared one only once.
 func TestStartSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	waits := func(mine, others string) origin {
@@ -100,7 +99,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// slowEnd is a backend whose Close waits until the Close of another backend has begun.
+// slowEnd is a backend whose Close waits for the Close of another.
 type slowEnd struct {
 	kernels.Backend
 	both *sync.WaitGroup
@@ -112,7 +111,7 @@ func (b slowEnd) Close() error {
 	return nil
 }
 
-// TestEndSideBySide: backends close at the same time, because each worker takes seconds to end.
+// TestEndSideBySide: backends close at the same time.
 func TestEndSideBySide(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
@@ -129,8 +128,7 @@ func TestEndSideBySide(t *testing.T) {
 	}
 }
 
-// TestCheckInterleaved: runs with different seeds are refused. Runs with the same name are
-// refused too, because they would write to the same directory.
+// TestCheckInterleaved: runs with different seeds, or with the same name, are refused.
 func TestCheckInterleaved(t *testing.T) {
 	at := func(path string, seed uint64) *reports.Loaded {
 		return &reports.Loaded{Path: path, Run: &record.Run{Seed: seed}}

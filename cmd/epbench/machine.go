@@ -50,8 +50,7 @@ examples read.`,
 	return cmd
 }
 
-// applies returns yes, no, partly or unverified: whether a table may be used on a host. note is the
-// reason, "" for yes.
+// applies says whether a table may be used on a host: yes, no, partly or unverified. note is the reason.
 func applies(t *table.Table, h table.Host) (word, note string) {
 	if len(t.Rows) == 0 {
 		return "no", "it has no rows"
@@ -99,8 +98,7 @@ func appliesTable(h table.Host, set *table.Set) reports.Table {
 	return t
 }
 
-// writeMachine prints the machine as JSON, for the flag --machine. The fields have the names that they
-// have in run.json.
+// writeMachine prints the machine as JSON. The fields have their names in run.json.
 func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
 	type tableHere struct {
 		Name    string `json:"name"`

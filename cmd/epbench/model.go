@@ -36,7 +36,6 @@ says "predicted", and run directories and tuned tables refuse predictions.`,
 	return cmd
 }
 
-// fitFlags holds the flags of model fit.
 type fitFlags struct {
 	links  string
 	out    string
@@ -115,8 +114,7 @@ func (f *fitFlags) facts() (*model.File, error) {
 	return model.Load(f.links)
 }
 
-// readRuns reads the recorded times of run directories. If a path is not a run directory, it
-// reads all runs below that path.
+// readRuns reads recorded times. A path is a run directory, or a folder above several.
 func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
 	var r predict.Reader
 	for _, path := range paths {

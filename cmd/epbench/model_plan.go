@@ -19,7 +19,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// planFlags holds the flags of model plan.
 type planFlags struct {
 	models    string
 	ops       string
@@ -102,8 +101,7 @@ func (f *planFlags) run(cmd *cobra.Command, path string) error {
 	return writeOut(cmd, f.out, record.Content(func(w io.Writer) error { return fig.Write(w, format, chart.DefaultScale) }))
 }
 
-// questions returns a question for every combination of model, op, dtype, routing, token count and
-// rank count.
+// questions returns a question for every combination of the flags' values.
 func (f *planFlags) questions() ([]predict.Question, error) {
 	ranks, err := ep.ParseInts(f.ranks)
 	if err != nil {
@@ -141,8 +139,7 @@ func (f *planFlags) questions() ([]predict.Question, error) {
 	return out, nil
 }
 
-// problems returns a question for every combination of model, op and dtype. Routing, tokens and
-// ranks are not set.
+// problems returns the questions without routing, tokens and ranks.
 func (f *planFlags) problems() ([]predict.Question, error) {
 	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {
@@ -173,8 +170,7 @@ func (f *planFlags) problems() ([]predict.Question, error) {
 	return out, nil
 }
 
-// figure returns a picture of times against rank counts. The title names the token count, if there is
-// only one.
+// figure draws times against rank counts.
 func (f *planFlags) figure(m *model.Model, file string, points []predict.Point) chart.Figure {
 	var all []chart.Forecast
 	several := strings.Contains(f.tokens, ",") || strings.Contains(f.tokens, ":")

@@ -13,9 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestMakeTables runs native/make-tables.sh on the CPU backend. The script makes one table from two
-// sweeps. When it is started again, it does not repeat finished sweeps, and it resumes interrupted sweeps.
-// The script also measures the rows again; the test does not check the result, which depends on the host.
+// TestMakeTables runs native/make-tables.sh on the CPU backend. Started again, the script resumes interrupted sweeps
+// and keeps finished ones.
 func TestMakeTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -62,8 +61,7 @@ func TestMakeTables(t *testing.T) {
 	}
 }
 
-// makeTables runs the script on the steady backend (the CPU backend with computed times, see steady_test.go) and
-// returns its output.
+// makeTables runs the script on the steady backend (steady_test.go) and returns its output.
 func makeTables(t *testing.T, bin, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{filepath.Join("..", "..", "native", "make-tables.sh"), dir}, args...)...)

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// TestRecordTruth kills native/record-truth.sh, which records all configs of a space for each of three problems. The
-// recordings that were finished before the kill must be complete. A second run of the script, which finds these
-// recordings in KEPT, must measure only the other problems.
+// TestRecordTruth kills native/record-truth.sh. Finished recordings must be complete, and a second run must measure
+// only the other problems.
 func TestRecordTruth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// searchPrograms is the folder of the Python programs that compare epbench's search with other tuners.
+// searchPrograms holds the programs that compare epbench's search with other tuners.
 const searchPrograms = "../../native/python/search"
 
 func needsPython(t *testing.T) {
@@ -20,7 +20,6 @@ func needsPython(t *testing.T) {
 	}
 }
 
-// TestSearchPrograms runs the programs' own tests.
 func TestSearchPrograms(t *testing.T) {
 	needsPython(t)
 	if text, err := exec.Command("python3", "-B", filepath.Join(searchPrograms, "test_search.py")).CombinedOutput(); err != nil {
@@ -28,8 +27,7 @@ func TestSearchPrograms(t *testing.T) {
 	}
 }
 
-// TestSearchSummaries makes the summaries of the recorded comparisons again and expects the recorded
-// summaries, which docs/search-hub.md shows.
+// TestSearchSummaries makes the recorded summaries again, which docs/search-hub.md shows.
 func TestSearchSummaries(t *testing.T) {
 	needsPython(t)
 	const archive = "../../testdata/archive"

@@ -23,9 +23,7 @@ import (
 // recordedRuns lists the committed runs whose outputs must agree.
 var recordedRuns = []string{"cpu-sweep", "h200x2-deepseek-v3"}
 
-// TestOutputsAgree compares all outputs of a run with its run.json: the table, the summary, the tables
-// on the terminal, the page and the pictures. It compares winners, gains, verdicts, regrets and minimax
-// rows.
+// TestOutputsAgree compares all outputs of a run with its run.json.
 func TestOutputsAgree(t *testing.T) {
 	for _, name := range recordedRuns {
 		t.Run(name, func(t *testing.T) {
@@ -55,22 +53,20 @@ func epbench(t *testing.T, args ...string) string {
 
 // shownTables holds the tables that one output shows.
 type shownTables struct {
-	winners, regret []line // lines of the tables; nil: the output has no such table
-	exact           bool   // the output is for programs: it has all digits, and complete configs
+	winners, regret []line // nil: the output has no such table
+	exact           bool   // for programs: all digits, complete configs
 }
 
-// outputs holds all outputs of one run.
 type outputs struct {
 	tables   map[string]shownTables // by output: "terminal", "summary.md", "page", "csv", "json" and "sweep"
 	rows     []line                 // the rows of table.json on the page
 	pictures map[string]picture
-	table    *table.Table // table.json; nil if the run wrote none
+	table    *table.Table // nil if the run wrote none
 }
 
 const winnersTitle, regretTitle = "Winners: what to launch\n", "Regret: what each winner loses under every routing\n"
 
-// readOutputs collects the outputs of a run directory. If the test ran the sweep, stdout is the sweep's
-// output. If stdout is "" (for a committed run), readOutputs makes a page and a summary first.
+// readOutputs collects the outputs of a run. stdout is the sweep's output; for a committed run it is "".
 func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	t.Helper()
 	tmp := t.TempDir()
@@ -115,7 +111,7 @@ func readOutputs(t *testing.T, facts *record.Run, dir, stdout string) outputs {
 	return out
 }
 
-// makeSummary writes the summary that a sweep of this build would write for a committed run.
+// makeSummary writes the summary that this build would write for a committed run.
 func makeSummary(t *testing.T, dir, path string) {
 	t.Helper()
 	l, err := reports.Load(dir)
@@ -129,8 +125,8 @@ func makeSummary(t *testing.T, dir, path string) {
 	testfile.Write(t, path, b.Bytes())
 }
 
-// agree compares the outputs of a run with run.json. Then it tests the comparison itself: it changes one
-// fact of run.json at a time and expects a difference to each output that shows this fact.
+// agree compares outputs with run.json. Then it changes one fact at a time, and expects a difference to each output
+// that shows it.
 func agree(t *testing.T, dir, stdout string) {
 	facts, _, _, err := record.ReadDir(dir)
 	if err != nil {
@@ -162,13 +158,12 @@ func agree(t *testing.T, dir, stdout string) {
 
 // mutant is a change of one fact in run.json.
 type mutant struct {
-	fact    string // the name of the fact
+	fact    string
 	change  func(*record.Run, *record.Search)
-	shownBy []string // the outputs that show the fact
-	regret  bool     // the fact is in the regret matrix
+	shownBy []string
+	regret  bool // the fact is in the regret matrix
 }
 
-// mutants returns one change for each kind of fact.
 func mutants(out outputs) []mutant {
 	other := ep.Config{Kernel: "other", Values: map[string]ep.Value{"blocks": "7"}}
 	tables := slices.Collect(maps.Keys(out.tables))
@@ -179,8 +174,7 @@ func mutants(out outputs) []mutant {
 		}
 		return append(slices.Clone(names), more...)
 	}
-	// minimax changes the minimax rows of all problems. One problem would not be enough, because a noisy
-	// problem may have no row of class "all".
+	// minimax changes the rows of all problems, because a noisy one may have no row of class "all".
 	minimax := func(r *record.Run, change func(*record.RegretRow)) {
 		for _, x := range r.Regrets {
 			change(&x.Rows[len(x.Rows)-1])
@@ -217,12 +211,9 @@ func disagreements(facts *record.Run, out outputs) (bad []string) {
 	return bad
 }
 
-// sayer reports one difference between an output and run.json.
 type sayer func(format string, args ...any)
 
-// same reports whether a printed number is equal to value. In an output for programs it compares five
-// digits. In an output for people it compares the printed decimals, and requires at least as many
-// decimals as given.
+// same reports whether a printed number equals value: to five digits for programs, to the printed decimals for people.
 func (s shownTables) same(text string, value float64, decimals int) bool {
 	if math.IsNaN(value) {
 		return text == "-" || text == "<nil>" || text == ""
@@ -235,7 +226,6 @@ func (s shownTables) same(text string, value float64, decimals int) bool {
 	return err == nil && len(fraction) >= decimals && math.Abs(x-value) <= 0.5001*math.Pow10(-len(fraction))
 }
 
-// config returns config c as the output prints it.
 func (s shownTables) config(c, dflt ep.Config) string {
 	if s.exact {
 		return c.Key()
@@ -243,7 +233,7 @@ func (s shownTables) config(c, dflt ep.Config) string {
 	return c.Difference(dflt)
 }
 
-// checkWinners compares the lines of the table of winners with the searches of the run.
+// checkWinners compares the table of winners with the searches of the run.
 func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	if len(s.winners) != len(facts.Searches) {
 		say("%d winners, but run.json has %d", len(s.winners), len(facts.Searches))
@@ -271,7 +261,7 @@ func checkWinners(say sayer, facts *record.Run, s shownTables) {
 		for name, want := range map[string]float64{"gain": d.Gain.Mid, "low": measuredEnd(d, d.Gain.Low), "high": measuredEnd(d, d.Gain.High)} {
 			figures := 3
 			if want >= 9.9995 {
-				figures = 2 // the table prints four digits in all
+				figures = 2 // the table prints four digits
 			}
 			if !s.same(l[name], want, figures) {
 				say("%s: %s %s, want %v", l.key(), name, l[name], want)
@@ -283,8 +273,7 @@ func checkWinners(say sayer, facts *record.Run, s shownTables) {
 	}
 }
 
-// measuredEnd returns an end of a gain's interval. The gain of the default over itself has no interval; measuredEnd
-// then returns NaN.
+// measuredEnd returns an end of a gain's interval, NaN if it has none.
 func measuredEnd(d record.Decision, end float64) float64 {
 	if d.Gain == record.One {
 		return math.NaN()
@@ -292,12 +281,12 @@ func measuredEnd(d record.Decision, end float64) float64 {
 	return end
 }
 
-// caseKey returns the same text as line.key for a case.
+// caseKey returns line.key of a case.
 func caseKey(p ep.Problem, routing string) string {
 	return fmt.Sprintf("%s %s %d %s", p.Op, p.Precision, p.Tokens, routing)
 }
 
-// checkRegret compares the lines of the table of regrets with the matrices of the run.
+// checkRegret compares the table of regrets with the matrices of the run.
 func checkRegret(say sayer, facts *record.Run, s shownTables) {
 	at := 0
 	for _, r := range facts.Regrets {
@@ -330,7 +319,6 @@ func checkRegret(say sayer, facts *record.Run, s shownTables) {
 	}
 }
 
-// defaultOf returns the default config of a problem.
 func defaultOf(facts *record.Run, p ep.Problem) ep.Config {
 	for _, s := range facts.Searches {
 		if s.Problem == p {

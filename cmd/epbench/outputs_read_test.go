@@ -13,10 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// line is one row of a printed table: it maps column names without units to cells.
+// line is a row of a printed table: it maps column names without units to cells.
 type line map[string]string
 
-// key returns the case of a line in the table of winners or of regrets.
 func (l line) key() string {
 	precision := l["precision"]
 	if precision == "" {
@@ -25,11 +24,9 @@ func (l line) key() string {
 	return strings.Join([]string{l["op"], precision, l["tokens"], l["routing"] + l["winner of"]}, " ")
 }
 
-// units matches the unit at the end of a column's name: " (us)" in outputs for people, "_us" in outputs
-// for programs.
+// units matches the unit in a column's name.
 var units = regexp.MustCompile(`( \((us|x|%|GB/s|tokens)\)|_(us|x|percent|GB_per_s|tokens))$`)
 
-// makeLines makes lines from column names and rows of cells.
 func makeLines(names []string, rows [][]string) []line {
 	var out []line
 	for _, cells := range rows {
@@ -49,7 +46,7 @@ var (
 	anyTag  = regexp.MustCompile(`<[^>]*>`)
 )
 
-// textTable reads the table with a title from the text for a terminal.
+// textTable reads a table from the text for a terminal.
 func textTable(t *testing.T, text, title string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, title)
@@ -69,7 +66,6 @@ func textTable(t *testing.T, text, title string) []line {
 	return makeLines(names, rows)
 }
 
-// markdownTable reads the table with a title from summary.md.
 func markdownTable(t *testing.T, text, title string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, "### "+title)
@@ -84,7 +80,6 @@ func markdownTable(t *testing.T, text, title string) []line {
 	return makeLines(rows[0], rows[2:])
 }
 
-// htmlTable reads the table with a name from the page.
 func htmlTable(t *testing.T, page, name string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(page, `data-name="`+name+`"`)
@@ -106,7 +101,6 @@ func htmlTable(t *testing.T, page, name string) []line {
 	return makeLines(rows[0], rows[1:])
 }
 
-// csvTable reads the table with a name from a CSV output of several tables.
 func csvTable(t *testing.T, text, name string) []line {
 	t.Helper()
 	_, rest, found := strings.Cut(text, "# "+name+"\n")
@@ -118,7 +112,6 @@ func csvTable(t *testing.T, text, name string) []line {
 	return makeLines(rows[0], rows[1:])
 }
 
-// jsonTable reads the table with a name from a JSON output.
 func jsonTable(t *testing.T, text, name string) []line {
 	t.Helper()
 	var tables []struct {
@@ -148,7 +141,7 @@ func jsonTable(t *testing.T, text, name string) []line {
 // picture holds the description of an SVG file and the words that it draws.
 type picture struct{ description, drawn string }
 
-// pictures reads the SVG files of a directory. The keys are the names without .svg.
+// pictures reads the SVG files of a directory, by name without .svg.
 func pictures(t *testing.T, dir string) map[string]picture {
 	t.Helper()
 	paths, _ := filepath.Glob(filepath.Join(dir, "*.svg"))

@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// checkPictures compares the run with the descriptions of its pictures, and with the numbers in the
-// pictures of regret.
+// checkPictures compares the run with the words and numbers in its pictures.
 func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	for _, x := range facts.Searches {
 		if !x.OK() {
@@ -62,7 +61,6 @@ func checkPictures(say sayer, facts *record.Run, all map[string]picture) {
 	}
 }
 
-// percent1 writes a loss in percent with one decimal.
 func percent1(l record.Loss) string {
 	if math.IsNaN(float64(l)) {
 		return "-"
@@ -70,10 +68,9 @@ func percent1(l record.Loss) string {
 	return fmt.Sprintf("%.1f", 100*float64(l))
 }
 
-// closeTo reports whether a number printed for people is equal to value.
 func closeTo(text string, value float64) bool { return shownTables{}.same(text, value, 0) }
 
-// pictureName returns the part of a picture's file name that stands for a case.
+// pictureName returns the part of a file name that stands for a case.
 func pictureName(p ep.Problem, routing string) string {
 	parts := []string{string(p.Op), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens)}
 	if p.Precision != ep.Full {
@@ -129,7 +126,6 @@ func checkRows(say sayer, facts *record.Run, tuned *table.Table) {
 	}
 }
 
-// launched returns the config that a row of the table stands for.
 func launched(r table.Row, dflt ep.Config) ep.Config {
 	if r.Default {
 		return dflt
@@ -167,8 +163,8 @@ func checkAll(say sayer, facts *record.Run, r table.Row, tokens int) {
 	}
 }
 
-// checkGain checks that the gain of a row is the smallest gain of its searches. The gain may be smaller if
-// the row was also measured at token counts without a search.
+// checkGain: the gain of a row is the smallest of its searches. It may be smaller if the row was also measured without
+// a search.
 func checkGain(say sayer, facts *record.Run, r table.Row) {
 	least := record.Interval{Mid: math.Inf(1)}
 	whole := true

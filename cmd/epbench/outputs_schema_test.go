@@ -17,13 +17,11 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// outputSchema is the file with the JSON schema of the outputs of --json. Its definition "COMMAND TABLE" describes a row
-// of the table TABLE that the command prints. Later versions keep the required columns. Other columns are printed only in
-// some outputs.
+// outputSchema is the JSON schema of --json. Its definition "COMMAND TABLE" describes a row of a table. Later versions
+// keep the required columns.
 const outputSchema = "docs/schema/output.v1.json"
 
-// jsonSamples holds commands whose JSON the schema must describe. They run in order on the steady backend, in one
-// folder with links to the folders of the repository that they read.
+// jsonSamples holds commands whose JSON the schema must describe. They run in order, on the steady backend.
 var jsonSamples = []string{
 	"sweep --backend cpu --op dispatch --tokens 1,16 --routing uniform,zipf:1.0 --budget 20 --sessions 3 -o one",
 	"sweep --backend cpu --op dispatch --tokens 1,16 --routing uniform,zipf:1.0 --budget 20 -o two",
@@ -76,16 +74,14 @@ var notSampled = map[string]string{
 	"pack show":  "it needs a pack, which needs NVRTC",
 }
 
-// printed is one table of a command's JSON.
 type printed struct {
 	command string
 	Name    string           `json:"name"`
 	Rows    []map[string]any `json:"rows"`
 }
 
-// TestJSONFitsItsSchema runs every command that has --json and validates the output with the published
-// schema. EPBENCH_UPDATE=1 adds tables, columns and types of columns to the schema. It removes nothing,
-// because users rely on the schema.
+// TestJSONFitsItsSchema validates the output of every command that has --json. EPBENCH_UPDATE=1 adds to the schema. It
+// removes nothing, because users rely on the schema.
 func TestJSONFitsItsSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real sweeps; left out with -short")
@@ -112,8 +108,7 @@ func TestJSONFitsItsSchema(t *testing.T) {
 	judgeOutputs(t, path, all)
 }
 
-// runJSON runs a command with --json and returns its tables. epbench machine prints one object; runJSON returns it as a
-// table with one row.
+// runJSON returns the tables of a command. The object of epbench machine becomes a table with one row.
 func runJSON(t *testing.T, line string) []printed {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -144,7 +139,6 @@ func runJSON(t *testing.T, line string) []printed {
 	return tables
 }
 
-// everyCommandIsSampled fails the test for a command that has --json and no sample.
 func everyCommandIsSampled(t *testing.T, sampled map[string]bool) {
 	t.Helper()
 	var visit func(*cobra.Command)
@@ -159,7 +153,7 @@ func everyCommandIsSampled(t *testing.T, sampled map[string]bool) {
 	visit(newRoot(&bytes.Buffer{}, &bytes.Buffer{}))
 }
 
-// judgeOutputs validates tables, and refuses a column that the schema does not describe.
+// judgeOutputs validates tables, and refuses columns that the schema does not describe.
 func judgeOutputs(t *testing.T, path string, all []printed) {
 	t.Helper()
 	defs := readSchema(t, path)["$defs"].(map[string]any)
@@ -187,8 +181,7 @@ func judgeOutputs(t *testing.T, path string, all []printed) {
 	}
 }
 
-// describes reports whether the schema of a row has a column. A pattern in the schema describes the
-// columns of the regret matrix and of the samples of ranks, which have a column for each routing or rank.
+// describes reports whether the schema of a row has a column. Columns of routings and ranks match a pattern.
 func describes(def map[string]any, column string) bool {
 	if _, named := def["properties"].(map[string]any)[column]; named {
 		return true
@@ -207,8 +200,7 @@ func readSchema(t *testing.T, path string) map[string]any {
 	return testfile.JSON[map[string]any](t, testfile.Read(t, path))
 }
 
-// updateSchema adds the tables and columns that the schema lacks. In a new table, the columns that all rows have become
-// required.
+// updateSchema adds the tables and columns that the schema lacks.
 func updateSchema(t *testing.T, path string, all []printed) {
 	t.Helper()
 	doc := readSchema(t, path)
@@ -238,8 +230,7 @@ func byName(all []printed) map[string][]map[string]any {
 	return out
 }
 
-// addColumns adds the columns of rows to a definition. If the table is new, the columns that all rows have become
-// required.
+// addColumns adds columns to a definition. In a new table, the columns that all rows have become required.
 func addColumns(def map[string]any, rows []map[string]any, isNew bool) {
 	properties := def["properties"].(map[string]any)
 	had := map[string]int{}

@@ -14,14 +14,12 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// compilerName is the name of the program that compiles device sources. The environment
-// variable compilerEnv may hold the path of the program.
+// compilerName is the program that compiles device sources. compilerEnv may hold its path.
 const (
 	compilerName = "epbench-compile"
 	compilerEnv  = "EPBENCH_COMPILE"
 )
 
-// packFlags holds the flags of pack.
 type packFlags struct {
 	sourceFlags
 	problem       problemFlags
@@ -128,11 +126,11 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uncovered returns the number of a pack's answers that have no row of a table.
+// uncovered counts the answers of a pack that have no row of a table.
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
-			if r.Uncovered && l.Purpose != pack.Halves { // a sweep that measured only pairs has no rows for halves
+			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of pairs alone has no rows for halves
 				n++
 			}
 		}
@@ -140,8 +138,7 @@ func uncovered(p *pack.Pack) (n int) {
 	return n
 }
 
-// uncertified returns the number of answers whose rows were not measured with this build of their
-// kernels on this kind of machine.
+// uncertified counts the answers that were not measured with this build on this kind of machine.
 func uncertified(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
@@ -153,7 +150,7 @@ func uncertified(p *pack.Pack) (n int) {
 	return n
 }
 
-// request returns the request for a pack with the values of the flags.
+// request returns the request for a pack.
 func (f *packFlags) request() (r pack.Request, err error) {
 	if f.problem.ranks < 1 || f.problem.maxTokens < 1 && f.fit == "" {
 		return r, usagef("--ranks and --max-tokens are both required, for example --ranks 2 --max-tokens 4096")
@@ -198,8 +195,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	return r, nil
 }
 
-// machine returns the machine that --machine names. Without this flag it returns the machine of the last
-// table in set that has rows for the ranks and nodes of the flags.
+// machine returns the machine of --machine, or of the last table that has rows for the ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)

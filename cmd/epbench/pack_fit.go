@@ -11,12 +11,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitInFlight lists the numbers of calls in flight for which runFit prints token counts: one call, the
-// two calls of two micro-batches, and four calls.
+// fitInFlight lists the numbers of calls in flight that runFit prints. Two micro-batches have two.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints, for each layout and number of calls in flight, the largest number of tokens of a rank with
-// which its buffers fit into --fit. With --max-tokens it also prints the number of calls of this size that fit.
+// runFit prints the largest number of tokens of a rank whose buffers fit into --fit. With --max-tokens it also prints
+// how many such calls fit.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
 	if err != nil {

@@ -72,7 +72,7 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches. (The pack's ABI names all kernels of the build.)
+// launchedBy lists the kernels that a pack launches. Its ABI names all kernels of the build.
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {
@@ -112,8 +112,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell returns the cell that says whether an answer's rows are certified: measured with this
-// build of their kernels on this kind of machine. The cell is empty if the answer has no row.
+// certifiedCell says whether an answer was measured with this build on this kind of machine. It is empty without a row.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()
@@ -121,7 +120,7 @@ func certifiedCell(a pack.Answer) reports.Cell {
 	return reports.Bool(a.Certified)
 }
 
-// idCell returns a cell with the id of a config. key is the config's full spelling.
+// idCell returns a cell with the id of a config; key is the full spelling.
 func idCell(key string) reports.Cell {
 	c, err := ep.ParseConfig(key)
 	if err != nil {

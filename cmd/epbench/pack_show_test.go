@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// TestPackShow: at 80 columns, pack show prints the reason of each answer and the kernels that the pack
-// launches. It prints no other kernels.
+// TestPackShow: at 80 columns, pack show prints the reason of each answer, and only the kernels that the pack launches.
 func TestPackShow(t *testing.T) {
 	p := packFrom(t, "h200x2", 128, ep.FP8)
 	path := filepath.Join(t.TempDir(), "a.pack")
@@ -37,7 +36,7 @@ func TestPackShow(t *testing.T) {
 	}
 }
 
-// packFrom makes a pack of DeepSeek-V3 from an embedded table. Its device binaries contain no code.
+// packFrom makes a pack of DeepSeek-V3 without code from an embedded table.
 func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pack.Pack {
 	t.Helper()
 	from := sourceFlags{embedded: true}
@@ -61,12 +60,12 @@ func packFrom(t *testing.T, name string, maxTokens int, dtypes ...ep.DType) *pac
 	return p
 }
 
-// TestPackMemory: two dtypes and several kinds of kernels share the memory of a pack for prefill, so it
-// stays below a limit. The sizes of the areas add up to the memory of a call in flight.
+// TestPackMemory: the dtypes and kernels of a pack share memory, which stays below a limit. The areas add up to the
+// whole.
 func TestPackMemory(t *testing.T) {
 	for table, most := range map[string][2]float64{
 		"h100x2": {2, 4},
-		"h200x2": {2.45, 4.9}, // more, because rows of combine_final need memory that no other kernel polls
+		"h200x2": {2.45, 4.9}, // more: no other kernel polls the memory of combine_final
 	} {
 		p := packFrom(t, table, 4096, ep.FP8, ep.BF16)
 		for i, gib := range most {

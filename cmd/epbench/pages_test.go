@@ -36,10 +36,8 @@ import (
 // interval such as [{low}, {high}] is left out if the row has no values for it.
 var figures = regexp.MustCompile(`(?ms)^<!-- figures: (.*?) -->\n(.*?)^<!-- end -->`)
 
-// maxPageLines is the greatest number of lines of a page.
 const maxPageLines = 150
 
-// pages returns the paths of all pages: docs/*.md, README.md and CONTRIBUTING.md.
 func pages(t *testing.T, root string) []string {
 	t.Helper()
 	out, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -49,8 +47,7 @@ func pages(t *testing.T, root string) []string {
 	return append(out, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
 }
 
-// TestPages makes each block of figures again from its recording, and compares it with the
-// page. If EPBENCH_UPDATE is 1, as in "make pages", it writes the new blocks to the page.
+// TestPages makes each block of figures again and compares it with the page. EPBENCH_UPDATE=1 writes the new blocks.
 func TestPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads archives; left out with -short")
@@ -82,7 +79,6 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesAreShort: no page has more than maxPageLines lines.
 func TestPagesAreShort(t *testing.T) {
 	for _, page := range pages(t, "../..") {
 		text := testfile.Read(t, page)
@@ -105,8 +101,7 @@ func TestReadmeFitsTheScreen(t *testing.T) {
 // link matches a link to a file of the repository, or to a heading.
 var link = regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 
-// TestPageLinks checks that the file of each link exists, and that it has the heading that the
-// link names.
+// TestPageLinks: the file and the heading of each link exist.
 func TestPageLinks(t *testing.T) {
 	for _, page := range pages(t, "../..") {
 		text := testfile.Read(t, page)
@@ -137,8 +132,7 @@ func anchors(text string) []string {
 	return out
 }
 
-// inLinkedFolder changes to a temporary directory with links to the folders that the pages' commands
-// read. The files that these commands write then stay out of the repository.
+// inLinkedFolder changes to a folder with links to the repository, so that written files stay out of it.
 func inLinkedFolder(t *testing.T, root string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -185,7 +179,7 @@ func makeFigures(recipe string) (string, error) {
 	return markdown(rows), nil
 }
 
-// outputOf returns the output of a command of epbench, or for cat FILE the text of the file.
+// outputOf returns the output of an epbench command, or of cat FILE.
 func outputOf(command string) (string, error) {
 	if path, ok := strings.CutPrefix(command, "cat "); ok {
 		text, err := os.ReadFile(path)
@@ -199,7 +193,7 @@ func outputOf(command string) (string, error) {
 	return stdout.String(), nil
 }
 
-// unpack runs "tar xf ARCHIVE" if it has not run before.
+// unpack runs "tar xf ARCHIVE" once.
 func unpack(command string) error {
 	words := strings.Fields(command)
 	if len(words) < 3 || words[0] != "tar" {
@@ -215,7 +209,7 @@ func unpack(command string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// where keeps the rows that fulfil all conditions. The comment on the variable figures describes all steps.
+// where is the step that keeps rows. See figures for all steps.
 func where(rows [][]string, conditions []string) ([][]string, error) {
 	out := rows[:1:1]
 	for _, row := range rows[1:] {
@@ -238,7 +232,7 @@ func where(rows [][]string, conditions []string) ([][]string, error) {
 	return out, nil
 }
 
-// columns is the step that makes one column for each of specs.
+// columns is the step that makes one column for each spec.
 func columns(rows [][]string, specs []string) ([][]string, error) {
 	out := [][]string{nil}
 	for _, spec := range specs {
@@ -260,7 +254,7 @@ func columns(rows [][]string, specs []string) ([][]string, error) {
 	return out, nil
 }
 
-// titled splits TITLE=TEMPLATE. For the word COLUMN it returns the title COLUMN and the template {COLUMN}.
+// titled splits TITLE=TEMPLATE. The word COLUMN means COLUMN={COLUMN}.
 func titled(spec string) (title, template string) {
 	if title, template, ok := strings.Cut(spec, "="); ok {
 		return title, template
@@ -299,8 +293,7 @@ func across(rows [][]string, words []string) ([][]string, error) {
 // templateColumn matches a column in a template.
 var templateColumn = regexp.MustCompile(`\{([A-Za-z0-9_/%]+)(:[0-9]?)?\}`)
 
-// fill replaces the columns of a template by the values of a row. {name:} is the unchanged
-// value of the CSV.
+// fill puts the values of a row into a template. {name:} is the unchanged value.
 func fill(template string, names, row []string) (string, error) {
 	var missing error
 	out := templateColumn.ReplaceAllStringFunc(template, func(s string) string {
@@ -315,8 +308,7 @@ func fill(template string, names, row []string) (string, error) {
 	return strings.ReplaceAll(out, " [, ]", ""), missing
 }
 
-// figure writes a number with three digits, or with the number of decimals in format. It puts
-// commas at thousands. It does not change other text.
+// figure writes a number with three digits or the decimals in format, and with commas. It does not change other text.
 func figure(text, format string) string {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || format == ":" {
@@ -345,7 +337,6 @@ func figure(text, format string) string {
 	return whole
 }
 
-// markdown writes rows as a Markdown table.
 func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {

@@ -17,7 +17,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// plotFlags holds the flags of plot.
 type plotFlags struct {
 	kind    string
 	out     string
@@ -91,7 +90,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := cmp.Or(knownParameter("--x", f.options.X, runs), knownParameter("--y", f.options.Y, runs)); err != nil {
 		return err
 	}
-	// The default kind, gain, needs decisions. A run of import has none, so latency is drawn.
+	// A run of import has no decisions, so gain would be empty.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
 		f.kind = "latency"
 		if kinds, err = f.kinds(); err != nil {
@@ -104,7 +103,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.draw(cmd, kinds, runs)
 }
 
-// knownParameter returns an error if no config of the runs has a parameter with this name.
+// knownParameter refuses a name that no config of the runs has.
 func knownParameter(flag, name string, runs []*reports.Loaded) error {
 	if name == "" {
 		return nil
@@ -143,7 +142,6 @@ func (f *plotFlags) kinds() ([]chart.Kind, error) {
 	return out, nil
 }
 
-// draw writes the pictures and prints their paths.
 func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports.Loaded) error {
 	drawn := 0
 	for _, k := range kinds {
@@ -177,7 +175,7 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 	return nil
 }
 
-// whyEmpty holds, for each kind of picture, the reason why it may draw nothing.
+// whyEmpty says why a kind of picture may be empty.
 var whyEmpty = map[string]string{
 	"gain":      ": the run has no decisions; --kind latency draws its times",
 	"bandwidth": ": the bytes of its routings are not known",

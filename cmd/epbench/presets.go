@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// presetsOptions holds the flags of presets.
 type presetsOptions struct {
 	tables tableFlags
 	match  string
@@ -60,8 +59,7 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose returns the presets with the given names, or all presets if there are no names. It leaves
-// out presets that do not pass --match and --ranks.
+// choose returns the named presets, or all, that pass --match and --ranks.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)
@@ -142,8 +140,7 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset returns a table with the fields of a preset. The notes of the table are the hazards:
-// common assumptions that the preset's shape breaks.
+// explainPreset returns the fields of a preset. Its notes are common assumptions that the shape breaks.
 func explainPreset(p workloads.Preset) reports.Table {
 	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
 	t.Notes = p.Hazards()

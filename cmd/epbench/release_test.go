@@ -19,8 +19,7 @@ func steps(t *testing.T, targets ...string) string {
 	return string(out)
 }
 
-// TestRelease: both archives contain the three programs, the man pages and the completions. The names
-// of the archives contain the version that epbench prints.
+// TestRelease: both archives contain programs, man pages and completions. Their names contain the version.
 func TestRelease(t *testing.T) {
 	for want, args := range map[string][]string{version: {"release"}, "v9": {"release", "VERSION=v9"}} {
 		made := steps(t, args...)
@@ -37,8 +36,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestDockerfile checks the Dockerfile without building it. Its make targets must exist and
-// make the files that it copies. Its version of Go must be the one in go.mod.
+// TestDockerfile: the make targets of the Dockerfile make the files that it copies. Its Go is that of go.mod.
 func TestDockerfile(t *testing.T) {
 	read := func(name string) string {
 		text := testfile.Read(t, "../../"+name)

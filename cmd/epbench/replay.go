@@ -15,10 +15,9 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// allConfigs is the value of --budget that means no bound.
+// allConfigs is the --budget that means no bound.
 const allConfigs = "all"
 
-// replayFlags holds the flags of replay.
 type replayFlags struct {
 	tables     tableFlags
 	synthetic  bool
@@ -114,7 +113,6 @@ func replayTable(title string) reports.Table {
 	}
 }
 
-// eachTable returns the table of --each without rows.
 func eachTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -127,7 +125,6 @@ func eachTable(title string) reports.Table {
 	}
 }
 
-// addSearches adds a row for each search of a report.
 func addSearches(t *reports.Table, r replay.Report, budget string) {
 	for i, x := range r.Searches {
 		t.Add(reports.Str(r.Strategy), reports.Cell{Text: budget, Value: r.Budget}, reports.Str(x.Model), reports.Int(i+1), reports.Float(100*x.Regret, 3), reports.Float(100*x.Missed, 3),
@@ -135,8 +132,7 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns a function that draws landscape i: the true time of each config, and the noise. It
-// also returns the protocol of searches on these landscapes, and the title of the table.
+// source returns a function that draws landscape i, the protocol of searches on it, and a title.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
@@ -187,7 +183,7 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	return out, nil
 }
 
-// strategyListHelp returns the usage of --strategy for commands that take several strategies.
+// strategyListHelp returns the usage of --strategy for several strategies.
 func strategyListHelp() string {
 	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (epbench docs search-own)"
 }
@@ -206,8 +202,7 @@ func parseStrategies(text string) ([]string, error) {
 	return out, nil
 }
 
-// parseReplayBudgets parses the value of --budget: the word all, counts (25,50 or a range),
-// shares of a space (10%) and times (10s).
+// parseReplayBudgets parses --budget: the word all, counts (25,50 or a range), shares of a space (10%) and times (10s).
 func parseReplayBudgets(text string) ([]replay.Study, error) {
 	var out []replay.Study
 	if counts, err := ep.ParseInts(text); err == nil && counts[0] > 0 {

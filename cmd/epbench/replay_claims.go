@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// claimsFlags holds the flags of replay claims.
 type claimsFlags struct {
 	tables   tableFlags
 	replays  int

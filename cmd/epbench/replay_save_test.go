@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/search/exchange"
 )
 
-// TestReplaySaveAs: replay save --as writes files for other tuners with every config of a recorded search.
-// epbench must be able to read these files again.
+// TestReplaySaveAs: epbench can read the files that replay save --as writes for other tuners.
 func TestReplaySaveAs(t *testing.T) {
 	for as, pattern := range map[string]string{"t4": "*/*_T4.json", "cache": "*/*.json"} {
 		dir := t.TempDir()

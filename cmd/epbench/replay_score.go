@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// scoreFlags holds the flags of replay score.
 type scoreFlags struct {
 	tables     tableFlags
 	strategies string

@@ -34,8 +34,7 @@ are computed from three sessions.`,
 	return cmd
 }
 
-// stabilityTable returns a table with a row for each run that has several sessions. If there are several
-// such runs, the last row is for all together.
+// stabilityTable has a row for each run of several sessions. If there are several, the last row is for all together.
 func stabilityTable(paths []string) (reports.Table, error) {
 	n := reports.Numbers
 	t := reports.Table{
@@ -68,7 +67,7 @@ func stabilityTable(paths []string) (reports.Table, error) {
 	return t, nil
 }
 
-// sessionSeconds returns the wall time of the blocks that measured in further sessions.
+// sessionSeconds returns the wall time of further sessions.
 func sessionSeconds(results []record.Result) (seconds float64) {
 	for _, r := range results {
 		if r.Stage == record.StageSession && r.End {

@@ -20,8 +20,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// replayModels reads runs, recordings and spaces that other tuners measured. It returns a model
-// for each search, and the protocol of the machine of the first run or recording.
+// replayModels returns a model for each search at paths, and the protocol of the first machine.
 func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search.Protocol, error) {
 	var out []*replay.Model
 	protocol := search.OnGPU() // other tuners measured their spaces on GPUs
@@ -53,7 +52,7 @@ func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search
 	return out, protocol, nil
 }
 
-// warningsOf returns the warnings of the first n models that draw returns, without repetitions.
+// warningsOf returns the distinct warnings of the first n models.
 func warningsOf(draw func(int) *replay.Model, n int) []string {
 	var out []string
 	for i := range n {
@@ -64,8 +63,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path has the name of a space that another tuner measured. It also returns true for a
-// missing file; the caller gets the error when it reads the file.
+// isSpace reports whether a path has the name of another tuner's space. A missing file counts too: its reader returns
+// the error.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())
@@ -83,8 +82,7 @@ func spaceModel(path string) (*replay.Model, error) {
 	return m, nil
 }
 
-// recordingsOf returns the recordings at paths. A path may be a recording, a directory of recordings, or a
-// run directory.
+// recordingsOf reads recordings, directories of recordings and run directories.
 func recordingsOf(paths []string) ([]*record.Recording, error) {
 	var out []*record.Recording
 	for _, path := range paths {
@@ -156,8 +154,7 @@ the space. cache writes a cache file of Kernel Tuner for its simulation mode.`,
 	return cmd
 }
 
-// savers maps values of --as to functions that write a recording into a folder. They return the path of the file or
-// folder that they wrote.
+// savers maps values of --as to functions that write a recording into a folder. They return the written path.
 var savers = map[string]func(dir string, r *record.Recording) (path string, err error){
 	"recording": func(dir string, r *record.Recording) (string, error) {
 		path := filepath.Join(dir, r.Name())
@@ -176,8 +173,8 @@ var savers = map[string]func(dir string, r *record.Recording) (path string, err 
 	},
 }
 
-// eachKernel calls write for each kernel of a recording. base is the path of the kernel's files without
-// their endings. All files of a recording are in one folder, whose path eachKernel returns.
+// eachKernel calls write for each kernel of a recording, with a path without ending. It returns the folder of all
+// files.
 func eachKernel(dir string, r *record.Recording, write func(s *exchange.Space, base string) error) (string, error) {
 	folder := filepath.Join(dir, strings.TrimSuffix(r.Name(), record.RecordingExt))
 	if err := os.MkdirAll(folder, 0o777); err != nil {

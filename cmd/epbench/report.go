@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// reportFlags holds the flags of report.
 type reportFlags struct {
 	tables tableFlags
 	out    string
@@ -26,8 +25,7 @@ type reportFlags struct {
 	filter runFilter
 }
 
-// benchFormat is the value of --format with which report prints rounds instead of tables, in
-// Go's benchmark format.
+// benchFormat is the --format that prints rounds in Go's benchmark format.
 const benchFormat = "benchfmt"
 
 func newReport() *cobra.Command {
@@ -93,7 +91,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		tables = append(tables, of...)
 	}
-	// The page is written before anything is printed. If it cannot be written, the error is the only output.
+	// The page comes first: if it cannot be written, nothing else is printed.
 	page, err := f.page(cmd, runs)
 	if err != nil || page == "-" {
 		return err
@@ -114,7 +112,6 @@ const (
 	beside    = "beside"
 )
 
-// tablesOver returns the tables that have the rows of all runs together.
 func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error) {
 	tables, err := f.librariesOf(runs)
 	if err != nil || !slices.Contains(splitList(f.only), beside) {
@@ -131,8 +128,7 @@ func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error
 	return append(tables, t), nil
 }
 
-// librariesOf returns the table that compares the libraries of several runs. It returns no table if
-// --only names other tables.
+// librariesOf returns the table that compares libraries, or none if --only names others.
 func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, error) {
 	asked := slices.Contains(splitList(f.only), libraries)
 	if !asked && f.only != "" && f.only != "all" {
@@ -163,13 +159,11 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	return out, nil
 }
 
-// maxPrinted is the largest number of failures in a table for people. Tables for programs have
-// all failures.
+// maxPrinted is the largest number of failures in a table for people.
 const maxPrinted = 40
 
-// tablesOf returns the tables of one run that --only names. Without --only it returns the headline and
-// the largest gains in formats for people, and all tables in formats for programs. If named is true, the
-// titles have the run's name.
+// tablesOf returns the tables that --only names. The default is a short list for people and all tables for programs. If
+// named is true, titles have the run's name.
 func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, error) {
 	limit := maxPrinted
 	if f.tables.forPrograms() {
@@ -191,8 +185,7 @@ func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, 
 	return tables, err
 }
 
-// headline returns tables with the largest gains of a run, its headline and its warnings, for
-// people.
+// headline returns the largest gains, the headline and the warnings of a run, for people.
 func headline(l *reports.Loaded) []reports.Table {
 	head := reports.Table{Title: l.Run.Machine.Name, Notes: reports.Summarise(l.Run).Lines()}
 	head.Note(l.Resume())
@@ -206,7 +199,7 @@ func headline(l *reports.Loaded) []reports.Table {
 	return []reports.Table{head}
 }
 
-// tableNames lists the names of the tables that reports.DerivedTables returns.
+// tableNames lists the tables of reports.DerivedTables.
 var tableNames = []string{"winners", "effects", "regret", "pareto", "wire", "memory", "failed"}
 
 func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {

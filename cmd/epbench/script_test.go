@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain runs the tests. In scripts, the command epbench runs this test binary.
+// TestMain runs the tests. In scripts, epbench is this test binary.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"epbench": func() {
@@ -23,9 +23,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScript runs the archives in testdata/script. Each archive checks the stdout, stderr and
-// exit codes of commands. $TESTDATA is the testdata folder of the repository. If EPBENCH_UPDATE
-// is 1, the test rewrites the expected outputs.
+// TestScript runs the archives in testdata/script. $TESTDATA is the testdata folder of the repository. EPBENCH_UPDATE=1
+// rewrites expected outputs.
 func TestScript(t *testing.T) {
 	data, err := filepath.Abs(filepath.Join("..", "..", "testdata"))
 	if err != nil {
@@ -42,8 +41,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// exits runs epbench and requires an exit code. For example, "exits 3 compare a b" runs
-// "epbench compare a b" and requires 3.
+// exits runs epbench and requires an exit code, as in "exits 3 compare a b".
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE ARGS...")

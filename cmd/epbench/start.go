@@ -66,7 +66,7 @@ it. Nothing is measured, compiled or written.`,
 	return cmd
 }
 
-// foundTable lists the GPUs, the Python modules, the workers and the packs of this machine.
+// foundTable lists what this machine has: GPUs, Python modules, workers and packs.
 func foundTable(s surroundings) reports.Table {
 	t := newFacts("found", "This machine")
 	switch {
@@ -86,15 +86,15 @@ func foundTable(s surroundings) reports.Table {
 	return t.Table
 }
 
-// startTables lists the tuned tables and says which of them may be used on this machine.
+// startTables lists the tuned tables and whether they may be used here.
 func startTables(s surroundings, set *table.Set) reports.Table {
 	t := appliesTable(table.Host{Machine: s.Machine, ABI: declare.ABI()}, set)
 	t.Title = "Tables"
 	return t
 }
 
-// measured returns the names of the machines of the compiled-in tables, such as "2 x NVIDIA
-// H200". most is the largest number of GPUs among them.
+// measured names the machines of the compiled-in tables, such as "2 x NVIDIA H200". most is their largest number of
+// GPUs.
 func measured(set *table.Set) (names []string, most int) {
 	for _, source := range set.Sources() {
 		m := source.Table.Header.Machine
@@ -105,8 +105,7 @@ func measured(set *table.Set) (names []string, most int) {
 	return names, most
 }
 
-// unmeasured returns the sentences with which the output of start begins: for which machines epbench has
-// no measurements.
+// unmeasured says for which machines epbench has no measurements.
 func unmeasured(s surroundings, set *table.Set) string {
 	names, most := measured(set)
 	text := fmt.Sprintf("epbench has not been measured on more than %d GPUs, nor on several hosts. Its tables are for %s.", most, strings.Join(names, ", "))
@@ -121,9 +120,9 @@ func unmeasured(s surroundings, set *table.Set) string {
 
 // A step is one command of epbench that the user should type.
 type step struct {
-	does    string   // the purpose of the command, in words
+	does    string
 	words   []string // the arguments of epbench, without shell quotes
-	minutes int      // about how long the command takes; 0 means seconds
+	minutes int      // 0 means seconds
 }
 
 // stepTable lists the steps of a plan for programs.
@@ -137,7 +136,6 @@ func stepTable(p plan, s surroundings, steps []step) reports.Table {
 	return t
 }
 
-// command returns the command as the user types it.
 func (s step) command() string {
 	out := []string{programName()}
 	for _, w := range s.words {
@@ -146,8 +144,7 @@ func (s step) command() string {
 	return strings.Join(out, " ")
 }
 
-// printSteps prints the steps of a plan for people. It breaks a long command into lines that end in a
-// backslash, for a shell.
+// printSteps prints the steps for people. Long commands are broken by backslashes.
 func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, steps []step) error {
 	fmt.Fprintln(cmd.OutOrStdout())
 	if err := f.paragraphs(cmd, "Three commands for "+p.title(s)+". Nothing was run."); err != nil {
@@ -167,8 +164,7 @@ func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, step
 	return f.paragraphs(cmd, p.page+" explains each step. For another library: --for "+strings.Join(others, ", ")+".")
 }
 
-// freeName returns the first of name, name-2, name-3, ... that is not the name of a file or
-// folder.
+// freeName returns the first of name, name-2, name-3, ... that does not exist.
 func freeName(name string) string {
 	for i, free := 2, name; ; i++ {
 		if _, err := os.Lstat(free); err != nil {
@@ -178,7 +174,7 @@ func freeName(name string) string {
 	}
 }
 
-// packCache returns the folder in which epcomm keeps the packs that it makes itself.
+// packCache returns the folder of packs that epcomm makes itself.
 func packCache() string {
 	if dir := os.Getenv("EPCOMM_CACHE"); dir != "" {
 		return dir

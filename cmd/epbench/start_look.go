@@ -17,13 +17,13 @@ import (
 
 // surroundings holds the facts about this machine that start uses.
 type surroundings struct {
-	GPUs    int               `json:"gpus"`    // number of GPUs
-	Machine ep.Machine        `json:"machine"` // the machine of the GPUs; the zero Machine if epbench-cuda does not answer
-	NoGPU   string            `json:"no_gpu"`  // the reason why Machine is the zero Machine
-	Python  string            `json:"python"`  // path of the interpreter; "" if there is none
+	GPUs    int               `json:"gpus"`
+	Machine ep.Machine        `json:"machine"` // zero if epbench-cuda does not answer
+	NoGPU   string            `json:"no_gpu"`  // why Machine is zero
+	Python  string            `json:"python"`  // path of the interpreter, or ""
 	Modules map[string]string `json:"modules"` // package and version of each installed module
-	Elastic string            `json:"elastic"` // path of the module with DeepEP V2's ElasticBuffer; "" if deep_ep has none
-	Worker  string            `json:"worker"`  // path of the worker for libraries in Python; "" if there is none
+	Elastic string            `json:"elastic"` // path of the module with DeepEP V2's ElasticBuffer, or ""
+	Worker  string            `json:"worker"`  // path of the worker for libraries in Python, or ""
 	Packs   []string          `json:"packs"`   // paths of the packs that epcomm would use
 }
 
@@ -54,10 +54,8 @@ func (s *surroundings) openGPUs(ctx context.Context) {
 	s.GPUs = s.Machine.GPUs
 }
 
-// askModules is a Python program. It prints the path of the interpreter, the package and version of each
-// module that it finds, and the path of DeepEP V2's module. It does not import the modules. It looks up
-// the package of each module, because a package may have another name than its module: sgl-deep-ep
-// contains deep_ep.
+// askModules is a Python program that prints the interpreter, the modules' packages and versions, and the path of
+// DeepEP V2. It does not import modules. A package may have another name than its module: sgl-deep-ep has deep_ep.
 const askModules = `
 import importlib.metadata, importlib.util, json, os, sys
 found, elastic, of = {}, "", importlib.metadata.packages_distributions()
@@ -71,7 +69,7 @@ for name in sys.argv[1:]:
 print(json.dumps({"python": sys.executable, "modules": found, "elastic": elastic}))
 `
 
-// askPython finds the Python interpreter on PATH, and the modules that are installed for it.
+// askPython asks the interpreter on PATH.
 func (s *surroundings) askPython(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -87,11 +85,10 @@ func (s *surroundings) askPython(ctx context.Context) {
 	s.Python, s.Modules, s.Elastic = answer.Python, answer.Modules, answer.Elastic
 }
 
-// findLibraryWorker returns the path of the worker for libraries in Python, "" if it finds
-// none. It looks in the wheel that contains this program, and in the repository if this program
-// or the current directory is in it.
+// findLibraryWorker returns the path of the worker for libraries in Python, or "". It looks in the wheel and in the
+// repository.
 func findLibraryWorker() string {
-	self, _ := os.Executable() // if this fails, only the current directory is searched
+	self, _ := os.Executable() // without it, only the current directory is searched
 	bin := filepath.Dir(self)
 	for _, pattern := range []string{
 		filepath.Join(bin, "../lib/python3*/*-packages/epbench/workers/worker.py"),
@@ -106,8 +103,7 @@ func findLibraryWorker() string {
 	return ""
 }
 
-// findPacks lists the packs that epcomm would use: the files and folders in EPCOMM_PACKS, and
-// the packs in its cache.
+// findPacks lists the packs in EPCOMM_PACKS and in epcomm's cache.
 func findPacks() []string {
 	var out []string
 	for _, place := range append(strings.Split(os.Getenv("EPCOMM_PACKS"), ":"), packCache()) {

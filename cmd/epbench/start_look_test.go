@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestAskPython looks for the module deep_ep in the files of the package sgl-deep-ep. Version 0.1.0 of the
-// package contains DeepEP V1, and 0.1.2 contains V1 and V2. start must tell them apart by their files. The
-// workers must write the name of the package into the run.
+// TestAskPython: start recognizes DeepEP V2 by its files. Package sgl-deep-ep 0.1.0 has only V1, 0.1.2 has both. The
+// workers write the name of the package into the run.
 func TestAskPython(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")

@@ -8,18 +8,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A plan is a list of commands to begin with: for an installed library, for epbench's own kernels, or
-// for a machine without GPUs.
+// A plan is a list of commands to begin with.
 type plan struct {
 	name   string
-	module string // the Python module that the plan tunes; "" if it needs none
-	least  int    // the least number of GPUs for the plan
-	what   string // the title of the plan
-	page   string // the page that explains the plan
+	module string // the Python module that it tunes; "" for none
+	least  int    // least number of GPUs
+	what   string
+	page   string
 	steps  func(s surroundings, model string) []step
 }
 
-// plans lists all plans. Without --for, start takes the first one that this machine can follow.
+// plans lists all plans. start takes the first that this machine can follow.
 var plans = []plan{
 	{"deepep2", "deep_ep", 2, "DeepEP V2 (ElasticBuffer), which your engine calls", "epbench docs run-deepep", deepep2Steps},
 	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "epbench docs run-deepep", deepepSteps},
@@ -36,8 +35,7 @@ func planNames() (out []string) {
 	return out
 }
 
-// planFor returns the plan called name. If name is "", it returns the first plan that this
-// machine can follow.
+// planFor returns the plan called name; for "", the first that this machine can follow.
 func planFor(name string, s surroundings) (plan, error) {
 	for _, p := range plans {
 		if p.name == name || name == "" && p.missing(s) == "" {
@@ -47,8 +45,7 @@ func planFor(name string, s surroundings) (plan, error) {
 	return plan{}, usagef("--for: unknown library %q%s", name, ep.DidYouMean(name, planNames(), ", use one of "+strings.Join(planNames(), ", ")))
 }
 
-// missing returns the reason why this machine cannot follow the plan, or why its engine would gain nothing
-// from it. It returns "" if there is no such reason.
+// missing returns why this machine cannot follow the plan or would gain nothing, or "".
 func (p plan) missing(s surroundings) string {
 	switch {
 	case s.GPUs < p.least:
@@ -67,7 +64,6 @@ func (p plan) missing(s surroundings) string {
 	return ""
 }
 
-// title returns the title of the plan, followed by the reason if missing returns one.
 func (p plan) title(s surroundings) string {
 	if missing := p.missing(s); missing != "" {
 		return p.what + "; " + missing
@@ -75,8 +71,7 @@ func (p plan) title(s surroundings) string {
 	return p.what
 }
 
-// sweepMinutes is the time budget, in minutes, of the sweeps that start proposes. It includes the start of
-// the worker.
+// sweepMinutes is the budget of the sweeps that start proposes, with the start of the worker.
 const sweepMinutes = 5
 
 // library returns the value of --backend that runs a library's worker on all GPUs.
@@ -88,7 +83,7 @@ func library(s surroundings, worker string) string {
 	return fmt.Sprintf("launch:%s -m torch.distributed.run --standalone --nproc-per-node %d %s %s", ep.Quote(python), ranks(s), ep.Quote(s.Worker), worker)
 }
 
-// ranks returns the number of GPUs of this host, or 2 if there are fewer: a problem has at least 2 ranks.
+// ranks returns the number of GPUs, at least 2.
 func ranks(s surroundings) int { return max(2, s.GPUs) }
 
 // librarySweep returns the step that measures each config of a library's worker.
@@ -111,7 +106,7 @@ func deepepSteps(s surroundings, model string) []step {
 	return []step{librarySweep(s, dir, "deepep", model, "128,1024,4096", "dispatch,combine"), reportStep(dir), deepepExport(s, dir)}
 }
 
-// deepepExport returns the step that writes the winners in the format of the installed engine.
+// deepepExport returns the step that writes the engine's file.
 func deepepExport(s surroundings, dir string) step {
 	if s.Modules["sglang"] != "" {
 		return exportStep(dir, "sglang", "deepep.json")
@@ -119,8 +114,8 @@ func deepepExport(s surroundings, dir string) step {
 	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
 }
 
-// deepep2Steps returns the steps for DeepEP V2. The only parameter of V2 is the number of SMs, which engines
-// pass in each call as num_sms. So no file is exported, and the last step is a look-up.
+// deepep2Steps returns the steps for DeepEP V2. Its only parameter, num_sms, is given in each call. So the last step is
+// a look-up, and no file is written.
 func deepep2Steps(s surroundings, model string) []step {
 	dir := freeName("deepep2-run")
 	sweep := librarySweep(s, dir, "deepep2", model, "1,8,128,1024,4096", "dispatch,combine,pair")

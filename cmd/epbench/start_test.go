@@ -7,12 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// If the environment variable foundEnv has the path of a JSON file with surroundings, a program that a
-// test starts uses these surroundings in place of the machine's own.
+// If foundEnv has the path of a JSON file, a program that a test starts takes its surroundings from it.
 const foundEnv = "EPBENCH_TEST_FOUND"
 
-// foundHere replaces lookAround by a function that returns the surroundings in the file of
-// foundEnv.
 func foundHere() {
 	name := os.Getenv(foundEnv)
 	if name == "" {

@@ -19,19 +19,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// If the environment variable steadyEnv is set, a program that a test starts uses the steady backend.
+// If steadyEnv is set, a program that a test starts uses the steady backend.
 const steadyEnv = "EPBENCH_TEST_STEADY"
 
-// The environment variable dieEnv makes a program that a test starts kill itself. Its value is RUNS:DELAY:
-// the program dies DELAY after the call number RUNS of Run.
+// dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after that call of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady is the CPU backend with computed times. Calls still run and are compared with the oracle, but
-// their times are a function of config, workload and round. So the decisions of a sweep do not depend on
-// the load of the host. Only tests contain this backend.
+// steady is the CPU backend with computed times. Calls still run, and the oracle checks them. So decisions do not
+// depend on the load of the host.
 type steady struct {
 	*cpu.Backend
-	ran func() // is called after each call of Run
+	ran func() // called after each Run
 }
 
 func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Session, error) {
@@ -43,16 +41,14 @@ func (b steady) Open(ctx context.Context, w *workloads.Workload) (kernels.Sessio
 	return &steadySession{s, b, best, rand.New(rand.NewPCG(w.Seed, 1))}, nil
 }
 
-// steadySession is a session of the steady backend.
 type steadySession struct {
 	kernels.Session
 	of   steady
-	best int // the number of blocks with the shortest time
+	best int // number of blocks with the shortest time
 	rng  *rand.Rand
 }
 
-// Run replaces the measured times. A call with the best number of blocks takes 50 us. Each block more or
-// less adds 10 us. The times have 0.5 % noise.
+// Run computes times: 50 us for the best number of blocks, 10 us more for each block of difference, 0.5 % noise.
 func (s *steadySession) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	r, err := s.Session.Run(ctx, c, spec)
 	s.of.ran()
@@ -69,7 +65,6 @@ func (s *steadySession) Run(ctx context.Context, c ep.Config, spec kernels.RunSp
 	return r, nil
 }
 
-// steadyCPU replaces the CPU backend by the steady backend.
 func steadyCPU(ran func()) {
 	i := slices.IndexFunc(backendTable, func(e backendEntry) bool { return e.name == "cpu" })
 	backendTable[i].open = func(context.Context, string) (kernels.Backend, error) {
@@ -81,7 +76,7 @@ func steadyCPU(ran func()) {
 	}
 }
 
-// useSteadyBackend replaces the CPU backend by the steady backend until the test ends.
+// useSteadyBackend lasts until the test ends.
 func useSteadyBackend(t *testing.T, ran func()) {
 	t.Helper()
 	before := slices.Clone(backendTable)
@@ -89,10 +84,9 @@ func useSteadyBackend(t *testing.T, ran func()) {
 	steadyCPU(ran)
 }
 
-// useSteadyPython gives workers in Python a clock that advances by 10 us at each reading. A longer step
-// could exceed the real time, and epbench refuses rounds that are longer than the wall time of their
-// request. With a step of 1 us, each sample would need so many calls that a bench would take a minute.
-// The clock is in sitecustomize.py, which Python runs before the worker.
+// useSteadyPython gives workers in Python a clock that advances by 10 us at each reading. With longer steps rounds
+// would last longer than their request, which epbench refuses. Shorter steps need many more calls. Python runs
+// sitecustomize.py before the worker.
 func useSteadyPython(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,15 +95,14 @@ func useSteadyPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", dir)
 }
 
-// steadyHere replaces the CPU backend in a program that a test starts with steadyEnv.
+// steadyHere acts in a program that a test starts.
 func steadyHere() {
 	if os.Getenv(steadyEnv) != "" {
 		steadyCPU(dying(os.Getenv(dieEnv)))
 	}
 }
 
-// dying returns a function for the field ran. The function counts the calls of Run and kills this
-// program, for example 3 ms after the 12th call if how is 12:3ms.
+// dying returns a function that counts calls, and kills this program: with 12:3ms, 3 ms after the 12th.
 func dying(how string) func() {
 	runs, after, _ := strings.Cut(how, ":")
 	left, _ := strconv.Atoi(runs)
@@ -152,7 +145,6 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// prepared prepares a config and returns it.
 func prepared(t *testing.T, s kernels.Session, c ep.Config) ep.Config {
 	t.Helper()
 	if err := s.Prepare(t.Context(), c); err != nil {

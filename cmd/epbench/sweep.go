@@ -20,7 +20,6 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// sweepFlags holds the flags of sweep.
 type sweepFlags struct {
 	problem problemFlags
 	beside  besideFlags
@@ -95,10 +94,9 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.tables.bind(cmd)
 }
 
-// command returns the command line that the run records. --resume parses it again.
+// command returns the command line that the run records. --resume parses it.
 func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
-// resumed parses the flags of a recorded command line.
 func resumed(command []string) (*sweepFlags, error) {
 	var f sweepFlags
 	cmd := &cobra.Command{Use: "sweep"}
@@ -119,14 +117,12 @@ func resumed(command []string) (*sweepFlags, error) {
 	return &f, err
 }
 
-// These are the bounds of --sessions. The value 1 is also allowed; it means no further
-// sessions.
+// Bounds of --sessions. 1 is also allowed: no further sessions.
 const (
 	minSessions = 3
 	maxSessions = 100
 )
 
-// bindSessions registers --sessions.
 func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 	s.IntVar(sessions, "sessions", sweep.DefaultSessions, usage)
 	s.Lookup("sessions").DefValue = "" // the text of the flag names the default
@@ -139,10 +135,9 @@ func checkSessions(n int) error {
 	return nil
 }
 
-// cpuBudget is the default time of a sweep on the CPU backend. With it a first try ends within a minute.
+// cpuBudget is the default budget on the CPU backend: a first try ends within a minute.
 const cpuBudget = 30 * time.Second
 
-// options returns the options of a sweep on a backend.
 func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	m := b.Machine()
 	o, err := f.problem.options(m, b.Kernels())

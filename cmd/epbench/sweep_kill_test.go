@@ -14,13 +14,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// kills is the number of times that TestSweepSurvivesKills kills the sweep. Each time the sweep dies within
-// its first maxRuns calls of Run.
+// TestSweepSurvivesKills kills the sweep this many times, each within maxRuns calls of Run.
 const kills, maxRuns = 20, 250
 
-// TestSweepSurvivesKills kills a sweep at random moments and resumes it each time. In the end the log must
-// have each block once, complete and in order. The moments are counted in calls of Run, because on a busy
-// host the sweep would not get far in a given number of seconds.
+// TestSweepSurvivesKills kills a sweep at random calls and resumes it. In the end the log must have each block once,
+// complete and in order.
 func TestSweepSurvivesKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -53,8 +51,8 @@ func TestSweepSurvivesKills(t *testing.T) {
 	checkLog(t, run)
 }
 
-// TestKilledEarly: a sweep that is killed in its first search must already have written the time of an
-// empty kernel. The resumed sweep needs this time to make the same decisions.
+// TestKilledEarly: a sweep that is killed in its first search has already written the time of an empty kernel. The
+// resumed sweep needs it for the same decisions.
 func TestKilledEarly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a real sweep; left out with -short")
@@ -70,7 +68,7 @@ func TestKilledEarly(t *testing.T) {
 	}
 }
 
-// program returns a path to the test binary. Under this path the binary runs as epbench.
+// program returns a path under which the test binary runs as epbench.
 func program(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -84,8 +82,7 @@ func program(t *testing.T) string {
 	return bin
 }
 
-// runUntil runs a command with how as the value of dieEnv. It reports whether the command
-// finished before it was killed.
+// runUntil runs a command with dieEnv=how, and reports whether it finished.
 func runUntil(bin string, args []string, how string) (finished bool, err error) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), steadyEnv+"=1", dieEnv+"="+how)

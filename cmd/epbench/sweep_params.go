@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// anyLegal returns an error if some op has no legal config with the values of --param, because the sweep
-// would then measure only the default.
+// anyLegal returns an error if --param leaves some op no legal config. The sweep would measure only the default.
 func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	given := p.Options.Params
 	if len(given) == 0 {
@@ -39,8 +38,8 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	return nil
 }
 
-// refusedValue returns an error if all given values of some parameter are illegal even with defaults for
-// all other parameters. Otherwise it returns nil: then only combinations of given values are illegal.
+// refusedValue returns an error if every given value of a parameter is illegal beside defaults. It returns nil if only
+// combinations are illegal.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

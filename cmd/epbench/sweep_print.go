@@ -18,9 +18,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// print prints the table of winners. In formats for people, the headline and the next commands follow
-// this table. In formats for programs, a table with the headline precedes it. Warnings go to standard
-// error.
+// print prints the winners, the headline, and for people the next commands. Warnings go to standard error.
 func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
 	if out.Table != nil {
@@ -44,11 +42,10 @@ func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) e
 	return f.ending(cmd, out, dir)
 }
 
-// fewSearches is the number of searches above which the largest gains are listed again below the table.
+// fewSearches is the number of searches above which the largest gains are listed again.
 const fewSearches = 12
 
-// ending prints the largest gains, the headline, a sentence about the number of rows in the
-// tuned table, and commands that the user may want next.
+// ending prints what follows the table of winners, for people.
 func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	stdout := cmd.OutOrStdout()
 	fmt.Fprintln(stdout)
@@ -81,10 +78,9 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) 
 	return nil
 }
 
-// indented puts two blanks before each line.
 func indented(lines string) string { return "  " + strings.ReplaceAll(lines, "\n", "\n  ") }
 
-// rowsText returns a sentence that explains the number of rows in a tuned table.
+// rowsText explains the number of rows in a tuned table.
 func rowsText(run *record.Run, t *table.Table) string {
 	all := 0
 	for _, r := range t.Rows {
@@ -106,16 +102,14 @@ func rowsText(run *record.Run, t *table.Table) string {
 	return text + "."
 }
 
-// winners returns the table of winners, with notes on the number of points that each constraint removed
-// from the search spaces.
+// winners returns the table of winners. Its notes count the points that constraints removed.
 func winners(run *record.Run) reports.Table {
 	t := reports.Winners(run)
 	t.Note(rejections(run.Spaces)...)
 	return t
 }
 
-// rejections returns texts with the number of points that each constraint removed from a space. Spaces
-// with the same numbers share one text. There are at most eight such texts.
+// rejections says how many points each constraint removed. Equal spaces share a text; there are at most eight.
 func rejections(spaces []record.SpaceInfo) []string {
 	const most = 8
 	var out []string
@@ -137,11 +131,9 @@ func rejections(spaces []record.SpaceInfo) []string {
 	return out
 }
 
-// manySearches is the largest number of searches for which --dry-run prints one line each. With
-// more searches there is one line for each op, dtype and routing.
+// manySearches is the largest number of searches that --dry-run prints one by one.
 const manySearches = 60
 
-// printPlan prints the plan of --dry-run.
 func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	n := reports.Numbers
 	t := reports.Table{
@@ -175,7 +167,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	return f.tables.print(cmd, t)
 }
 
-// costText returns a text with the time that a plan takes, estimated with a probe of its shapes.
+// costText says how long a plan takes, by its probe.
 func costText(p *sweep.Plan) string {
 	whole, least, most := p.Estimate(), p.Least(), p.Options.Time
 	const how = " (estimated with a probe of two rounds; with compilation, checks and sessions)"
@@ -192,8 +184,7 @@ func costText(p *sweep.Plan) string {
 	return fmt.Sprintf("about %v, the budget%s", most, how)
 }
 
-// wholeText returns a sentence with the number of spaces in which every config was measured. It returns
-// "" if no search has a space.
+// wholeText says in how many spaces every config was measured, "" if there are no spaces.
 func wholeText(run *record.Run) string {
 	whole, searched := 0, 0
 	var tried, legal int
@@ -241,7 +232,6 @@ func summedUp(rows [][]reports.Cell) [][]reports.Cell {
 	return out
 }
 
-// writeSummary writes summary.md.
 func writeSummary(w io.Writer, out *sweep.Summary, cases []*reports.Case) error {
 	run := out.Run
 	if text := run.Rehearsal(); text != "" {

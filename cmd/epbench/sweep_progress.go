@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// progress shows how many searches are done. On a terminal it shows a bar; elsewhere it prints
-// a line every few seconds.
+// progress shows how many searches are done: as a bar on a terminal, elsewhere as lines.
 type progress struct {
 	out   io.Writer
 	bars  *mpb.Progress // nil if the output is not a terminal
@@ -22,11 +21,11 @@ type progress struct {
 	start time.Time
 	last  time.Time
 
-	done atomic.Int64 // number of searches that are done
-	took atomic.Int64 // nanoseconds that these searches took together
+	done atomic.Int64 // searches
+	took atomic.Int64 // nanoseconds of all searches together
 }
 
-// leastBar is the least width of a bar. If there is less room, only the title is shown.
+// leastBar is the least width of a bar. With less room, only the title is shown.
 const leastBar = 10
 
 // everySeconds is the least time between two plain lines.
@@ -67,7 +66,6 @@ func (p *progress) event(e sweep.Event) {
 // hidingBar builds a bar that is not drawn if there is no room.
 type hidingBar struct{}
 
-// Build implements mpb.BarFillerBuilder.
 func (hidingBar) Build() mpb.BarFiller {
 	bar := mpb.BarStyle().Build()
 	return mpb.BarFillerFunc(func(w io.Writer, s decor.Statistics) error {
@@ -78,7 +76,7 @@ func (hidingBar) Build() mpb.BarFiller {
 	})
 }
 
-// timeLeft returns the estimated time to the end as text, "" if it cannot be estimated.
+// timeLeft returns the estimated time to the end, or "".
 func (p *progress) timeLeft(s decor.Statistics) string {
 	done, took := p.done.Load(), time.Duration(p.took.Load())
 	if done == 0 || done == s.Total {
@@ -87,14 +85,12 @@ func (p *progress) timeLeft(s decor.Statistics) string {
 	return fmt.Sprintf(", %v left", remaining(took, time.Since(p.start)-took, done, s.Total).Round(time.Second))
 }
 
-// remaining returns the estimated time to the end. It multiplies the number of open searches by the
-// mean time of the finished ones, and subtracts the time for which the current search has run. So
-// the estimate falls while a search runs.
+// remaining estimates the time to the end from the mean of finished searches. It subtracts the time for which the
+// current one has run.
 func remaining(took, running time.Duration, done, all int64) time.Duration {
 	return max(0, time.Duration(float64(took)/float64(done)*float64(all-done))-running)
 }
 
-// stop removes the bar from the terminal.
 func (p *progress) stop() {
 	if p.bar != nil {
 		p.bar.Abort(true)

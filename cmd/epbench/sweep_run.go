@@ -59,7 +59,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
-		err = dir.WriteRun(run) // written now, because a run that is killed in its first search needs this reading to resume
+		err = dir.WriteRun(run) // now, because --resume needs it even if the first search is killed
 	}
 	if err == nil {
 		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
@@ -83,14 +83,12 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 	return p, anyLegal(b, p)
 }
 
-// overBudget is the share by which a sweep may exceed its time budget without a warning.
+// overBudget is the share by which a sweep may exceed its budget without a warning.
 const overBudget = 0.1
 
-// holdBudget estimates with a probe how long this sweep takes at least. The estimate includes the time since began,
-// because a launcher of ranks takes several seconds. If the estimate is longer than the time budget, holdBudget prints
-// a warning. It returns no error in that case, because on a busy machine the two rounds of the probe may take several
-// times as long as later rounds. If the budget is the CPU backend's default, holdBudget raises the budget instead, and
-// the run records the new value.
+// holdBudget prints a warning if the sweep cannot end within its budget. It measures that with a probe. It returns no
+// error, because a busy machine can slow the two rounds of the probe several times. The CPU backend's default budget is
+// raised instead. Launching ranks takes seconds, so time counts from began.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
 		return nil
@@ -113,7 +111,7 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	return cmd.Flags().Set("budget", enough.String())
 }
 
-// probe measures the costs of a plan, and shows meanwhile which problem it measures.
+// probe measures the costs of a plan.
 func probe(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
 	show := newProgress(cmd.ErrOrStderr())
 	defer show.stop()
@@ -134,8 +132,7 @@ func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Ru
 	}
 }
 
-// works returns, for the record of a run, the kernels that declare which work their times
-// include.
+// works returns the kernels that declare their work.
 func works(all []kernels.Kernel) []record.Kernel {
 	var out []record.Kernel
 	for _, k := range all {
@@ -146,8 +143,7 @@ func works(all []kernels.Kernel) []record.Kernel {
 	return out
 }
 
-// emptyClock returns the seconds that each clock of the backend reads for an empty kernel, nil
-// if the backend does not measure them.
+// emptyClock returns the seconds that each clock reads for an empty kernel, or nil.
 func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, error) {
 	c, ok := b.(kernels.Clocker)
 	if !ok {
@@ -160,8 +156,7 @@ func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, err
 	return empty, nil
 }
 
-// started holds a run directory that is open for writing, and the results that its log already
-// has.
+// started is a run directory that is open for writing, and the results in its log.
 type started struct {
 	dir     *record.Dir
 	run     *record.Run
@@ -169,8 +164,8 @@ type started struct {
 	began   time.Time // when the command began
 }
 
-// continueRun continues the run that --resume names, with the flags that the run recorded. It
-// returns an error if the machine, the kernels or the search space have changed.
+// continueRun continues the run of --resume with its recorded flags. It returns an error if machine, kernels or search
+// space have changed.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	began := time.Now()
 	given := ""
@@ -253,7 +248,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	return nil
 }
 
-// interrupted writes and prints the results of the searches that were done before Ctrl-C.
+// interrupted writes and prints the searches that were done before Ctrl-C.
 func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Summary) error {
 	if out != nil {
 		if err := f.write(dir, out); err != nil {

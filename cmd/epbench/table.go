@@ -47,7 +47,7 @@ func newTable() *cobra.Command {
 	return cmd
 }
 
-// sourceFlags holds the flags that select the tables a command reads.
+// sourceFlags holds the flags that select tables.
 type sourceFlags struct {
 	file        string
 	embedded    bool
@@ -55,7 +55,6 @@ type sourceFlags struct {
 	allowEdited bool
 }
 
-// bind registers the flags of commands that read a set of tables.
 func (f *sourceFlags) bind(cmd *cobra.Command) {
 	f.bindFile(cmd, "default: the compiled-in, system and user tables")
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
@@ -64,8 +63,8 @@ func (f *sourceFlags) bind(cmd *cobra.Command) {
 	})
 }
 
-// bindFile registers the flags of commands that read one table. otherwise is the end of the
-// help for --table: it says which table is read without the flag.
+// bindFile registers the flags of commands that read one table. otherwise says in the help which table is read without
+// --table.
 func (f *sourceFlags) bindFile(cmd *cobra.Command, otherwise string) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.StringVar(&f.file, "table", "", "`TABLE` a table.json, a run with a table, or the name of a compiled-in table; "+otherwise)
@@ -73,7 +72,6 @@ func (f *sourceFlags) bindFile(cmd *cobra.Command, otherwise string) {
 	})
 }
 
-// open reads the tables.
 func (f *sourceFlags) open() (*table.Set, error) {
 	if f.embedded && (f.layers || f.file != "") {
 		return nil, usagef("--embedded: reads the compiled-in tables alone; leave out --table and --layers")
@@ -102,8 +100,7 @@ func (f *sourceFlags) open() (*table.Set, error) {
 	return table.Overlay(append(set.Sources(), top)...), nil
 }
 
-// load returns the table that --table names. Without --table it returns the only table there
-// is, or an error if there are several.
+// load returns the table that --table names, or the only one there is.
 func (f *sourceFlags) load() (*table.Table, error) {
 	set, err := f.open()
 	if err != nil {
@@ -125,8 +122,7 @@ func orOneOf(sources []table.Source) string {
 	return out
 }
 
-// sourceName returns the name by which --table selects a source: the name of a compiled-in
-// table without folder and extension, or a path.
+// sourceName returns the name by which --table selects a source.
 func sourceName(s table.Source) string {
 	if name, ok := strings.CutPrefix(s.Name, "embedded/"); ok {
 		return strings.TrimSuffix(name, path.Ext(name))
@@ -134,8 +130,7 @@ func sourceName(s table.Source) string {
 	return s.Name
 }
 
-// loadTable reads a table. name is the path of its file, its run directory, or the name of a
-// compiled-in table.
+// loadTable reads a table file, the table of a run directory, or a compiled-in table.
 func loadTable(name string, allowEdited bool) (*table.Table, error) {
 	t, err := table.LoadFile(tablePath(name), allowEdited)
 	if err == nil || strings.ContainsAny(name, "/.") {
@@ -158,7 +153,7 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
-// asTable returns err, or a clearer error if the file is not JSON at all.
+// asTable returns err, or a clearer error if the file is not JSON.
 func asTable(name string, err error) error {
 	if err == nil {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// keyColumns returns the columns of a row's key. A narrow terminal first drops the columns
-// whose values rarely differ.
+// keyColumns returns the columns of a row's key. A narrow terminal drops those first that rarely differ.
 func keyColumns() []reports.Column {
 	n := func(name string, order int) reports.Column { return reports.Numbers(name, "").Dropped(order).Keyed() }
 	w := func(name string, order int) reports.Column { return reports.Words(name).Dropped(order).Keyed() }
@@ -48,7 +47,7 @@ func keyCells(k table.Key) []reports.Cell {
 	}
 }
 
-// modelOf returns the names of the presets that have the shape of a key.
+// modelOf names the presets that have the shape of a key.
 func modelOf(k table.Key) string {
 	var out []string
 	for _, p := range workloads.Presets() {
@@ -59,7 +58,7 @@ func modelOf(k table.Key) string {
 	return strings.Join(out, " ")
 }
 
-// spanText returns a range of token counts as text, such as 1-16.
+// spanText writes a range of token counts, such as 1-16.
 func spanText(lo, hi int) string {
 	if lo == hi {
 		return fmt.Sprint(lo)
@@ -67,8 +66,7 @@ func spanText(lo, hi int) string {
 	return fmt.Sprintf("%d-%d", lo, hi)
 }
 
-// configCells returns the cells with the id of a row's config and with its difference from the
-// default.
+// configCells returns the id of a row's config and its difference from the default.
 func configCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None()}
@@ -80,8 +78,7 @@ func configCells(h table.Header, r *table.Row) []reports.Cell {
 	return cells
 }
 
-// spelled returns the cells with the id of a table's config and with its difference from the
-// default. The zero config means the default for the key.
+// spelled returns the id of a config and its difference from the default. The zero config means the default.
 func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cell {
 	dflt, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, k.Problem(tokens), h.MaxSMs)
 	switch {
@@ -93,7 +90,6 @@ func spelled(h table.Header, k table.Key, tokens int, c ep.Config) []reports.Cel
 	return []reports.Cell{reports.Str(dflt.ID()), {Text: "default", Value: "default"}}
 }
 
-// gainColumns returns the columns of a gain over the default and its 95 % interval.
 func gainColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("gain", "x"), reports.Numbers("low", "x"), reports.Numbers("high", "x")}
 }
@@ -106,11 +102,10 @@ func gainCells(h table.Header, r *table.Row) []reports.Cell {
 	return reports.GainCells(record.Interval{Mid: r.Evidence.Gain, Low: low, High: high})
 }
 
-// timedColumn returns the column of the token count at which a row's times were measured.
+// timedColumn is the token count at which a row was timed.
 func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
 
-// timedCell returns a cell of timedColumn. Its text is empty if the count equals asked, because
-// another column shows asked.
+// timedCell is empty if the count equals asked, which another column shows.
 func timedCell(r *table.Row, asked int) reports.Cell {
 	if r == nil {
 		return reports.Cell{}
@@ -125,8 +120,7 @@ func timedCell(r *table.Row, asked int) reports.Cell {
 	return reports.Int(at)
 }
 
-// timedNote adds a note that explains the column "timed at", if some row has a value in it. which names the figures
-// that were measured at that count, such as "the gain was".
+// timedNote explains the column "timed at" if it has a value. which names the figures, such as "the gain was".
 func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
 	if !slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" && r[at].Text != reports.None().Text }) {
@@ -140,8 +134,7 @@ func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	t.Note(note)
 }
 
-// triedText returns text that says how many configs of the search space were measured for a
-// row.
+// triedText says how many configs were measured for a row.
 func triedText(e table.Evidence) string {
 	if e.Legal == 0 {
 		return fmt.Sprintf("%d tried", e.Tried)
@@ -149,8 +142,6 @@ func triedText(e table.Evidence) string {
 	return fmt.Sprintf("%d of %d tried", e.Tried, e.Legal)
 }
 
-// triedColumns returns the columns with the number of configs measured for a row and the number
-// of legal configs.
 func triedColumns() []reports.Column {
 	return []reports.Column{reports.Numbers("tried", "").Dropped(14), reports.Numbers("legal", "").Dropped(14)}
 }
@@ -166,7 +157,7 @@ func triedCells(r *table.Row) []reports.Cell {
 	return cells
 }
 
-// evidenceText returns a row's evidence as text, without the gain, which has its own columns.
+// evidenceText returns a row's evidence without the gain.
 func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""
@@ -189,7 +180,6 @@ func evidenceText(r *table.Row) string {
 	return text
 }
 
-// roundsText returns the number of rounds and sessions in a row's evidence as text.
 func roundsText(e table.Evidence) string {
 	if e.Sessions == 0 {
 		return fmt.Sprintf("%d rounds", e.Rounds)
@@ -197,8 +187,7 @@ func roundsText(e table.Evidence) string {
 	return fmt.Sprintf("%d rounds of %d sessions", e.Rounds, e.Sessions)
 }
 
-// evidenceCell returns a cell with evidenceText. Without a row it has the text "none" for
-// people and "" for programs.
+// evidenceCell returns evidenceText. Without a row it has "none" for people and "" for programs.
 func evidenceCell(r *table.Row) reports.Cell {
 	if r == nil {
 		return reports.Cell{Text: "none", Value: ""}
@@ -206,8 +195,7 @@ func evidenceCell(r *table.Row) reports.Cell {
 	return reports.Str(evidenceText(r))
 }
 
-// gathered returns t without the key columns that have the same value in all rows; a note lists
-// these values. It also removes empty columns.
+// gathered removes empty columns, and moves key columns with one value into a note.
 func gathered(t reports.Table) reports.Table {
 	var shared []string
 	for i := len(t.Columns) - 1; i >= 0 && len(t.Rows) > 0; i-- {
@@ -229,8 +217,7 @@ func gathered(t reports.Table) reports.Table {
 	return t
 }
 
-// sideColumns returns the columns for one of two compared rows. side is the name of that row's
-// table, such as a or old.
+// sideColumns returns the columns for one of two compared rows. side names the table, such as a or old.
 func sideColumns(side string) []reports.Column {
 	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).Spelling(side), reports.Numbers("gain "+side, "x"),
 		reports.Numbers("low "+side, "x").Dropped(4), reports.Numbers("high "+side, "x").Dropped(4)}

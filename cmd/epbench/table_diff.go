@@ -81,7 +81,6 @@ func headerDiff(a, b table.Header) []string {
 	return append(append(out, hashDiff("space", a.Space, b.Space)...), hashDiff("trial_log", a.TrialLog, b.TrialLog)...)
 }
 
-// nonEmpty returns a list with the one word s, or an empty list if s is "".
 func nonEmpty(s string) []string {
 	if s == "" {
 		return nil
@@ -89,9 +88,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// hashDiff compares a field that has one hash for each run from which a table was made. If each
-// table was made from a single run, hashDiff shows the two hashes. Otherwise it counts the hashes
-// that both tables have, and those that only a or only b has.
+// hashDiff compares a field that has one hash for each run. It shows single hashes and counts several.
 func hashDiff(name, a, b string) []string {
 	if a == b {
 		return nil

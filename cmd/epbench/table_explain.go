@@ -49,8 +49,7 @@ only if no row answers.`,
 // explainedRows is the largest number of rows that are printed without --all.
 const explainedRows = 3
 
-// explain returns a table of the rows that may answer, for every key and token count of the
-// query.
+// explain returns the rows that may answer, for every key and token count.
 func (q *query) explain(all bool) reports.Table {
 	t := reports.Table{Name: "explain", Columns: slices.Concat([]reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
@@ -67,15 +66,14 @@ func (q *query) explain(all bool) reports.Table {
 	return t
 }
 
-// explanation holds the rows that may answer for a range of token counts.
+// explanation holds the rows that may answer for some token counts.
 type explanation struct {
 	table.Explanation
 	lo, hi int  // first and last token count
 	more   bool // some rows were left out
 }
 
-// explained returns the explanations for ascending token counts. Neighbouring ranges with the
-// same rows are merged.
+// explained returns explanations for ascending token counts. Equal neighbours are merged.
 func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanation {
 	var out []explanation
 	for _, s := range tokenRanges(set, tokens) {
@@ -92,8 +90,7 @@ func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanatio
 	return out
 }
 
-// shorten keeps the first explainedRows rows. If a row answers, it first removes the rows that
-// do not cover the token count.
+// shorten keeps explainedRows rows. If a row answers, those that do not cover the token count go first.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
 		e.Rows = slices.DeleteFunc(e.Rows, func(r table.ExplainedRow) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
@@ -143,9 +140,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 	add(place, last, spelled(q.header(&x.Answer), x.Key, x.Tokens, ep.Config{}))
 }
 
-// differsIn returns the fields in which a row differs from the question, with the row's values.
-// If the rows of dispatch and combine answer for a pair, row is nil, and differsIn returns the
-// fields without values.
+// differsIn returns the fields in which a row differs from the question. row is nil if two rows answer for a pair.
 func differsIn(differs []string, row *table.Row) string {
 	if row == nil {
 		return strings.Join(differs, " ")
@@ -157,11 +152,10 @@ func differsIn(differs []string, row *table.Row) string {
 	return strings.Join(out, " ")
 }
 
-// answers is the word in column result for the row with which a look-up answers.
+// answers marks the row that answers, in column result.
 const answers = "answers"
 
-// illegal returns the reason why the config of r cannot run on the host. It returns "" if the
-// config can run, or if r is not the row that answers.
+// illegal returns why the answering config cannot run on the host, or "".
 func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""
@@ -169,8 +163,7 @@ func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	return q.refused(x.Key, x.Tokens, r.Row.Config)
 }
 
-// refused returns why a config cannot run on the host for a key and a token count, "" if it
-// can.
+// refused returns why a config cannot run on the host, or "".
 func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	p, check := k.Problem(tokens), q.host.Check
 	p.MaxTokens = max(q.maxTokens, 1)
@@ -186,8 +179,7 @@ func (q *query) refused(k table.Key, tokens int, c ep.Config) string {
 	return ""
 }
 
-// tokenRanges groups ascending token counts so that no row begins or ends within a group. So
-// the same rows may answer for all counts of a group.
+// tokenRanges groups ascending token counts so that no row begins or ends within a group.
 func tokenRanges(set *table.Set, tokens []int) [][2]int {
 	var breaks []int
 	for _, s := range set.Sources() {

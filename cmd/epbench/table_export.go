@@ -79,9 +79,8 @@ func engineNames() string {
 	return strings.Join(names, ", ")
 }
 
-// exportEngine writes the file that an inference or training engine reads, from a run that
-// measured another library. It prints to standard error how much time the exported config loses
-// at each token count.
+// exportEngine writes the file of an engine from a run of another library. Standard error shows what the exported
+// config loses.
 func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string) error {
 	if run == "" {
 		return usagef("--table RUN is required: the run directory that measured the library")
@@ -111,7 +110,7 @@ func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string)
 	return writeExport(cmd, path, []export.File{{Name: filepath.Base(path), Data: out.Data}})
 }
 
-// parseMix reads weights by token count, such as 128=3,4096. A weight that is not given is 1.
+// parseMix reads weights by token count, such as 128=3,4096. The default weight is 1.
 func parseMix(s string) (map[int]float64, error) {
 	out := map[int]float64{}
 	for _, word := range splitList(s) {
@@ -142,8 +141,7 @@ func exportDocs() string {
 	return b.String()
 }
 
-// baseName returns the prefix of the names that an export defines: the file's name without its
-// extension.
+// baseName returns the prefix of the exported names: the file's name without extension.
 func baseName(path string) string {
 	if path == "" {
 		return "tuned"
@@ -151,8 +149,7 @@ func baseName(path string) string {
 	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
-// printExport prints an export that has one file. It returns an error if there are several
-// files, because these need -o.
+// printExport prints an export that has one file. Several files need -o.
 func printExport(w io.Writer, files []export.File) error {
 	if len(files) > 1 {
 		return usagef("-o: this format writes %d files into one folder; name the main one", len(files))
@@ -161,7 +158,7 @@ func printExport(w io.Writer, files []export.File) error {
 	return err
 }
 
-// writeExport writes the main file to path, and the other files into the same folder.
+// writeExport writes the main file to path and the others beside it.
 func writeExport(cmd *cobra.Command, path string, files []export.File) error {
 	for i, f := range files {
 		name := path

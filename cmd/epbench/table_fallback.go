@@ -57,8 +57,7 @@ code 5: a run is of another machine or other kernels.`,
 	return cmd
 }
 
-// writeAndJudge writes the table to path unless path is "". If there are runs, it prints how
-// good the table's answers are for the cases of these runs.
+// writeAndJudge writes the table to path, if given, and judges its answers by runs, if there are any.
 func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path string, runs []string, band float64) error {
 	loaded, err := loadRuns(cmd, runs)
 	if err != nil {
@@ -94,7 +93,7 @@ func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path stri
 	return withCode(exitWrong, fmt.Errorf("%d kinds of problem have an answer slower than the default", slower))
 }
 
-// headerOf returns a header with the fields of a run that must agree with a table's header.
+// headerOf returns the fields of a run that must agree with a table's header.
 func headerOf(l *reports.Loaded) table.Header {
 	h := table.Header{Machine: l.Run.Machine, ABI: l.Run.ABI}
 	if l.Table != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// host returns the host that --machine selects. "table" is the machine of the table that takes
-// precedence over all others, "host" is this machine. Anything else names a file with a machine.
+// host returns the host that --machine selects: "table" (the machine of the table with precedence), "host" (this
+// machine), or a file.
 func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err error) {
 	sources := set.Sources()
 	choice := f.machine
@@ -29,8 +29,7 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 		if len(sources) == 0 {
 			return h, usagef("--machine table: there is no table; use --machine host")
 		}
-		// Check stays nil, because the table may have kernels that this build does not have.
-		// table lint checks whether configs are legal.
+		// Check stays nil: the table may have kernels that this build lacks.
 		return hostOfTable(sources[len(sources)-1].Table.Header), nil
 	case "host":
 		h, err = f.thisHost(cmd)
@@ -41,8 +40,8 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	return h, err
 }
 
-// hostOfTable returns the host on which a table was made. If kernels have got new parameters since then, a look-up
-// for this host adds these parameters to the configs of the table.
+// hostOfTable returns the host on which a table was made. A look-up for it adds parameters that are newer than the
+// table.
 func hostOfTable(h table.Header) table.Host {
 	return table.Host{Machine: h.Machine, ABI: h.ABI, Hooks: h.Hooks, Current: current(h.Machine)}
 }
@@ -56,8 +55,7 @@ func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {
 	return hostOf(b), nil
 }
 
-// hostOf returns a host with a backend's machine, and with the build of its kernels if the
-// backend states one.
+// hostOf returns a backend's machine and its build, if stated.
 func hostOf(b kernels.Backend) table.Host {
 	h := table.Host{Machine: b.Machine()}
 	if v, ok := b.(kernels.Versioned); ok {
@@ -66,11 +64,10 @@ func hostOf(b kernels.Backend) table.Host {
 	return h
 }
 
-// maxHostBytes is the largest size of a --machine file. The run.json of a long sweep is
-// smaller.
+// maxHostBytes bounds a --machine file. The run.json of a long sweep is smaller.
 const maxHostBytes = 64 << 20
 
-// readHost reads a machine from a run.json, a table.json, or a file that has only a machine.
+// readHost reads a machine from a run.json, a table.json, or a file of its own.
 func readHost(path string) (table.Host, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -103,8 +100,7 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
 }
 
-// current returns a function that writes a config of an earlier build with the parameters that the kernels
-// have in this build. It returns nil if this program does not know the kernels of the machine's backend.
+// current returns a function that adds newer parameters to a config, nil for an unknown backend.
 func current(m ep.Machine) func(ep.Config) ep.Config {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -113,8 +109,7 @@ func current(m ep.Machine) func(ep.Config) ep.Config {
 	return func(c ep.Config) ep.Config { return kernels.Current(known, c) }
 }
 
-// legality returns a function that returns an error if a config is illegal for the kernels of a
-// machine's backend. legality itself returns nil if this program does not know these kernels.
+// legality returns a check of configs against a backend's kernels, nil for an unknown backend.
 func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -123,8 +118,7 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels is like legality, but its function accepts every config of a kernel that this program does
-// not have. (A table may name such kernels.)
+// ofKnownKernels is like legality, but accepts configs of unknown kernels. A table may name them.
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -139,8 +133,7 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 }
 
-// legalAmong returns a function that returns an error if a config is illegal for the kernels in known. That function
-// first writes a config of an earlier build with the parameters of this build.
+// legalAmong returns a check of configs against known, after newer parameters are added.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		c = kernels.Current(known, c)

@@ -10,9 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestChangedResultsAreIllegalUnlessAccepted: a config with less precise results is illegal for
-// a problem of full precision, and legal for one of reduced precision. table lint and look-ups
-// use this check.
+// TestChangedResultsAreIllegalUnlessAccepted: a config with less precise results is legal only for a problem of reduced
+// precision.
 func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	b, err := cpu.Open()
 	if err != nil {
@@ -35,8 +34,8 @@ func TestChangedResultsAreIllegalUnlessAccepted(t *testing.T) {
 	}
 }
 
-// TestAnswersAreSpelledForThisBuild: a row of an earlier build answers with a config that this build's
-// kernels take, also if --machine is the table's machine. Parameters input and mode are newer than the row.
+// TestAnswersAreSpelledForThisBuild: a row of an earlier build answers with a config of this build. Parameters input
+// and mode are newer than the row.
 func TestAnswersAreSpelledForThisBuild(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields("table lookup --table h100x2 --model qwen3-30b-a3b --ranks 2 --op dispatch --tokens 1 --dtype bf16 --format csv")

@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/table/curate"
 )
 
-// lintFlags holds the flags of table lint.
 type lintFlags struct {
 	from sourceFlags
 	out  tableFlags
@@ -63,7 +62,7 @@ func (f *lintFlags) run(cmd *cobra.Command) error {
 	return withCode(exitWrong, fmt.Errorf("%d errors", bad))
 }
 
-// lint adds the findings about one table to out. It returns the number of errors among them.
+// lint adds the findings about a table to out and returns the number of errors.
 func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	legal := curate.Legality(legality(s.Table.Header.Machine))
 	findings := append(changedLog(s), curate.Lint(s.Table, legal, band)...)
@@ -88,8 +87,7 @@ func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	return errors
 }
 
-// changedLog returns a finding if the log of trials in the table's folder is not the one from
-// which the table was made.
+// changedLog returns a finding if the log of trials is not the one from which the table was made.
 func changedLog(s table.Source) []curate.Finding {
 	dir := filepath.Dir(s.Name)
 	run, err := record.ReadRun(dir)
@@ -102,11 +100,10 @@ func changedLog(s table.Source) []curate.Finding {
 	return nil
 }
 
-// warningsShown is the number of warnings that are printed for each rule.
+// warningsShown is the number of warnings printed for each rule.
 const warningsShown = 5
 
-// firstWarnings returns all errors and the first warnings of each rule. more has a text for
-// each rule with further warnings; it says how many there are.
+// firstWarnings returns all errors and the first warnings of each rule. more says how many were left out.
 func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []string) {
 	seen := map[string]int{}
 	var full []string // rules with more than warningsShown warnings

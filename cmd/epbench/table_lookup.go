@@ -45,8 +45,7 @@ table has a fallback, the nearest row.`,
 	return cmd
 }
 
-// lead returns a warning if the host's machine has no GPUs: the answers then say nothing about
-// GPUs. It returns "" for a machine with GPUs.
+// lead returns a warning if the host has no GPUs, or "".
 func (q *query) lead() string {
 	ranks := 0
 	for _, k := range q.keys {
@@ -55,8 +54,7 @@ func (q *query) lead() string {
 	return q.host.Machine.Rehearsal(ranks)
 }
 
-// answers looks up every key and token count as a runtime on the host would, and returns a
-// table of the answers.
+// answers looks up every key and token count as a runtime on the host would.
 func (q *query) answers() reports.Table {
 	columns := append(append(keyColumns(), reports.Numbers("tokens", "").Leading()), reports.ConfigColumns()...)
 	columns = append(columns, reports.Words("reason"), reports.Words("differs in").Dropped(2))
@@ -78,7 +76,7 @@ func (q *query) answers() reports.Table {
 			row := a.Row
 			if a.Reason == table.Illegal {
 				q.note(q.whyIllegal(k, n, row))
-				row = nil // its evidence is not about the default, which answers
+				row = nil // its evidence is not about the default
 			}
 			if row != nil {
 				rows = append(rows, row)
@@ -97,8 +95,7 @@ func (q *query) answers() reports.Table {
 	return t
 }
 
-// whyIllegal returns a note that says why the config of a row cannot run here. If row is nil,
-// the note is about the configs of dispatch and combine that should answer for a pair.
+// whyIllegal says why the config of a row cannot run here. If row is nil, two rows answer for a pair.
 func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	if row == nil {
 		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
@@ -114,8 +111,7 @@ func (q *query) found(t reports.Table) error {
 	return usagef("--config %s: no answer has this config; leave --config out to see which there are", q.config)
 }
 
-// qualify adds a note if an answer does not come from a row of the same problem, machine and
-// build.
+// qualify adds a note if an answer comes from another problem, machine or build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
 		q.note("halves: no row covers the pair; the answer is the configs of its dispatch and its combine, which were tuned separately and never timed together")
@@ -131,13 +127,12 @@ func (q *query) qualify(a *table.Answer) {
 	}
 }
 
-// reasonText returns the reason of an answer as text, with the reason of its row. For example, an
-// exact row may be a compromise, or keep the default because no gain was certain.
+// reasonText returns the reason of an answer, with that of its row.
 func reasonText(a *table.Answer) string {
 	out := string(a.Reason)
 	switch {
 	case a.Row == nil || a.Row.Evidence.Reason == "":
-	case a.Row.Evidence.Reason == string(table.Kept): // sweep writes this if a search of the row was undecided
+	case a.Row.Evidence.Reason == string(table.Kept): // as sweep writes for an undecided search
 		out += ", undecided"
 	default:
 		out += ", " + a.Row.Evidence.Reason
@@ -148,8 +143,7 @@ func reasonText(a *table.Answer) string {
 	return out
 }
 
-// lookupOf returns the function that looks up a problem by token count and class. If no row
-// covers a pair, it answers with the rows of dispatch and combine.
+// lookupOf returns the look-up of a problem. If no row covers a pair, the rows of dispatch and combine answer.
 func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *table.Answer {
 	if p.Op != ep.Pair {
 		return set.Resolve(h, p).Lookup
@@ -169,8 +163,7 @@ func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *t
 	}
 }
 
-// header returns the header of the table from which an answer comes. If it comes from no table,
-// header returns one with the host's machine.
+// header returns the header of the answering table, or one with the host's machine.
 func (q *query) header(a *table.Answer) table.Header {
 	for _, s := range q.set.Sources() {
 		if s.Name == a.Source {
@@ -187,10 +180,10 @@ func verifiedCell(row *table.Row, a *table.Answer) reports.Cell {
 	return reports.Bool(a.Verified)
 }
 
-// miss holds questions that no row answers, all for the same reason. They become one note.
+// miss holds the unanswered questions of one note.
 type miss struct {
-	why                 string // the reason
-	command             string // the flags of the sweep that tunes them, without the lists below
+	why                 string
+	command             string // flags of the sweep that tunes them, without the lists below
 	ops, dtypes, tokens []string
 }
 
@@ -205,7 +198,7 @@ func (q *query) missed(set *table.Set, k table.Key, tokens int) {
 	x.ops, x.dtypes, x.tokens = with(x.ops, k.Op), with(x.dtypes, k.Dispatch), with(x.tokens, strconv.Itoa(tokens))
 }
 
-// with appends a word to a list, unless the list has it.
+// with appends a word that the list lacks.
 func with[T ~string](list []string, word T) []string {
 	if slices.Contains(list, string(word)) {
 		return list
@@ -213,8 +206,7 @@ func with[T ~string](list []string, word T) []string {
 	return append(list, string(word))
 }
 
-// explained returns the notes of the query, and a note for each miss with the command that
-// tunes it.
+// explained returns the notes of the query, and for each miss the command that tunes it.
 func (q *query) explained() []string {
 	notes := slices.Clone(q.notes)
 	for _, m := range q.misses {
@@ -224,7 +216,6 @@ func (q *query) explained() []string {
 	return notes
 }
 
-// tokensText returns token counts as text: "1 token", or "1, 16 tokens".
 func tokensText(counts []string) string {
 	if len(counts) == 1 && counts[0] == "1" {
 		return ep.Tokens(1)

@@ -57,8 +57,7 @@ table has the fallback of OLD.`,
 	return cmd
 }
 
-// mergeTables writes the merged table to path. It returns a table of the ranges that both
-// tables measured.
+// mergeTables writes the merged table to path. It returns the ranges that both tables measured.
 func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64) (t reports.Table, err error) {
 	old, _, err := loadSplit(oldPath)
 	if err != nil {
@@ -102,8 +101,7 @@ func overlapTable(old, newcomer table.Header, overlaps []curate.Overlap) reports
 	return t
 }
 
-// loadSplit reads a table as loadTable does. If path is a run directory, it also returns the
-// run, and it splits each row into rows of one measured token count.
+// loadSplit reads a table. For a run directory it returns the run too, and splits rows by measured token count.
 func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
 	t, err := loadTable(path, false)
 	if err != nil || tablePath(path) == path {
@@ -116,8 +114,8 @@ func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
 	return curate.Split(t, timedIn(l)), l, nil
 }
 
-// timedIn returns a function that returns the times and the gain of a row's config at one token count, as the run
-// measured them. Both come from the routing with the least gain.
+// timedIn returns a function that returns a row's measured times and gain at a token count, for the routing with the
+// least gain.
 func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bool) {
 	return func(r table.Row, tokens int) (least curate.Timing, ok bool) {
 		for i, routing := range r.Evidence.Routings {
@@ -136,8 +134,7 @@ func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bo
 	}
 }
 
-// decidedAt returns the times and the gain of a row's config from the search at a token count.
-// ok is false if that search chose another config or does not exist.
+// decidedAt returns times and gain from the search at a token count. ok is false if it chose another config.
 func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	for i := range run.Searches {
 		s := &run.Searches[i]
@@ -151,10 +148,8 @@ func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t cura
 	return t, false
 }
 
-// crossedAt returns the times and the gain of a row's config at a token count where no search chose it. They
-// come from rounds of stage cross, in which a sweep measures winners of other searches together with the
-// default. At such a token count these are the config of the row for all routings, and the winners of the two
-// neighbouring searches.
+// crossedAt returns times and gain at a token count where no search chose the config. There a sweep times it in stage
+// cross.
 func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)
 	if len(config) == 0 {
@@ -172,13 +167,11 @@ func orNone(fields []string) string {
 	return strings.Join(fields, ", ")
 }
 
-// bindBand registers --band.
 func bindBand(s *pflag.FlagSet, band *float64) {
 	percentVar(s, band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: the table's own")
 }
 
-// bandOf returns the value of --band. Without the flag it returns the table's band, and if the
-// table has none, the band for the table's machine.
+// bandOf returns --band, or the table's band, or the band of the table's machine.
 func bandOf(flag float64, h table.Header) float64 {
 	return cmp.Or(flag, h.Band, measure.PolicyFor(h.Machine).Band)
 }

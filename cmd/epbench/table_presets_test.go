@@ -12,10 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestEmbeddedTablesAnswerPresets: each embedded table answers the dispatch and combine of each
-// preset on the table's machine with a legal config. The answer may come from rows of another
-// shape. A table of four ranks has rows of the preset's own shape for at least one dtype. The
-// table of 2 H100 has only FP8 rows, up to 2,048 tokens.
+// TestEmbeddedTablesAnswerPresets: each embedded table answers each preset on its machine with a legal config. A table
+// of four ranks has rows of the preset's own shape. The table of 2 H100 has only FP8, up to 2,048 tokens.
 func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {
@@ -23,7 +21,7 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 	for _, src := range set.Sources() {
 		header := src.Table.Header
-		// With the ABI of the table, no row counts as one of an earlier build.
+		// With the table's ABI, no row is of an earlier build.
 		host := table.Host{Machine: header.Machine, ABI: header.ABI, Check: legality(header.Machine)}
 		for _, preset := range workloads.Presets() {
 			if preset.Name == "demo" {
@@ -46,12 +44,11 @@ func TestEmbeddedTablesAnswerPresets(t *testing.T) {
 	}
 }
 
-// answersAll looks up the token counts in all routing classes. It reports whether some answers
-// came from rows of the problem's own shape.
+// answersAll looks up all classes. own means that some answers came from the problem's own shape.
 func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, counts []int) (own bool) {
 	p.Tokens, p.MaxTokens = 0, 8192
 	if p.Validate() != nil {
-		return false // the hidden size is not a multiple of the block of FP8
+		return false // the hidden size is no multiple of FP8's block
 	}
 	for _, op := range []ep.Op{ep.Dispatch, ep.Combine} {
 		for _, results := range []ep.Precision{ep.Full, ep.Reduced} {
@@ -71,7 +68,7 @@ func answersAll(t *testing.T, tab *table.Table, host table.Host, p ep.Problem, c
 	return own
 }
 
-// TestEmbeddedRowsOfTheseKernels: for DeepSeek-V3 on two H200, look-ups for this build's kernels answer with exact rows.
+// TestEmbeddedRowsOfTheseKernels: look-ups for DeepSeek-V3 on two H200 answer with exact rows.
 func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	tab, err := table.LoadFile(filepath.Join("..", "..", "tune", "table", "embedded", "data", "h200x2.json"), false)
 	if err != nil {
@@ -99,9 +96,8 @@ func TestEmbeddedRowsOfTheseKernels(t *testing.T) {
 	}
 }
 
-// TestEmbeddedRowsAnswer: this build has the kernels of each embedded row in the row's
-// revision. The row's config is legal at both ends of its interval of token counts. Delete a
-// row that fails this test.
+// TestEmbeddedRowsAnswer: this build has each row's kernels in their revision, and its config is legal. Delete a row
+// that fails.
 func TestEmbeddedRowsAnswer(t *testing.T) {
 	set, err := table.Open(table.Locations{Embedded: embedded.FS()})
 	if err != nil {

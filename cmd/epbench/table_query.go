@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// queryFlags holds the flags of commands that look up rows in tables.
 type queryFlags struct {
 	sourceFlags
 	problem       problemFlags
@@ -55,7 +54,6 @@ func (f *queryFlags) bind(cmd *cobra.Command) {
 	addBackendFlag(cmd, &f.backend)
 }
 
-// bindOtherMachines registers --other-machines.
 func bindOtherMachines(cmd *cobra.Command, v *bool) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.BoolVar(v, "other-machines", false, "also take rows of other GPUs with this architecture and link; they are tried last, and marked")
@@ -64,7 +62,6 @@ func bindOtherMachines(cmd *cobra.Command, v *bool) {
 
 func tableClasses() string { return strings.Join(names(ep.Classes()), ", ") }
 
-// names returns values as strings.
 func names[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -73,17 +70,17 @@ func names[T ~string](values []T) []string {
 	return out
 }
 
-// query holds the tables, the host and the questions of a look-up.
+// query holds a look-up's tables, host and questions.
 type query struct {
 	set       *table.Set
 	host      table.Host
-	notes     []string // why tables were refused or are unverified, and other notes
-	misses    []miss   // questions that no row answers
+	notes     []string // refused and unverified tables, and other notes
+	misses    []miss
 	keys      []table.Key
 	tokens    []int
 	maxTokens int // tokens of a rank for which the buffers have room
 	config    string
-	isConfig  func(table.Header, table.Key, int, ep.Config) bool // reports whether a config is the one that --config names
+	isConfig  func(table.Header, table.Key, int, ep.Config) bool // the config is the one of --config
 }
 
 // open reads the tables and turns the flags into questions.
@@ -126,7 +123,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 		}
 		p.Precision, p.Objective = accepted, objective
 		if p.Tokens != problems[0].Tokens {
-			continue // problems that differ only in tokens have the same key
+			continue
 		}
 		classes, err := f.classes(p)
 		if err != nil {
@@ -139,7 +136,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	return q, nil
 }
 
-// narrow returns the tables that may answer for a key. It notes why other tables may not.
+// narrow returns the tables that may answer for a key. It notes why others may not.
 func (q *query) narrow(k table.Key) *table.Set {
 	set, notes := q.set.For(q.host, k.Problem(0))
 	for _, n := range notes {
@@ -148,15 +145,13 @@ func (q *query) narrow(k table.Key) *table.Set {
 	return set
 }
 
-// note adds a note unless the query already has it.
 func (q *query) note(text string) {
 	if !slices.Contains(q.notes, text) {
 		q.notes = append(q.notes, text)
 	}
 }
 
-// classes returns the classes that --routing names. If the flag names a routing, it draws the
-// routing and returns its class.
+// classes returns the classes of --routing. It draws a named routing and classifies it.
 func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	if err := noGaps("--routing", f.problem.routing); err != nil {
 		return nil, err
@@ -186,8 +181,8 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	return out, nil
 }
 
-// adopt sets flags that were not given to the value that all rows for the machine have, if
-// these rows agree. So the user needs no flags for a table of one problem.
+// adopt sets missing flags to the value that all rows for the machine share. A table of one problem then needs no
+// flags.
 func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	rows := q.rowsHere()
 	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
@@ -232,8 +227,7 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	return nil
 }
 
-// rowsHere returns the rows of the host's machine, and of other machines whose rows the host
-// accepts. If there are no such rows, it adds a note with the machines of the tables.
+// rowsHere returns the rows that the host accepts. If there are none, it notes the machines of the tables.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
 	var others, similar []string
@@ -258,7 +252,7 @@ func (q *query) rowsHere() []table.Row {
 	return rows
 }
 
-// modelsOf returns the names of up to four presets that have the shapes of rows.
+// modelsOf names up to four presets that have the shapes of rows.
 func modelsOf(rows []table.Row) string {
 	models := distinct(rows, modelOf)
 	models = slices.DeleteFunc(models, func(m string) bool { return m == "" })
@@ -268,7 +262,7 @@ func modelsOf(rows []table.Row) string {
 	return strings.Join(models, ", ")
 }
 
-// distinct returns the distinct values of a key field, in the order in which rows have them.
+// distinct returns the values of a key field, in the order of rows.
 func distinct[T comparable](rows []table.Row, of func(table.Key) T) []T {
 	var out []T
 	seen := map[T]bool{}

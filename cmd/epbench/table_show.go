@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// showFlags holds the flags of table show.
 type showFlags struct {
 	from                sourceFlags
 	out                 tableFlags
@@ -27,8 +26,7 @@ type showFlags struct {
 	all                 bool
 }
 
-// rowsShown is the largest number of rows that are printed. If there are more, a summary is
-// printed instead.
+// rowsShown is the largest number of printed rows. Above it a summary is printed.
 const rowsShown = 60
 
 func newTableShow() *cobra.Command {
@@ -102,7 +100,7 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	return f.out.print(cmd, heads, rows)
 }
 
-// asked returns the filters that the user gave, as text.
+// asked returns the user's filters as text.
 func (f *showFlags) asked() string {
 	var out []string
 	for _, x := range [][2]string{{"--model", f.model}, {"--op", f.filter.ops}, {"--tokens", f.filter.tokens}, {"--routing", f.filter.routing}, {"--dtype", f.kind}, {"--config", f.config}} {
@@ -154,8 +152,7 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	}, nil
 }
 
-// configFilter returns a function that reports whether s names a config. s may have any spelling of
-// a config. If s is "", all configs pass.
+// configFilter returns a function that reports whether s, in any spelling, names a config. All pass if s is "".
 func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
 	s, err := fromRow(s, tableRows)
 	if err != nil {
@@ -201,9 +198,8 @@ func addHeader(t *reports.Table, s table.Source) {
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-// answering returns two cells: the number of a table's rows whose kernels this build has, and
-// how many of these rows were measured with an earlier build. Both are empty if this program
-// does not know the kernels of the table's backend.
+// answering counts a table's rows for kernels of this build, and those of an earlier build. Both cells are empty for an
+// unknown backend.
 func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell) {
 	abi := knownABI(of.Header.Machine.Backend)
 	if abi == "" {
@@ -263,7 +259,7 @@ func summaryTable(rows []*table.Row) reports.Table {
 	return t
 }
 
-// summaryCells returns the cells that sum up the rows of one shape and rank count.
+// summaryCells sums up the rows of one shape and rank count.
 func summaryCells(rows []*table.Row) []reports.Cell {
 	k := rows[0].Key
 	lo, hi, faster, gain := rows[0].Lo, rows[0].Hi, 0, 1.0

@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// verifyOptions holds the flags of table verify.
 type verifyOptions struct {
 	from          sourceFlags
 	out           tableFlags
@@ -29,8 +28,7 @@ type verifyOptions struct {
 	otherMachines bool
 }
 
-// ownRows returns the table with only the rows whose kernels this host has. It keeps rows of earlier builds,
-// because the receipt (the file with the new measurements) can certify such a row.
+// ownRows keeps the rows whose kernels this host has. Rows of earlier builds stay, because a receipt can certify them.
 func ownRows(cmd *cobra.Command, t *table.Table, h table.Host) *table.Table {
 	own := *t
 	own.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return !h.Accepts(t.Header, r) })
@@ -88,12 +86,11 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
-	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // the band with which the rows were decided
+	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // as when the rows were decided
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(), Protocol: record.Protocol,
 	}
-	// The receipt is written before the first measurement, so that a bad path costs no time. It is
-	// written again after each row, so that an interrupt keeps the finished rows.
+	// Written before the first measurement, to find a bad path, and after each row, to survive an interrupt.
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
 	}
@@ -114,8 +111,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	return claimCode(r.Worst())
 }
 
-// tableFor returns the last table that may be used on a host. It does not look at ranks and
-// dtypes, because these differ from row to row.
+// tableFor returns the last table that may be used on a host. Ranks and dtypes differ from row to row.
 func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	var refused []string
 	sources := set.Sources()
@@ -174,12 +170,11 @@ func checkTable(h table.Header, r *receipt.Receipt) reports.Table {
 	return t
 }
 
-// gainText returns a gain with its interval as text.
 func gainText(i record.Interval) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Mid, i.Low, i.High)
 }
 
-// claimCode returns an error with the exit code for the worst claim of a receipt.
+// claimCode returns an error with the exit code of the worst claim.
 func claimCode(worst receipt.Claim) error {
 	switch worst {
 	case receipt.Failed, receipt.Slower:

@@ -43,7 +43,7 @@ out. Every check that changes a row is printed.`,
 	return cmd
 }
 
-// widenTable writes the table with wider intervals to path. It returns a table of the changes.
+// widenTable writes the table with wider intervals to path, and returns the changes.
 func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path string) (out reports.Table, err error) {
 	t, err := loadTable(tablePath, false)
 	if err != nil {
@@ -98,7 +98,6 @@ func changeTable(changes []receipt.Change) reports.Table {
 	return t
 }
 
-// claimed returns the gain in a row's evidence with its interval.
 func claimed(e table.Evidence) record.Interval {
 	return record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}
 }

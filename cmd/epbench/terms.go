@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// terms lists the words of commands, files and documents, each with its one meaning.
+// terms gives each word its one meaning.
 var terms = []struct{ word, meaning string }{
 	{"dispatch", "sends each token to the ranks that hold its experts"},
 	{"combine", "brings the experts' outputs back, and adds them up with their weights"},

@@ -72,8 +72,7 @@ func (f *verifyFlags) level() conform.Level {
 	return conform.Default
 }
 
-// axes returns the axes of the backend's matrix of cases, with the ranks and nodes that the
-// flags give. At least one of the rank counts must be a multiple of nodes.
+// axes returns the axes of the cases for the flags. At least one rank count must be a multiple of nodes.
 func (f *verifyFlags) axes(b kernels.Backend) (conform.Axes, error) {
 	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	if len(f.ranks) > 0 {
@@ -138,8 +137,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return verdictOf(results)
 }
 
-// filter returns the cases that --only selects, and of these the part that --part selects.
-// Cases are dealt to the parts in turn, so that each part has cases of every op.
+// filter returns the cases of --only and --part. Each part has cases of every op.
 func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	tags := splitList(f.only)
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
@@ -155,9 +153,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return mine, nil
 }
 
-// verifyCases runs the cases. It prints failures as they occur, and every ten seconds how many
-// cases are done. If it returns an error, it also returns the results of the cases before the
-// error.
+// verifyCases runs the cases and prints failures and progress. Before an error it keeps the results.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)
@@ -173,8 +169,7 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 	return out, err
 }
 
-// verdictOf returns an error with exit code 3 if an answer was wrong. It returns one with exit
-// code 1 if a config failed in another way or no case ran.
+// verdictOf returns exit code 3 for a wrong answer, and 1 for another failure or if no case ran.
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0
 	for _, r := range results {

@@ -18,9 +18,8 @@ type setting struct {
 	value         ep.Value
 }
 
-// parameterTable counts the configs that ran with each value of each parameter, including the
-// configs in pairs. It shows which values were never checked: verify proves nothing about
-// a value that no config had.
+// parameterTable counts the configs that ran with each value, also in pairs. verify proves nothing about values that no
+// config had.
 func parameterTable(results []conform.Result) reports.Table {
 	t := reports.Table{Name: "parameters", Title: "Configs that ran with each parameter value", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),
@@ -62,8 +61,7 @@ func settings(op ep.Op, c ep.Config) []setting {
 	return out
 }
 
-// compareSettings orders settings by kernel, then by parameter, then by value. Values that are
-// numbers are ordered by size.
+// compareSettings orders by kernel, parameter and value. Numbers are ordered by size.
 func compareSettings(a, b setting) int {
 	x, xn := a.value.Int()
 	y, yn := b.value.Int()

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// verifyEvery is the time between two lines about the progress of verify.
+// verifyEvery is the time between two lines of progress.
 const verifyEvery = 10 * time.Second
 
-// verifyProgress prints at regular times how many cases are done and how much time is left, also
-// while one case takes long.
+// verifyProgress prints how many cases are done and how much time is left.
 type verifyProgress struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -23,7 +22,7 @@ type verifyProgress struct {
 	ended sync.WaitGroup
 }
 
-// startVerifyProgress begins to print a line after each interval every, until close is called.
+// startVerifyProgress prints lines until close is called.
 func startVerifyProgress(out io.Writer, all int, every time.Duration) *verifyProgress {
 	p := &verifyProgress{out: out, all: all, start: time.Now(), stop: make(chan struct{})}
 	p.ended.Go(func() {
@@ -62,7 +61,6 @@ func (p *verifyProgress) add(failures ...string) {
 	}
 }
 
-// close stops the printing.
 func (p *verifyProgress) close() {
 	close(p.stop)
 	p.ended.Wait()

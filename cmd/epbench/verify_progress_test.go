@@ -9,9 +9,7 @@ import (
 	"time"
 )
 
-// TestVerifyProgress: verify prints a line every ten seconds, even if one case takes longer.
-// The line has the number of finished cases. After the first case it also has the remaining
-// time.
+// TestVerifyProgress: lines come even if one case takes longer. After the first case they have the remaining time.
 func TestVerifyProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -33,9 +33,8 @@ func title(m ep.Machine, l conform.Level) string {
 	return fmt.Sprintf("Conformance of %s on %s, level %s", m.Backend, m.Name, l)
 }
 
-// verifyTables returns three tables. The conformance table has a row for each tag (a value of
-// an axis, such as op=dispatch) and one for all cases. The second table counts parameter
-// values. The third lists failures; it is left out if there are none.
+// verifyTables returns three tables: results by tag (such as op=dispatch), parameter values, and failures if there are
+// any.
 func verifyTables(title string, tags []string, results []conform.Result) []reports.Table {
 	t := reports.Table{
 		Name:  "conformance",
@@ -72,9 +71,7 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 	return tables
 }
 
-// headlines returns tables without the table of parameter values. In the conformance table it
-// keeps only the rows of the axes op, dtype and ranks, the row for all cases, and rows with a
-// failure.
+// headlines shortens the conformance table and leaves out parameter values.
 func headlines(tables []reports.Table) []reports.Table {
 	t := &tables[0]
 	t.Rows = slices.DeleteFunc(t.Rows, func(r []reports.Cell) bool {
@@ -102,8 +99,7 @@ func tallyCells(tag string, n tally) []reports.Cell {
 	}
 }
 
-// skips returns text that says how many cases were skipped and why, "" if none was. It gives at
-// most three different reasons.
+// skips says how many cases were skipped, with up to three reasons; "" if none was.
 func skips(results []conform.Result) string {
 	n, seen := 0, map[string]bool{}
 	var reasons []string

@@ -9,9 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version is the release that is built from this source. release.mk reads it from this line;
-// the linker flag -X main.version=... replaces it. It does not contain the commit. Otherwise the
-// first line of every recorded run would change with each commit.
+// version is the release of this source. release.mk reads this line. It has no commit, because each commit would change
+// the recorded runs.
 var version = "v0.1.0"
 
 func versionText() string {

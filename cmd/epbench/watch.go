@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// watchFlags holds the flags of watch.
 type watchFlags struct {
 	every time.Duration
 	html  bool
@@ -74,15 +73,14 @@ func (f *watchFlags) run(cmd *cobra.Command, path string) error {
 	}
 }
 
-// Escape sequences of a terminal (ECMA-48): move to the first column of the first line, erase to the
-// end of the line, erase to the end of the screen.
+// Escape sequences (ECMA-48): first line, erase the line's rest, erase the screen's rest.
 const (
 	home     = "\x1b[H"
 	eraseEnd = "\x1b[K"
 	eraseAll = "\x1b[J"
 )
 
-// heightOf returns the number of lines of the terminal that w writes to, or 0 if w is not a terminal.
+// heightOf returns the lines of the terminal that w writes to, 0 if there is none.
 func heightOf(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		_, rows := windowSize(f)
@@ -91,8 +89,8 @@ func heightOf(w io.Writer) int {
 	return 0
 }
 
-// drawPage prints the state of a run. On a terminal, whose width is above 0, it draws over the
-// previous page line by line, so that nothing flickers.
+// drawPage prints the state of a run. On a terminal (width above 0) it overwrites the previous page, so that nothing
+// flickers.
 func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 	page, err := fittingPage(f, width, height)
 	if err != nil {
@@ -105,9 +103,8 @@ func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 	return err
 }
 
-// fittingPage returns the state of a run with as many searches as fit into height lines, one of which stays
-// free for the cursor. A longer page would scroll, and the next drawing would leave old lines above it. If
-// height is 0, the page has all searches.
+// fittingPage returns as many searches as fit into height lines, 0 for all. One line stays free for the cursor. A
+// longer page would scroll and leave old lines above.
 func fittingPage(f *live.Follower, width, height int) (string, error) {
 	now := time.Now()
 	most := len(f.Searches)

@@ -21,12 +21,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh is the least time after which a browser reloads the page. Making the page takes up to
-// a second.
+// leastRefresh is the least time between two reloads. Making the page takes up to a second.
 const leastRefresh = 5 * time.Second
 
-// serveReport serves the report page of a run at an address of the loopback interface, until the
-// command is interrupted.
+// serveReport serves the page of a run to this host until it is interrupted.
 func serveReport(cmd *cobra.Command, path string, every time.Duration) error {
 	if _, err := record.ReadRun(path); err != nil {
 		return badInput(err)
@@ -63,8 +61,7 @@ type livePage struct {
 	finished bool
 }
 
-// ServeHTTP implements http.Handler. It refuses requests that name another host. Otherwise a page of
-// another site could read the run through a name that resolves to this host.
+// ServeHTTP refuses requests that name another host: a page of another site could read the run through such a name.
 func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
 	switch {
@@ -91,7 +88,7 @@ func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(text)
 }
 
-// make returns the page of the run as it is now. It makes the page only if a file has changed.
+// make returns the page, made again only if a file has changed.
 func (p *livePage) make() (text []byte, finished bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +114,7 @@ func (p *livePage) make() (text []byte, finished bool, err error) {
 	return p.text, p.finished, nil
 }
 
-// progress returns a sentence with the number of finished searches and the time left.
+// progress says how many searches are finished and how much time is left.
 func (p *livePage) progress() (string, error) {
 	if p.follower == nil {
 		p.follower = live.Follow(p.path)

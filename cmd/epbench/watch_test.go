@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// copyOfRun copies run.json and the log of a recorded run to a new folder and returns the folder. If finished is false,
-// the copy looks like a run whose sweep has not ended.
+// copyOfRun copies a recorded run. If finished is false, the copy looks like a run that goes on.
 func copyOfRun(t *testing.T, finished bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,8 +31,7 @@ func copyOfRun(t *testing.T, finished bool) string {
 	return dir
 }
 
-// TestLivePage: the page is served only to this host. Browsers reload it while the run goes on, but not
-// after its end.
+// TestLivePage: only this host gets the page. Browsers reload it until the run ends.
 func TestLivePage(t *testing.T) {
 	ask := func(p *livePage, host, path string) (*http.Response, string) {
 		r, w := httptest.NewRequest(http.MethodGet, "http://"+host+path, nil), httptest.NewRecorder()
@@ -61,7 +59,7 @@ func TestLivePage(t *testing.T) {
 	}
 }
 
-// TestWatchPiped: without a terminal the page is printed once, without escape sequences.
+// TestWatchPiped: without a terminal there are no escape sequences.
 func TestWatchPiped(t *testing.T) {
 	var out, errors strings.Builder
 	if code := run(t.Context(), []string{"watch", copyOfRun(t, false)}, &out, &errors); code != 0 || strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), "best so far") {
@@ -72,8 +70,7 @@ func TestWatchPiped(t *testing.T) {
 	}
 }
 
-// TestPageFitsTheTerminal: a page has fewer lines than the terminal, shows as many searches as fit,
-// and says how many it leaves out.
+// TestPageFitsTheTerminal: a page has fewer lines than the terminal, and says how many searches it leaves out.
 func TestPageFitsTheTerminal(t *testing.T) {
 	f := live.Follow("../../testdata/runs/cpu-sweep")
 	if err := f.Update(time.Now()); err != nil {

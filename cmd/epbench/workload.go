@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// workloadOptions holds the flags of workload.
 type workloadOptions struct {
 	problem problemFlags
 	tables  tableFlags
@@ -86,8 +85,7 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	return o.tables.print(cmd, t.tables(o.matrix)...)
 }
 
-// draw adds the rows of one routing for one problem. With --steps it adds rows for each step of
-// the routing's drift.
+// draw adds the rows of one routing, with --steps for each step of its drift.
 func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.Problem) error {
 	if o.steps > 0 {
 		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
@@ -110,8 +108,7 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 	return err
 }
 
-// drawOptions returns the problems and routings to draw. The op of all problems is dispatch,
-// because a routing is the same for every op.
+// drawOptions returns the problems and routings to draw. All are dispatch: a routing is the same for every op.
 func drawOptions(f *problemFlags) (*sweep.Options, error) {
 	f.ops = string(ep.Dispatch)
 	return f.options(ep.Machine{Backend: "cpu"}, nil)

@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// balanceOptions holds the flags of workload balance.
 type balanceOptions struct {
 	trace      traceFlags
 	tables     tableFlags
@@ -106,7 +105,7 @@ func (o *balanceOptions) run(cmd *cobra.Command, files []string) error {
 	return o.tables.print(cmd, o.table(filepath.Base(files[0]), r, size))
 }
 
-// judge plans the placement of the experts and judges it. If -o is given, it writes that file.
+// judge plans a placement of the experts, judges it, and writes the file of -o.
 func (o *balanceOptions) judge(cmd *cobra.Command, files []string, opts trace.Options) (r *workloads.BalanceResult, err error) {
 	open := func() (*trace.Reader, error) { return trace.OpenAll(files, opts) }
 	if o.out == "" {
@@ -158,7 +157,7 @@ func (o *balanceOptions) table(name string, r *workloads.BalanceResult, size int
 	return t
 }
 
-// remote returns a note that says how many hosts a token reaches besides its own.
+// remote says how many hosts a token reaches besides its own.
 func (o *balanceOptions) remote(r *workloads.BalanceResult) string {
 	if o.plan.Hosts < 2 || r.Judged == 0 {
 		return ""
@@ -178,8 +177,7 @@ func (o *balanceOptions) policy() string {
 	return fmt.Sprintf("hierarchical policy: %d groups on %d hosts", o.plan.Groups, o.plan.Hosts)
 }
 
-// basis returns a note that names the tokens from which the plan was made and the tokens with
-// which it was judged.
+// basis says which tokens the plan was made from and judged by.
 func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
 		return "EPLB: deepseek-ai/EPLB, " + o.policy() + "; counts have no order, so the plan is judged with the counts from which it was made, the best case"
@@ -192,8 +190,8 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts on each rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth returns a note that says for how many tokens the plan must hold to save more bytes than it costs. After that
-// many tokens, the bytes that the busiest rank no longer receives exceed the bytes of the experts that a rank must fetch.
+// worth says how many tokens a plan must last: until the bytes that the busiest rank saves exceed those of fetched
+// experts.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

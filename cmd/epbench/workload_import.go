@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// traceFlags holds the flags that select which part of a recording's files is read.
+// traceFlags holds the flags that select a part of a recording.
 type traceFlags struct {
 	kind, axes string
 	opts       trace.Options
@@ -31,7 +31,6 @@ func (f *traceFlags) bind(s *pflag.FlagSet) {
 	s.StringVar(&f.axes, "axes", "", "`LIST` names of the array's axes in order, such as layers,ranks,experts; possible names: steps, layers, ranks, experts, tokens, topk; default: known from the array's name")
 }
 
-// options returns the options of the flags, or an error if a flag is wrong.
 func (f *traceFlags) options() (trace.Options, error) {
 	o := f.opts
 	switch o.Kind = trace.Kind(f.kind); o.Kind {
@@ -53,7 +52,7 @@ func (f *traceFlags) options() (trace.Options, error) {
 	return o, nil
 }
 
-// scan opens the files of one recording, calls read, and prints notes about the files.
+// scan opens a recording, calls read, and prints notes about the files.
 func (f *traceFlags) scan(cmd *cobra.Command, files []string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
 	o, err := f.options()
 	if err != nil {
@@ -148,9 +147,8 @@ func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summ
 	return s, err
 }
 
-// writeTrace calls write with the path of a temporary file and then copies that file to out.
-// The temporary file is needed because some formats are not written from start to end, and
-// because a failure must not destroy an older file. If out is "-", writeTrace prints CSV.
+// writeTrace calls write with a temporary path and then copies the file to out: a failure must not destroy an older
+// file. For "-" it prints CSV.
 func writeTrace(cmd *cobra.Command, out string, write func(path string) error) error {
 	ext, dir := filepath.Ext(out), filepath.Dir(out)
 	if info, err := os.Stat(out); out == "-" || err == nil && !info.Mode().IsRegular() {

@@ -10,7 +10,7 @@ import (
 
 // routingTables collects the tables that workload prints.
 type routingTables struct {
-	link     float64 // speed of a rank's link in each direction, in GB/s; 0 means that no wire limits are shown
+	link     float64 // a link's speed in each direction, in GB/s; 0: no wire limits
 	skew     reports.Table
 	wire     reports.Table
 	matrices []reports.Table
@@ -51,8 +51,7 @@ func newRoutingTables(link float64) routingTables {
 	return t
 }
 
-// add adds the rows of one workload. The table skew gets only the workloads of the first dtype,
-// because skew does not depend on the dtype.
+// add adds a workload. The table skew gets only the first dtype, because skew does not depend on it.
 func (t *routingTables) add(w *workloads.Workload) {
 	p := w.Problem
 	if len(t.wire.Rows) == 0 || t.wire.Rows[0][2].Text == string(p.Dispatch) {

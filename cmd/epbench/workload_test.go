@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestWorkloadAndSweepSayOneClass: workload prints the routing class that the rows of a sweep with
-// the same flags have. bench and table lookup use this class to find the rows.
+// TestWorkloadAndSweepSayOneClass: workload prints the routing class of a sweep's rows, by which look-ups find them.
 func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 	b, _, err := openBackend(t.Context(), "cpu")
 	if err != nil {
@@ -60,12 +59,11 @@ func TestWorkloadAndSweepSayOneClass(t *testing.T) {
 		}
 		seen[w.Class] = true
 	})
-	if len(seen) < 2 { // the random draws differ in each run of the test
+	if len(seen) < 2 { // each run draws other values
 		t.Errorf("the draws have only the classes %v", seen)
 	}
 }
 
-// cellOf returns the value in a column of a table with one row.
 func cellOf(t *rapid.T, table reports.Table, column string) any {
 	for i, c := range table.Columns {
 		if c.Name == column {

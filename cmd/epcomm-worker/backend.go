@@ -21,20 +21,18 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// backend runs calls through the library epcomm, with one process for each rank. A pack is a
-// file with table rows and their compiled kernels. If a pack is given, the backend has one
-// kernel for each op, and the pack chooses the configs. Otherwise the backend makes a pack for
-// every candidate, so that the oracle checks every kernel as epcomm launches it.
+// backend runs calls through the library epcomm, with one process for each rank. If a pack (table rows with compiled
+// kernels) is given, it chooses the configs. Otherwise every candidate gets its own pack, as epcomm would launch it.
 type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack
-	path     string // path of the pack, "" if none is given
+	path     string // path of the pack, or ""
 	nodes    int
 	deadline time.Duration
 	compiler *compile.Compiler
 	dir      string         // folder for the packs of candidates
 	ranks    *ranks         // the processes of the last session
-	early    *compile.Queue // compiles the kernels of later candidates in advance
+	early    *compile.Queue // compiles later candidates
 }
 
 func openBackend(path string, nodes int, deadline time.Duration) (*backend, error) {
@@ -51,7 +49,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		return nil, err
 	}
 	b.machine = gpus.Machine()
-	if b.nodes > 1 { // the same names as with epbench-cuda rank --split
+	if b.nodes > 1 { // epbench-cuda rank --split has these names too
 		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
 	}
 	if err := gpus.Close(); err != nil {
@@ -69,7 +67,6 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 	return b, err
 }
 
-// Machine implements kernels.Backend.
 func (b *backend) Machine() ep.Machine { return b.machine }
 
 // ABI implements kernels.Versioned.
@@ -80,7 +77,6 @@ func (b *backend) ABI() ep.ABI {
 	return declare.ABIOver(b.nodes)
 }
 
-// Kernels implements kernels.Backend.
 func (b *backend) Kernels() []kernels.Kernel {
 	if b.pack == nil {
 		return slices.DeleteFunc(declare.KernelsOver(b.nodes, b.machine), func(k kernels.Kernel) bool {
@@ -95,8 +91,7 @@ func (b *backend) Kernels() []kernels.Kernel {
 	}
 }
 
-// precisionOf returns the parameter precision if the pack has rows for reduced precision, and
-// no parameters otherwise.
+// precisionOf returns the parameter precision if the pack has rows for reduced precision.
 func precisionOf(p *pack.Pack) []kernels.Param {
 	if !p.Reduced {
 		return nil
@@ -107,7 +102,7 @@ func precisionOf(p *pack.Pack) []kernels.Param {
 	}}
 }
 
-// Conditions implements kernels.Conditioned. Its only condition is on the number of nodes.
+// Conditions implements kernels.Conditioned: it bounds the number of nodes.
 func (b *backend) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: differs from --nodes of epcomm-worker or from the nodes of its pack"}}
 }
@@ -137,8 +132,7 @@ func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	return nil
 }
 
-// Precompile implements kernels.Precompiler. Prepare later finds the binaries in the compiler's
-// cache when it makes a pack.
+// Precompile implements kernels.Precompiler. It fills the compiler's cache, which Prepare reads.
 func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.pack != nil {
 		return
@@ -159,7 +153,6 @@ func (b *backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Open implements kernels.Backend.
 func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if w.Problem.Ranks > b.machine.GPUs {
 		return nil, fmt.Errorf("ranks: %d ranks need %d GPUs, this machine has %d", w.Problem.Ranks, w.Problem.Ranks, b.machine.GPUs)
@@ -168,14 +161,14 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, but this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // the oracle's workload has the pack's largest token count, which decides where rows lie
+	judged := *w // the pack's largest token count decides where rows lie
 	judged.Problem = s.capable()
 	s.oracle = ref.New(&judged, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 
-// startRanks returns processes for n ranks. If n processes run already, it returns them.
+// startRanks returns processes for n ranks. It reuses n running ones.
 func (b *backend) startRanks(n int) (*ranks, error) {
 	if b.ranks != nil && len(b.ranks.all) == n {
 		return b.ranks, nil
@@ -196,7 +189,6 @@ func (b *backend) drop() {
 	}
 }
 
-// Close implements kernels.Backend.
 func (b *backend) Close() error {
 	b.early.Close()
 	b.drop()

@@ -9,17 +9,15 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// warmups is the number of rounds that run before the rounds whose times are reported.
+// warmups is the number of rounds before the reported ones.
 const warmups = 2
 
-// stamps is the number of time stamps in a round. They are taken before the calls, after the
-// calls, and after a chain of barriers without calls.
+// stamps of a round are taken before the calls, after them, and after barriers without calls.
 const stamps = 3
 
-// run measures times with the chain clock, as kernels/cuda/drive/schedule.go does. A CUDA graph
-// runs a chain of calls. The time of a call is the time of the chain minus the time of its
-// barriers, divided by the number of calls. A barrier over all ranks follows each call. In a
-// chain of pairs there is only one barrier, at the end.
+// run measures with the chain clock of kernels/cuda/drive/schedule.go. The time of a call is a graph of calls and
+// barriers minus the same barriers, divided by the number of calls. A barrier follows each call; pairs have one at the
+// end.
 func (r *rank) run(q run) ([]float64, error) {
 	at := gpu.Alloc(8 * stamps)
 	defer gpu.Free(at)
@@ -42,21 +40,20 @@ func (r *rank) run(q run) ([]float64, error) {
 	return out, nil
 }
 
-// seconds returns the time of all calls in the last round that ran on the stream.
+// seconds returns the time of all calls in the last round.
 func (r *rank) seconds(at gpu.Pointer) float64 {
 	data := gpu.Download(at, 8*stamps, r.stream)
 	ns := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added returns the time of calls with barriers minus the time of the same barriers without
-// calls, in seconds. It subtracts integers, because stamps count nanoseconds since 1970, and
-// float64 would round these to multiples of 256.
+// added returns the seconds of calls without their barriers. It subtracts integers: float64 rounds nanoseconds since
+// 1970 to multiples of 256.
 func added(before, after, alone uint64) float64 {
 	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }
 
-// chain queues the calls, barriers and stamps of one round on the stream.
+// chain queues one round on the stream.
 func (r *rank) chain(q run, at gpu.Pointer) error {
 	k, s := r.call(), r.onStream()
 	dispatch := func() error { return r.comm.Dispatch(k, s) }
@@ -67,7 +64,7 @@ func (r *rank) chain(q run, at gpu.Pointer) error {
 	}
 	unit := map[string][]func() error{"dispatch": {dispatch}, "combine": {combine}, "pair": {dispatch, combine}}[q.Op]
 	var steps []func() error
-	if q.Op == "combine" { // a dispatch comes first, because memory may hold the dispatch of another candidate
+	if q.Op == "combine" { // memory may hold the dispatch of another candidate
 		steps = append(steps, barrier, dispatch)
 	}
 	steps = append(steps, barrier, stamp(0))

@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verify implements kernels.Session.
 func (s *session) Verify(_ context.Context, c ep.Config) (kernels.Comparison, error) {
 	if err := s.hold(c); err != nil {
 		return kernels.Comparison{}, err
@@ -38,9 +37,8 @@ func (s *session) reduced(c ep.Config) bool {
 	return c.Str("precision") == ep.Reduced.String()
 }
 
-// judgedAs returns the rules by which the oracle compares the dispatch and the combine of a
-// candidate. If a pack chooses the configs, the order of rows is not known, and a combine of
-// reduced precision may send partial sums as BF16.
+// judgedAs returns the oracle's rules for dispatch and combine. With a pack the order of rows is not known. Reduced
+// precision may send partial sums as BF16.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}
@@ -59,7 +57,7 @@ func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err erro
 	return dispatch, combine, err
 }
 
-// read implements ref.Memory: it returns pieces of one part of a rank's memory.
+// read implements ref.Memory.
 func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
 	one := &ranks{all: s.ranks.all[rank : rank+1]}
 	a, err := one.ask(func(int) request { return request{Fetch: &fetch{Part: part, Offsets: offsets, Bytes: bytes}} })
@@ -69,5 +67,4 @@ func (s *session) read(rank int, part string, bytes int, offsets ...int) ([][]by
 	return ref.Pieces(a[0].Data, bytes), nil
 }
 
-// Probe implements worker.Prober.
 func (s *session) Probe(rank, token, k int) ([]uint16, error) { return s.outputs.Probe(rank, token, k) }

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// TestPrecisionOfPacks: a pack with rows of both precisions has a parameter "precision". Its
-// default is full precision, and the oracle has a separate error bound for each precision.
+// TestPrecisionOfPacks: a pack with rows of both precisions has a parameter "precision". Each precision has its own
+// error bound.
 func TestPrecisionOfPacks(t *testing.T) {
 	p := &pack.Pack{Digest: "0123456789abcdef"}
 	b := &backend{pack: p}

@@ -1,17 +1,14 @@
 //go:build cuda
 
-// Command epcomm-worker serves the worker protocol and runs all calls through the library
-// epcomm, with one process for each rank. So epbench can check epcomm with its oracle, like any
-// other backend:
+// Command epcomm-worker serves the worker protocol and runs all calls through the library epcomm, with one process for
+// each rank. So epbench's oracle can check epcomm:
 //
 //	EPBENCH_CUDA=bin/epcomm-worker epbench verify --backend cuda
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
-// Without --pack it makes a pack, a file with compiled kernels, for every candidate. With
-// --pack it launches the configs that the pack chooses, at full precision. If the pack was made
-// with --precision reduced, --config epcomm:precision=reduced selects its rows of reduced
-// precision.
+// Without --pack it makes a pack (a file with compiled kernels) for every candidate. With --pack it launches the pack's
+// configs, at full precision unless --config epcomm:precision=reduced is given.
 package main
 
 import (

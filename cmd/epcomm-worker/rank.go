@@ -21,7 +21,7 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// rank is the state of a rank process: it holds one rank of a communicator, on one GPU.
+// rank is the state of a rank process, on one GPU.
 type rank struct {
 	place  place
 	in     *gob.Decoder
@@ -81,7 +81,7 @@ func (r *rank) answer(q request) (reply, error) {
 	return reply{}, errors.New("an empty request")
 }
 
-// gather sends this rank's bytes to the worker and returns the bytes of all ranks.
+// gather sends mine to the worker and returns the bytes of all ranks.
 func (r *rank) gather(mine []byte) ([]byte, error) {
 	if err := r.out.Encode(reply{Gather: mine, Asks: true}); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *rank) gather(mine []byte) ([]byte, error) {
 	return q.Gather, err
 }
 
-// take destroys the communicator of the old inputs and uploads new inputs.
+// take uploads new inputs. It destroys the communicator of the old ones.
 func (r *rank) take(in inputs) {
 	r.unload()
 	for _, p := range r.parts {
@@ -151,7 +151,7 @@ func (r *rank) load(l load) (err error) {
 	if r.outs, err = r.comm.Outputs(0, r.inputs.DType); err != nil {
 		return err
 	}
-	if r.outs.Y == 0 { // the library has memory for the experts' rows only if there are several nodes
+	if r.outs.Y == 0 { // the library has this memory only for several nodes
 		r.parts["y"] = gpu.Alloc(2 * r.outs.MaxRows * int64(r.inputs.Hidden))
 	}
 	return nil
@@ -175,8 +175,7 @@ func (r *rank) rows() epcomm.Pointer { return max(r.outs.Y, epcomm.Pointer(r.par
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
 
-// prove fills the outputs with 0xff bytes and then runs one call. So the oracle sees which
-// bytes the call wrote.
+// prove fills the outputs with 0xff bytes and runs one call, so that the oracle sees what the call wrote.
 func (r *rank) prove(p prove) error {
 	o := r.outs
 	groups := int64(r.inputs.Groups)
@@ -203,7 +202,6 @@ func (r *rank) prove(p prove) error {
 	return cmp.Or(r.comm.Fault(), err) // the fault that a kernel recorded explains more
 }
 
-// experts queues the kernel that stands in for the experts.
 func (r *rank) experts() {
 	a := (*C.EpArgs)(C.calloc(1, C.sizeof_EpArgs))
 	defer C.free(unsafe.Pointer(a))
@@ -221,7 +219,7 @@ func (r *rank) experts() {
 	gpu.Launch(r.expert, max(1, min(in.Fullest, 256)), 256, unsafe.Pointer(a), r.stream)
 }
 
-// fetch downloads pieces of one part of device memory.
+// fetch downloads pieces of device memory.
 func (r *rank) fetch(f fetch) ([]byte, error) {
 	o := r.outs
 	at := map[string]epcomm.Pointer{

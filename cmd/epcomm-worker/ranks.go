@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ranks holds the rank processes of a communicator.
 type ranks struct {
 	all  []*process
 	once sync.Once
@@ -57,8 +56,8 @@ func startRanks(n int) (*ranks, error) {
 func startProcess(self string, rank int) (*process, error) {
 	p := &process{rank: rank, cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
-	// Every stream gets its own hardware queue. Kernels are loaded together with their module,
-	// because a later load would wait for a kernel that waits for another rank.
+	// Every stream gets its own hardware queue. Kernels load with their module, because a later load waits for kernels
+	// that wait for other ranks.
 	p.cmd.Env = append(os.Environ(), "CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32")
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -75,26 +74,25 @@ func startProcess(self string, rank int) (*process, error) {
 	return p, nil
 }
 
-// patience is how long end waits for a rank to end before it kills the rank's process.
+// patience is how long end waits before it kills a rank's process.
 const patience = 10 * time.Second
 
-// end stops all processes.
 func (r *ranks) end() {
 	r.once.Do(func() {
 		for _, p := range r.all {
-			_ = p.enc.Encode(request{End: true}) // a process that has ended needs no request
+			_ = p.enc.Encode(request{End: true}) // it may have ended
 			p.in.Close()
 		}
 		for _, p := range r.all {
 			timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
-			_ = p.cmd.Wait() // the error of a killed process has no further information
+			_ = p.cmd.Wait() // a killed process tells nothing more
 			timer.Stop()
 		}
 	})
 }
 
-// ask sends a request to every rank and waits for all replies. If a rank replied with an error,
-// the error is a *kernels.Failure. After any other error the ranks are no longer usable.
+// ask sends a request to every rank and waits for all replies. A rank's own error is a *kernels.Failure. After any
+// other error the ranks are unusable.
 func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	out := make([]reply, len(r.all))
 	asks := func(a reply) bool { return a.Asks }
@@ -118,9 +116,8 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered returns the request with the bytes of all ranks, for ranks that asked for them. If a
-// rank's request ended without this question, gathered returns an empty request, so that the
-// library fails on the other ranks.
+// gathered returns the bytes of all ranks, for ranks that asked. If a rank did not ask, the request is empty, so that
+// the library fails on the others.
 func gathered(all []reply) (q request) {
 	for _, a := range all {
 		if !a.Asks {
@@ -131,8 +128,7 @@ func gathered(all []reply) (q request) {
 	return q
 }
 
-// worst returns a fault if there is one, because a fault names the ranks that waited. Otherwise
-// it returns the first error.
+// worst returns a fault, which names the ranks that waited, or else the first error.
 func (r *ranks) worst(all []reply) error {
 	var first error
 	for i, a := range all {

@@ -19,21 +19,19 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session runs the candidates of one workload. The rank processes have one candidate loaded at
-// a time.
+// session runs the candidates of one workload, one at a time.
 type session struct {
 	backend  *backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	outputs  *ref.Remote
-	packs    map[string]string // path of each candidate's pack, by the candidate's key
-	ranks    *ranks            // the processes that have this session's inputs
-	loaded   string            // key of the candidate that the ranks have loaded, "" for none
+	packs    map[string]string // path of a pack, by the candidate's key
+	ranks    *ranks            // they have this session's inputs
+	loaded   string            // key of the loaded candidate, or ""
 }
 
 func (s *session) problem() ep.Problem { return s.workload.Problem }
 
-// Prepare implements kernels.Session.
 func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	if s.packs[c.Key()] != "" {
 		return nil
@@ -62,7 +60,7 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	return nil
 }
 
-// halves returns the dispatch config and the combine config of a candidate's calls.
+// halves returns the dispatch and the combine of a candidate.
 func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	m, p := s.backend.machine, s.problem()
 	switch p.Op {
@@ -111,7 +109,6 @@ func (s *session) hold(c ep.Config) error {
 	return err
 }
 
-// upload sends every rank its inputs.
 func (s *session) upload(r *ranks) error {
 	w, p := s.workload, s.problem()
 	u, err := declare.ExpertUnit(p)
@@ -145,8 +142,7 @@ func (s *session) capable() ep.Problem {
 	return p
 }
 
-// capacity returns the largest number of tokens of a rank for which memory has room. If a pack is
-// given, this is the pack's number.
+// capacity returns the largest number of tokens of a rank for which memory has room.
 func (s *session) capacity() int {
 	if p := s.backend.pack; p != nil {
 		return p.Shape().MaxTokens
@@ -154,7 +150,6 @@ func (s *session) capacity() int {
 	return s.problem().MaxTokens
 }
 
-// Run implements kernels.Session.
 func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (kernels.Rounds, error) {
 	if err := s.hold(c); err != nil {
 		return kernels.Rounds{}, err
@@ -176,12 +171,10 @@ func (s *session) Run(_ context.Context, c ep.Config, spec kernels.RunSpec) (ker
 	return out, nil
 }
 
-// lost returns err and forgets the loaded candidate, because after a failure its memory may be
-// inconsistent.
+// lost forgets the loaded candidate: after a failure its memory may be inconsistent.
 func (s *session) lost(err error) error {
 	s.loaded = ""
 	return err
 }
 
-// Close implements kernels.Session.
 func (s *session) Close() error { return nil }

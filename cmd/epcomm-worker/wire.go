@@ -4,12 +4,10 @@ package main
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// This file declares the messages between the worker and its rank processes. They are gob-encoded
-// and travel over the rank's standard input and output. While a rank works on a request, it may ask
-// the worker for the bytes of all ranks. The worker answers this question before it sends other
-// requests.
+// Messages between the worker and its rank processes: gob over the rank's standard input and output. During a request a
+// rank may ask for the bytes of all ranks. The worker answers before it sends other requests.
 
-// request is a message from the worker to a rank. Exactly one field is set.
+// request is a message to a rank. Exactly one field is set.
 type request struct {
 	Place  *place
 	Inputs *inputs
@@ -17,12 +15,11 @@ type request struct {
 	Prove  *prove
 	Fetch  *fetch
 	Run    *run
-	Gather []byte // the bytes of all ranks, for a rank that asked for them
+	Gather []byte // the bytes of all ranks
 	End    bool   // the rank process ends
 }
 
-// reply answers a request. If Asks is set, it is a question instead: the rank asks for the bytes of
-// all ranks, and Gather holds its own bytes.
+// reply answers a request. If Asks is set, the rank asks for the bytes of all ranks, and Gather holds its own.
 type reply struct {
 	Gather []byte
 	Asks   bool
@@ -32,7 +29,7 @@ type reply struct {
 	Times  []float64
 }
 
-// place holds the rank of a process, the number of ranks, and the GPU to use.
+// place says which rank a process is, and which GPU it uses.
 type place struct{ Rank, Ranks, Device int }
 
 // inputs holds a rank's tokens and the arguments that all its calls share.
@@ -44,17 +41,17 @@ type inputs struct {
 	DType, Routing, Purpose int
 	SkipA2A                 bool
 	X                       []uint16
-	Cast, CastScales        []byte // tokens that the caller has cast, for packs made with --raw; empty if no kernel reads such tokens
+	Cast, CastScales        []byte // cast tokens, for packs made with --raw; else empty
 	IDs                     []int32
 	Weights                 []float32
 	Bias                    []uint16
 	Scale                   float32
-	Expert                  []byte // device binary of the kernel that stands in for the experts
+	Expert                  []byte // device binary of the stand-in for the experts
 }
 
 // load asks a rank to create a communicator from a pack.
 type load struct {
-	Pack     string // path of the pack
+	Pack     string
 	Nodes    int
 	Deadline int64 // nanoseconds
 	Reduced  bool  // take the pack's rows of reduced precision
@@ -63,14 +60,13 @@ type load struct {
 // prove asks for one call into outputs that were filled with 0xff bytes.
 type prove struct{ Combine bool }
 
-// fetch asks for pieces of one part of a rank's memory.
+// fetch asks for pieces of a rank's memory.
 type fetch struct {
 	Part    string
 	Offsets []int
 	Bytes   int // bytes of each piece
 }
 
-// run asks for measured rounds of a call.
 type run struct {
 	Op           string
 	Rounds, Fold int

@@ -1,9 +1,8 @@
-"""Runs a decode step of a mixture-of-experts layer in PyTorch. The step is gate, dispatch, a grouped
-matrix product of the experts, and combine. It is captured in a CUDA graph.
+"""Runs a decode step of a mixture-of-experts layer in PyTorch, captured in a CUDA graph.
 
     torchrun --standalone --nproc-per-node 2 decode.py model.pack
 
-The output of the graph is compared with the same layer computed on one GPU with all experts.
+The output is compared with the same layer on one GPU with all experts.
 """
 
 import sys
@@ -15,7 +14,7 @@ from epcomm import EP
 
 
 class Layer(torch.nn.Module):
-    """Layer is one mixture-of-experts layer. Each expert is one square matrix, to keep this short."""
+    """Layer is one mixture-of-experts layer. Each expert is one square matrix."""
 
     def __init__(self, ep, tokens):
         super().__init__()
@@ -26,8 +25,7 @@ class Layer(torch.nn.Module):
         every = [torch.randn((ep.hidden, ep.hidden), **shape).bfloat16() / ep.hidden**0.5 for _ in range(ep.experts)]
         first = ep.rank * ep.local_experts
         self.every, self.mine = every, torch.stack(every[first:first + ep.local_experts])
-        # Largest number of rows that a rank can receive. Shapes are fixed, because a graph
-        # needs that.
+        # The most rows that a rank can receive, because a graph needs fixed shapes.
         self.rows = min(ep.ranks * tokens * ep.topk + 4 * ep.groups, ep.max_rows("bf16"))
         self.y = torch.zeros((ep.max_rows("bf16"), ep.hidden), dtype=torch.bfloat16, device=ep.device)
 
@@ -85,7 +83,7 @@ def main(pack, device="cuda"):
         got = step(new).float()
         if device == "cuda":
             torch.cuda.synchronize()
-        ep.check()  # a replay reports no error itself; if a step did not end, its outputs are NaN and check() raises
+        ep.check()  # a replay reports no error itself
         want = layer.alone(new)
         error = ((got - want).norm() / want.norm()).item()
         assert error < 0.02, f"rank {rank}: relative error {error}"

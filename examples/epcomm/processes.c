@@ -3,8 +3,7 @@
  *   cc -Inative/epcomm/include examples/epcomm/processes.c -Lbin/epcomm -lepcomm -ldl
  *   ./a.out model.pack        starts a process for each of the pack's ranks
  *
- * The all-gather of this program uses shared memory. An engine passes its own all-gather (MPI, NCCL, a store).
- * Device memory comes from gpu.h, which calls the driver. An engine calls the CUDA runtime instead.
+ * An engine passes its own all-gather (MPI, NCCL, a store), and calls the CUDA runtime instead of gpu.h.
  */
 #include <epcomm.h>
 
@@ -51,8 +50,7 @@ static int fail(const char *what, const char *text) {
   return 1;
 }
 
-/* Runs one layer and checks its result. Every token is 1 in all columns, the experts leave rows
- * unchanged, and the weights of a token sum to 1. So every combined value must be 1. */
+/* Runs one layer. Tokens are 1, experts change nothing, and weights sum to 1: so every combined value must be 1. */
 static int layer(EpComm *comm, const EpcommInfo *info, int tokens) {
   size_t hidden = (size_t)info->hidden, topk = (size_t)info->topk, n = (size_t)tokens;
   GpuStream stream = gpu_stream();

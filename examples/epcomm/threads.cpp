@@ -1,5 +1,4 @@
-// Runs a layer (dispatch and combine) in one process with one thread for each GPU. The threads write to
-// each other's GPUs by peer pointers. The layer is captured in a CUDA graph, which is replayed.
+// Runs a layer (dispatch and combine) in one process with one thread for each GPU, captured in a CUDA graph.
 //
 //   c++ -std=c++20 -Inative/epcomm/include examples/epcomm/threads.cpp -Lbin/epcomm -lepcomm -ldl -lpthread
 //   ./a.out model.pack
@@ -52,7 +51,6 @@ void check(EpComm *comm, EpcommStatus status, const char *what) {
   if (status != EPCOMM_OK) throw std::runtime_error(std::string(what) + ": " + epcomm_error(comm));
 }
 
-// Layer holds the arguments of one rank's calls, and allocates their memory.
 struct Layer {
   EpcommCall call{};
   Layer(const EpcommInfo &info, int tokens, GpuStream stream) {

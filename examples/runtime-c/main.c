@@ -4,9 +4,7 @@
  *   epbench table export --table run --format c -o tuned.h
  *   gcc -O2 -I . -o serve examples/runtime-c/main.c -lepcomm && ./serve model.pack
  *
- * The program reads the machine's key from the driver and the builds of the kernels from the pack.
- * To look up configs for another host, give two arguments instead of the pack: the key and the kernels
- * that `epbench machine` prints on that host.
+ * For another host, give two arguments instead of the pack: the key and the kernels that `epbench machine` prints there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +26,6 @@ static void step(const tuned_resolved *resolved, int32_t tokens, const int64_t *
   printf("%d tokens, %s: %s (%s)\n", (int)tokens, routing_names[routing], c.config->key, reason_names[c.reason]);
 }
 
-/* Reads the properties of a pack. Ends the program if the file is not a pack. */
 static void read_pack(const char *path, EpcommInfo *info) {
   char text[EPCOMM_TEXT] = "it cannot be read";
   FILE *f = fopen(path, "rb");
@@ -44,7 +41,7 @@ static void read_pack(const char *path, EpcommInfo *info) {
   fclose(f);
 }
 
-/* Returns the reason why the table may not be used on this machine, or NULL if it may be used. */
+/* Returns why the table may not be used on this machine, or NULL. */
 static const char *refusal(int argc, char **argv) {
   static EpcommMachine machine = {.size = sizeof machine};
   static char text[EPCOMM_TEXT];
@@ -55,8 +52,7 @@ static const char *refusal(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  /* The problem is the preset demo on four ranks. Fields that are left out are 0, which means full
-   * precision, no matrix product beside the calls, and rows sorted by expert. */
+  /* The preset demo on four ranks. 0 in other fields means full precision, no product, and rows sorted by expert. */
   const tuned_problem problem = {.op = TUNED_OP_DISPATCH, .mode = TUNED_MODE_EAGER, .ranks = RANKS, .nodes = 1,
                                  .hidden = 512, .experts = EXPERTS, .top_k = 4,
                                  .dispatch = TUNED_DTYPE_BF16, .combine = TUNED_DTYPE_BF16};

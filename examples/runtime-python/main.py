@@ -4,9 +4,8 @@
     epbench table export --table run --format python -o tuned.py
     PYTHONPATH=. python3 examples/runtime-python/main.py model.pack
 
-The program reads the machine's key from the driver and the builds of the kernels from the pack.
-To look up configs for another host, give two arguments instead of the pack: the key and the kernels
-that `epbench machine` prints on that host.
+For another host, give two arguments instead of the pack: the key and the kernels that `epbench machine`
+prints there.
 """
 
 import sys

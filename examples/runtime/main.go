@@ -1,12 +1,11 @@
-// Command runtime uses a tuned table as a serving process does: it opens the table, resolves
-// it once, agrees on it with the other ranks, and looks a config up in every step.
+// Command runtime uses a tuned table as a serving process does. It resolves the table once, agrees on it with the other
+// ranks, and looks up a config in every step.
 //
 //	epbench sweep -o run
 //	epbench machine --json > machine.json
 //	go run ./examples/runtime run/table.json machine.json
 //
-// A program that links epcomm needs no machine.json, because epcomm.MachineKey and
-// epcomm.ReadPack (native/epcomm) return the same facts.
+// A program that links epcomm needs no machine.json: epcomm.MachineKey and epcomm.ReadPack return the same facts.
 package main
 
 import (
@@ -57,7 +56,7 @@ func serve(path, machine string) error {
 	return nil
 }
 
-// serveRank does the work of one rank's process. Only rank 0 prints.
+// serveRank does the work of one rank. Only rank 0 prints.
 func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	resolved := set.Resolve(here, problem)
 	resolved = resolved.Agree(ranks.gather(rank, resolved.Digest()))
@@ -70,8 +69,7 @@ func serveRank(rank int, set *table.Set, here table.Host, ranks *group) {
 	}
 }
 
-// host reads this process's machine and the build of its kernels from the output of epbench
-// machine --json.
+// host reads the machine and the build of its kernels from epbench machine --json.
 func host(path string) (table.Host, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,8 +85,7 @@ func host(path string) (table.Host, error) {
 	return table.Host{Machine: here.Machine, ABI: here.ABI}, nil
 }
 
-// step holds the facts that a scheduler has before a launch: the tokens of the fullest rank,
-// and how often each expert was selected in recent steps.
+// step holds what a scheduler knows before a launch: the tokens of the fullest rank, and the recent loads of experts.
 type step struct {
 	tokens int
 	counts []int64
@@ -108,7 +105,7 @@ func steps() []step {
 	return []step{{1, even}, {16, even}, {16, skewed}, {64, hot}, {4000, even}}
 }
 
-// group replaces the collective library that a real program has.
+// group stands in for a collective library.
 type group struct {
 	sync.WaitGroup
 	all     []table.Digest
@@ -121,7 +118,6 @@ func newGroup(ranks int) *group {
 	return g
 }
 
-// gather returns the digests of all ranks.
 func (g *group) gather(rank int, d table.Digest) []table.Digest {
 	g.all[rank] = d
 	g.arrived.Done()

@@ -2,9 +2,7 @@
 
     epbench replay --synthetic --strategy "exec:python3 examples/search/random_search.py" --budget 50
 
-epbench starts this program once for each search. The program reads one line about the space from
-standard input. It then writes lines with configs, and reads a line of results for each of them.
-docs/search-own.md explains the fields.
+epbench starts this program once for each search. docs/search-own.md explains the lines that they exchange.
 """
 
 import json
@@ -13,7 +11,7 @@ import sys
 
 
 def config(rng, kernel):
-    """Draws one config of a kernel. The config may be illegal; epbench then answers with an error."""
+    """Draws one config of a kernel. epbench answers an illegal one with an error."""
     return {"kernel": kernel["name"], "values": {p["name"]: rng.choice(p["values"]) for p in kernel["parameters"]}}
 
 

@@ -3,8 +3,7 @@
     pip install optuna==5.0.0
     epbench replay recordings --strategy "auto,exec:python3 examples/search/tpe.py" --budget 50
 
-For Optuna the kernel is one more parameter, and each kernel has its own parameters. If epbench
-returns no ratio for a config, the program reports the trial to Optuna as pruned.
+For Optuna the kernel is one more parameter. A config without a ratio is a pruned trial.
 """
 
 import json

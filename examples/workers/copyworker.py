@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""A complete epbench worker in plain Python. Each rank's memory is a bytearray. Dispatch and
-combine copy rows from one bytearray to another with slices.
+"""A complete epbench worker in plain Python. Each rank's memory is a bytearray.
 
     epbench sweep --backend "exec:python3 examples/workers/copyworker.py" ...
 
-It shows the whole protocol of docs/worker-protocol.md. It is correct, but slow. To drive your own
-library, replace Session.dispatch and Session.combine by calls into the library, and keep the rest.
+It shows the whole protocol of docs/worker-protocol.md. To drive your own library, replace only
+Session.dispatch and Session.combine.
 """
 
 import base64
@@ -32,7 +31,7 @@ RULES = [
 
 
 class Failure(Exception):
-    """Raised if a candidate fails. The worker continues with the next request."""
+    """Raised if a candidate fails."""
 
     def __init__(self, status, reason):
         super().__init__(reason)
@@ -74,7 +73,7 @@ def float_to_bf16(x):
 
 
 def expert_output(row, expert):
-    """Returns the output of an expert: the row times a factor of the expert, rounded to BF16. A real expert is an MLP."""
+    """Returns the row times a factor of the expert, rounded to BF16."""
     gain = 0.5 + (expert % 64) / 64
     values = struct.unpack("<%dH" % (len(row) // 2), row)
     return struct.pack("<%dH" % len(values), *(float_to_bf16(f32(bf16_to_float(v) * gain)) for v in values))
@@ -199,7 +198,7 @@ class Session:
 
 
 def split(config):
-    """Splits a pair's config, whose names begin with dispatch. or combine., into two sets of values."""
+    """Splits a pair's config into the values of dispatch and of combine."""
     halves = {"dispatch": {}, "combine": {}}
     for name, v in config["values"].items():
         op, _, rest = name.partition(".")

@@ -1,7 +1,6 @@
 """A worker for a toy library: dispatch and combine through pickled lists.
 
-It shows everything that a worker for a library needs. Any launcher can start it. This command starts
-three ranks:
+Any launcher can start it. This command starts three ranks:
 
     epbench sweep --ranks 3 --experts 9 --topk 2 --hidden 64 --tokens 4 --routing uniform \
       --backend "launch:examples/workers/ranks.sh 3 python3 examples/workers/toy.py"
@@ -44,7 +43,7 @@ class Toy(Library):
         self.out = [b"\xcb" * (2 * self.work.hidden)] * self.work.tokens
 
     def send(self, rows, half):
-        """Sends rows and returns those that this rank receives. A row is (destination, source, token, bytes)."""
+        """Returns the rows that this rank receives. A row is (destination, source, token, bytes)."""
         got, parts = [], half.values["messages"]
         for part in range(parts):
             for sent in self.ranks.exchange(rows[part::parts]):
@@ -72,7 +71,7 @@ class Toy(Library):
         return [("dispatch", lambda: self.dispatch(half)), ("experts", self.products), ("combine", lambda: self.combine(half))]
 
     def products(self):
-        """Computes the outputs of this rank's experts, weights them, and adds up those of each token."""
+        """Adds up the weighted outputs of this rank's experts for each token."""
         self.y = []
         for source, token, row in self.got:
             total = [0.0] * self.work.hidden

@@ -53,10 +53,10 @@ With --fail-on the exit code gives the verdict, as in compare.`,
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.config, "config", "", "`CONFIG` config to measure: "+configUsageRun)
-		s.StringVar(&f.table, "table", "", "`TABLE` table, or run with a table, that chooses the config")
-		s.StringVar(&f.over, "over", "", "`TABLE` table, or run with a table, whose configs replace the default")
+		s.StringVar(&f.table, "table", "", "`TABLE` take the config from a table, or from the table of a run")
+		s.StringVar(&f.over, "over", "", "`TABLE` take the default from a table, or from the table of a run")
 		s.StringVar(&f.precision, "precision", "full", "`PRECISION` precision of the rows that --table may choose: full or reduced")
-		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down. It runs beside artificial loads, of which some only take SMs and some also move memory")
+		s.BoolVar(&f.explain, "explain", false, "with --beside: measure why the product slows down, beside artificial loads")
 		s.IntVar(&f.rounds, "rounds", 50, "`N` rounds of each config")
 		bindSessions(s, &f.sessions, "`N` number of sessions, each of --rounds; times and gains use all sessions; default: 12 on GPUs, 1 on cpu")
 		s.BoolVar(&f.abTest.on, "ab", false, "compare two configs in the same rounds: bench --ab A B")
@@ -175,7 +175,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	}, nil
 }
 
-// answerText says in words why a table gave this answer. "It" is the case that is measured.
+// answerText says in words why a table gave this answer.
 var answerText = map[table.Reason]string{
 	table.Exact:     "the table has a row for it",
 	table.Fallback:  "the table answers with the row of another problem",
@@ -264,12 +264,12 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 // bandNote returns a note with the narrowest band that two such runs can decide, "" if the policy's band is at least as
 // wide. spread is the standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
-	reach, decided := stat.RatioReach(sessions, spread), stat.DecidedBand(sessions, spread)
+	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {
 		return ""
 	}
-	return fmt.Sprintf("note: times differ by %.0f %% from session to session. With two runs of %d sessions, the interval of a ratio reaches %.1f %% to each side, so compare can decide a band of %.1f %%. With two runs of %d sessions it can decide a band of %.1f %%. The default band is %.1f %%: give compare a wider --band, or use bench --ab",
-		100*spread, sessions, 100*reach, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
+	return fmt.Sprintf("note: times differ by %.0f %% from session to session. From two runs of %d sessions, compare can decide a band of %.1f %%; from two of %d sessions, %.1f %%. The default band is %.1f %%: give compare a wider --band, or use bench --ab",
+		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 
 // verdict prints the reasons of the decisions. If a config failed, it returns exit code 3.

@@ -20,7 +20,7 @@ type besideFlags struct {
 
 func (f *besideFlags) bind(cmd *cobra.Command) {
 	flags(cmd, forProblem, func(s *pflag.FlagSet) {
-		s.StringVar(&f.product, "beside", "", "`PRODUCT` what runs at the same time as the calls: gemm (the matrix products of the model's experts), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; bench also takes step, a decode step of two micro-batches")
+		s.StringVar(&f.product, "beside", "", "`PRODUCT` run this at the same time as the calls: gemm (the matrix products of the model's experts), gemm:M,N,K[,DTYPE[,GROUPS]] or copy; in bench also step (a decode step of two micro-batches)")
 		s.StringVar(&f.objective, "objective", "", "`TIME` what to minimize: alone (the time of a call that runs alone), or beside (the time that a call adds to the product); default: beside if --beside is given")
 	})
 }

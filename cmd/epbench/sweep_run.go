@@ -103,10 +103,10 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	}
 	enough := least.Round(time.Second) + time.Second
 	if f.budget != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: according to a probe of two rounds, this sweep takes at least %v here, %v of them until the first search; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough, started.Round(time.Second))
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: --budget %s is too short: a probe says that this sweep takes at least %v, and that the first search begins after %v; give a larger budget, or fewer of --tokens, --routing and --op\n", f.budget, enough, started.Round(time.Second))
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because according to a probe of two rounds a sweep of this shape takes at least that long\n", enough, cpuBudget)
+	fmt.Fprintf(cmd.ErrOrStderr(), "budget: %v instead of %v, because a probe says that this sweep takes at least that long\n", enough, cpuBudget)
 	p.Options.Time = enough
 	return cmd.Flags().Set("budget", enough.String())
 }
@@ -228,7 +228,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 		return f.interrupted(cmd, s.dir, out)
 	}
 	if crash := (*sweep.DefaultsCrash)(nil); errors.As(err, &crash) {
-		return fmt.Errorf("%w. Then measure them again: epbench sweep --resume %s --retry %s", err, ep.Quote(s.dir.Path()), strings.Join(crash.Configs, " --retry "))
+		return fmt.Errorf("%w. To measure these defaults again: epbench sweep --resume %s --retry %s", err, ep.Quote(s.dir.Path()), strings.Join(crash.Configs, " --retry "))
 	}
 	if err != nil && s.dir.Results() == 0 {
 		return err

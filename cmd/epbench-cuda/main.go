@@ -65,7 +65,6 @@ func (f *flags) parseDrill() (err error) {
 	return err
 }
 
-// withBackend opens the GPUs, calls use, and closes them.
 func withBackend(f *flags, use func(*drive.Backend) error) error {
 	if err := f.parseDrill(); err != nil {
 		return err

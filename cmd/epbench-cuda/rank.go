@@ -69,7 +69,6 @@ func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	return err
 }
 
-// member is this process's rank.
 type member struct {
 	place    worker.Place
 	library  *shmem.Library
@@ -123,7 +122,6 @@ func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) err
 	return r.line.Serve(ctx, "epbench-cuda rank", b)
 }
 
-// gatherLimit is how long rank 0 waits for the other ranks.
 const gatherLimit = 2 * time.Minute
 
 // gather returns the connections to the other ranks. Only rank 0 calls it.

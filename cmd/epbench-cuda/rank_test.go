@@ -80,7 +80,6 @@ func launchRanks(t *testing.T, ranks int, args string) launched {
 	return l
 }
 
-// hostsProblem returns a problem that is small enough for emulated GPUs.
 func hostsProblem(ranks, nodes int) ep.Problem {
 	return ep.Problem{
 		Op: ep.Pair, Mode: ep.Graph, Ranks: ranks, Nodes: nodes, Hidden: 256, Experts: 4 * ranks, TopK: 3,

@@ -11,7 +11,7 @@ func bindTrust(s *pflag.FlagSet, trust *bool) {
 }
 
 // checkTrust returns an error if a recorded backend would start a command line without the user's consent. Another
-// person may have written the run. --trust-command gives consent, and so does the same --backend, which is given.
+// person may have written the run. Consent is --trust-command, or the same command as --backend (given).
 func checkTrust(dir, recorded, given string, trust bool) error {
 	runs := strings.HasPrefix(recorded, "exec:") || strings.HasPrefix(recorded, "launch:")
 	if !runs || trust || given == recorded {

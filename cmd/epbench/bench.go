@@ -109,7 +109,6 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 // comparison is four times narrower than with 3 (stat.RatioReach).
 const benchSessions = 12
 
-// options returns the problems to measure.
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 	o, err := f.problem.options(b.Machine(), b.Kernels())
 	if err != nil {
@@ -250,7 +249,6 @@ func (f *benchFlags) measure(cmd *cobra.Command, b kernels.Backend, opts *sweep.
 	return f.verdict(cmd, run)
 }
 
-// noteBand prints bandNote before the measurement.
 func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options) {
 	policy := opts.Policy(b.Machine())
 	if f.out == "" || policy.Sessions < minSessions {

@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Exit codes of every command.
 const (
 	exitDone          = 0
 	exitFailed        = 1
@@ -35,7 +34,6 @@ func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// badInput gives err exit code 2.
 func badInput(err error) error {
 	if err == nil {
 		return nil

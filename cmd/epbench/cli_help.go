@@ -113,7 +113,6 @@ var rarelyUsedFlags = []string{"intermediate", "nodes", "max-tokens", "mode", "s
 
 const manyFlags = 20
 
-// helpAll is the value of help --all.
 var helpAll bool
 
 func leftOut(cmd *cobra.Command) (names []string) {
@@ -129,7 +128,6 @@ func leftOut(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// flagHelp lists the flags of a command under their headings.
 func flagHelp(cmd *cobra.Command) string {
 	var out strings.Builder
 	without := leftOut(cmd)

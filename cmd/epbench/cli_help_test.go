@@ -75,7 +75,6 @@ func TestQueryHelp(t *testing.T) {
 	}
 }
 
-// TestShowExample: the last example of table show names a config of the embedded tables.
 func TestShowExample(t *testing.T) {
 	var out bytes.Buffer
 	examples := strings.Split(newTableShow().Example, "\n")

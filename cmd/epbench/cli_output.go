@@ -30,7 +30,6 @@ type tableFlags struct {
 	kept   []reports.Table // tables for the files of --export
 }
 
-// tableFormats lists the values of --format.
 var tableFormats = []struct {
 	name   string
 	render func(width int) reports.Renderer

@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// commandGroups lists the commands under the headings of the help text.
 var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
@@ -109,7 +108,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badInput(err)
 }
 
-// kindOf names the kind of values that a flag takes, for errors.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
 		"bool": "truth value (true or false)", "intSlice": "list of whole numbers"}

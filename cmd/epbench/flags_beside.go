@@ -25,7 +25,6 @@ func (f *besideFlags) bind(cmd *cobra.Command) {
 	})
 }
 
-// apply sets the product and the objective of problems.
 func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	if f.product == "" {
 		if f.objective != "" && f.objective != ep.Alone.String() {

@@ -53,7 +53,6 @@ func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	return append(out, args...)
 }
 
-// runFilter selects cases of runs.
 type runFilter struct {
 	ops     string
 	tokens  string

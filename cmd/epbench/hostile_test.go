@@ -57,7 +57,6 @@ func zipped(member string, content func(io.Writer)) func(io.Writer) {
 	}
 }
 
-// gzipped writes the content compressed.
 func gzipped(content func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -201,7 +200,6 @@ var hostileInputs = []hostileInput{
 // logLine is a line of a log, with verbs for the end of a block, the token count and further fields.
 const logLine = `{"schema":2,"end":%v,"problem":{"op":"dispatch","mode":"eager","ranks":4,"nodes":1,"hidden":512,"experts":32,"top_k":4,"tokens":%d,"max_tokens":999999,"dispatch":"bf16","combine":"bf16","shared_expert":false,"skip_a2a":false,"precision":"full"},"role":"candidate"%s}`
 
-// logOfCases writes a log in which every line has a different problem.
 func logOfCases(n int) func(io.Writer) {
 	return func(w io.Writer) {
 		for i := range n {

@@ -122,7 +122,6 @@ func (f *interleaveFlags) print(cmd *cobra.Command, t *interleaving) error {
 	return t.failure()
 }
 
-// failure returns an error if a backend did not start or a config failed.
 func (t *interleaving) failure() error {
 	if len(t.missing) > 0 {
 		return errors.Join(t.missing...)
@@ -159,8 +158,8 @@ type openRun struct {
 type runCase struct {
 	problem ep.Problem // without the fields that each library sets for itself
 	work    string     // ep.Work.Key of the winner's time
-	run     string     // path of the run
-	backend string     // value of --backend
+	run     string
+	backend string // value of --backend
 	routing string
 	seed    uint64
 	sweep.Side

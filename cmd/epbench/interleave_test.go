@@ -111,7 +111,6 @@ func (b slowEnd) Close() error {
 	return nil
 }
 
-// TestEndSideBySide: backends close at the same time.
 func TestEndSideBySide(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)

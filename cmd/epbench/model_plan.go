@@ -170,7 +170,6 @@ func (f *planFlags) problems() ([]predict.Question, error) {
 	return out, nil
 }
 
-// figure draws times against rank counts.
 func (f *planFlags) figure(m *model.Model, file string, points []predict.Point) chart.Figure {
 	var all []chart.Forecast
 	several := strings.Contains(f.tokens, ",") || strings.Contains(f.tokens, ":")

@@ -156,7 +156,6 @@ func agree(t *testing.T, dir, stdout string) {
 	}
 }
 
-// mutant is a change of one fact in run.json.
 type mutant struct {
 	fact    string
 	change  func(*record.Run, *record.Search)
@@ -281,7 +280,6 @@ func measuredEnd(d record.Decision, end float64) float64 {
 	return end
 }
 
-// caseKey returns line.key of a case.
 func caseKey(p ep.Problem, routing string) string {
 	return fmt.Sprintf("%s %s %d %s", p.Op, p.Precision, p.Tokens, routing)
 }

@@ -103,7 +103,6 @@ func inLatency(all map[string]picture, x record.Search) bool {
 	return false
 }
 
-// checkRows compares the rows of a run's table with its decisions.
 func checkRows(say sayer, facts *record.Run, tuned *table.Table) {
 	for _, r := range tuned.Rows {
 		for _, tokens := range r.Evidence.Tokens {

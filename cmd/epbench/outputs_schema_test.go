@@ -67,7 +67,6 @@ var jsonSamples = []string{
 	"workload balance layer2.npz --redundant 8 --ranks 4 -o slots.npz",
 }
 
-// notSampled lists the commands without a sample, with the reason.
 var notSampled = map[string]string{
 	"interleave": "it needs two backends; testdata/script tests it, and its tables are those of report",
 	"pack":       "it needs NVRTC",
@@ -220,7 +219,6 @@ func updateSchema(t *testing.T, path string, all []printed) {
 	testfile.Write(t, path, append(b, '\n'))
 }
 
-// byName gathers the rows of all tables of one definition.
 func byName(all []printed) map[string][]map[string]any {
 	out := map[string][]map[string]any{}
 	for _, o := range all {
@@ -264,7 +262,6 @@ func sortedTypes(types []any) []any {
 	return types
 }
 
-// jsonType returns the name of a value's type in JSON Schema.
 func jsonType(value any) string {
 	switch value.(type) {
 	case nil:

@@ -150,7 +150,6 @@ func uncertified(p *pack.Pack) (n int) {
 	return n
 }
 
-// request returns the request for a pack.
 func (f *packFlags) request() (r pack.Request, err error) {
 	if f.problem.ranks < 1 || f.problem.maxTokens < 1 && f.fit == "" {
 		return r, usagef("--ranks and --max-tokens are both required, for example --ranks 2 --max-tokens 4096")

@@ -49,7 +49,6 @@ func (f *packFlags) runFit(cmd *cobra.Command) error {
 	return f.tables.print(cmd, t)
 }
 
-// addFits adds the rows of one layout to t.
 func (f *packFlags) addFits(t *reports.Table, r pack.Request, size int64) error {
 	fitter := pack.Fitter{Request: r}
 	counts := fitInFlight

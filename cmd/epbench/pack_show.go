@@ -38,7 +38,6 @@ func newPackShow() *cobra.Command {
 	return cmd
 }
 
-// packFacts returns a table with a pack's shape, GPU, kernels and sizes.
 func packFacts(p *pack.Pack) reports.Table {
 	t, q := newFacts("pack", ""), p.Shape()
 	n, bytes := p.Variants()
@@ -88,7 +87,6 @@ func launchedBy(p *pack.Pack) []string {
 	return out
 }
 
-// packAnswers returns a table with a pack's answer for every range of token counts.
 func packAnswers(p *pack.Pack, all bool) reports.Table {
 	t := reports.Table{Name: "answers", Columns: []reports.Column{
 		reports.Words("dtype"), reports.Words("precision"), reports.Words("for"), reports.Words("routing"),

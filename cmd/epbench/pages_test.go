@@ -144,7 +144,6 @@ func inLinkedFolder(t *testing.T, root string) {
 	t.Chdir(dir)
 }
 
-// makeFigures runs a recipe and returns its table in Markdown.
 func makeFigures(recipe string) (string, error) {
 	steps := strings.Split(recipe, " | ")
 	command := steps[0]
@@ -232,7 +231,6 @@ func where(rows [][]string, conditions []string) ([][]string, error) {
 	return out, nil
 }
 
-// columns is the step that makes one column for each spec.
 func columns(rows [][]string, specs []string) ([][]string, error) {
 	out := [][]string{nil}
 	for _, spec := range specs {
@@ -290,7 +288,6 @@ func across(rows [][]string, words []string) ([][]string, error) {
 	return out, nil
 }
 
-// templateColumn matches a column in a template.
 var templateColumn = regexp.MustCompile(`\{([A-Za-z0-9_/%]+)(:[0-9]?)?\}`)
 
 // fill puts the values of a row into a template. {name:} is the unchanged value.

@@ -163,7 +163,6 @@ func explainPreset(p workloads.Preset) reports.Table {
 	return t.Table
 }
 
-// facts is a table with two columns, field and value.
 type facts struct{ reports.Table }
 
 func newFacts(name, title string) facts {

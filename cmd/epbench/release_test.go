@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// steps returns the commands that make would run for the targets.
 func steps(t *testing.T, targets ...string) string {
 	t.Helper()
 	out, err := exec.Command("make", append([]string{"-n", "-B", "-C", "../.."}, targets...)...).CombinedOutput()

@@ -188,7 +188,6 @@ func strategyListHelp() string {
 	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (epbench docs search-own)"
 }
 
-// parseStrategies parses a list of strategies, or the word all.
 func parseStrategies(text string) ([]string, error) {
 	if text == "all" {
 		return search.StrategyNames(), nil

@@ -226,7 +226,6 @@ func (f *reportFlags) pick(tables []reports.Table) ([]reports.Table, error) {
 	return out, nil
 }
 
-// bindSpeeds registers the flags for the speeds from which limits are computed.
 func bindSpeeds(set *pflag.FlagSet, s *reports.Speeds) {
 	set.Float64Var(&s.Link, "link", 0, "`GB/s` speed of a rank's link in each direction, for the wire limit (1 GB is 10^9 bytes); default: the nominal speed of the machine's link")
 	set.Float64Var(&s.Memory, "memory", 0, "`GB/s` speed of a GPU's memory, for the memory limit of op activation; default: the nominal speed of the GPU's memory")

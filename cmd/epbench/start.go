@@ -66,7 +66,6 @@ it. Nothing is measured, compiled or written.`,
 	return cmd
 }
 
-// foundTable lists what this machine has: GPUs, Python modules, workers and packs.
 func foundTable(s surroundings) reports.Table {
 	t := newFacts("found", "This machine")
 	switch {
@@ -86,7 +85,6 @@ func foundTable(s surroundings) reports.Table {
 	return t.Table
 }
 
-// startTables lists the tuned tables and whether they may be used here.
 func startTables(s surroundings, set *table.Set) reports.Table {
 	t := appliesTable(table.Host{Machine: s.Machine, ABI: declare.ABI()}, set)
 	t.Title = "Tables"
@@ -125,7 +123,6 @@ type step struct {
 	minutes int      // 0 means seconds
 }
 
-// stepTable lists the steps of a plan for programs.
 func stepTable(p plan, s surroundings, steps []step) reports.Table {
 	t := reports.Table{Name: "steps", Title: p.title(s), Columns: []reports.Column{
 		reports.Numbers("step", ""), reports.Words("does"), reports.Numbers("about", "min"), reports.Words("command"),

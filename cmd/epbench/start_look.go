@@ -42,7 +42,6 @@ var lookAround = func(cmd *cobra.Command) surroundings {
 	return s
 }
 
-// openGPUs starts the GPU worker and takes the machine from its answer.
 func (s *surroundings) openGPUs(ctx context.Context) {
 	b, err := openCUDA(ctx, "")
 	if err != nil {
@@ -69,7 +68,6 @@ for name in sys.argv[1:]:
 print(json.dumps({"python": sys.executable, "modules": found, "elastic": elastic}))
 `
 
-// askPython asks the interpreter on PATH.
 func (s *surroundings) askPython(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

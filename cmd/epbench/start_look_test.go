@@ -39,7 +39,6 @@ func TestAskPython(t *testing.T) {
 	}
 }
 
-// writeFiles writes files with the given contents under dir.
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

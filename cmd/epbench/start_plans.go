@@ -74,7 +74,6 @@ func (p plan) title(s surroundings) string {
 // sweepMinutes is the budget of the sweeps that start proposes, with the start of the worker.
 const sweepMinutes = 5
 
-// library returns the value of --backend that runs a library's worker on all GPUs.
 func library(s surroundings, worker string) string {
 	python := s.Python
 	if python == "" {
@@ -86,7 +85,6 @@ func library(s surroundings, worker string) string {
 // ranks returns the number of GPUs, at least 2.
 func ranks(s surroundings) int { return max(2, s.GPUs) }
 
-// librarySweep returns the step that measures each config of a library's worker.
 func librarySweep(s surroundings, dir, worker, model, tokens, ops string) step {
 	return step{"measure", []string{"sweep", "-o", dir, "--backend", library(s, worker), "--model", model, "--ranks", strconv.Itoa(ranks(s)),
 		"--tokens", tokens, "--max-tokens", "4096", "--routing", "uniform,zipf:1.0", "--op", ops, "--strategy", "grid",
@@ -106,7 +104,6 @@ func deepepSteps(s surroundings, model string) []step {
 	return []step{librarySweep(s, dir, "deepep", model, "128,1024,4096", "dispatch,combine"), reportStep(dir), deepepExport(s, dir)}
 }
 
-// deepepExport returns the step that writes the engine's file.
 func deepepExport(s surroundings, dir string) step {
 	if s.Modules["sglang"] != "" {
 		return exportStep(dir, "sglang", "deepep.json")

@@ -95,7 +95,6 @@ func useSteadyPython(t *testing.T) {
 	t.Setenv("PYTHONPATH", dir)
 }
 
-// steadyHere acts in a program that a test starts.
 func steadyHere() {
 	if os.Getenv(steadyEnv) != "" {
 		steadyCPU(dying(os.Getenv(dieEnv)))

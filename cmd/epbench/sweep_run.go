@@ -111,7 +111,6 @@ func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.
 	return cmd.Flags().Set("budget", enough.String())
 }
 
-// probe measures the costs of a plan.
 func probe(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
 	show := newProgress(cmd.ErrOrStderr())
 	defer show.stop()
@@ -119,7 +118,6 @@ func probe(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan) error {
 	return p.Probe(cmd.Context(), b)
 }
 
-// newRun returns the record of a run that begins now.
 func newRun(b kernels.Backend, opts *sweep.Options, command []string) *record.Run {
 	policy := opts.Policy(b.Machine())
 	var routings []string
@@ -218,7 +216,6 @@ func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	return g.sweep(cmd, b, p, &started{dir, run, results, began})
 }
 
-// sweep runs a plan, writes the run directory and prints the result.
 func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, s *started) error {
 	show := newProgress(cmd.ErrOrStderr())
 	p.Options.Progress, p.Options.Began = show.event, s.began
@@ -262,7 +259,6 @@ func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep
 	return withCode(exitInterrupted, fmt.Errorf("interrupted; continue with: epbench sweep --resume %s", ep.Quote(dir.Path())))
 }
 
-// write writes the tuned table, the summary, the HTML page and its pictures.
 func (f *sweepFlags) write(dir *record.Dir, out *sweep.Summary) error {
 	start := time.Now()
 	if out.Table != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/tune/table/embedded"
 )
 
-// tableCommands lists the subcommands of table, in the order of the help text.
 var tableCommands = []func() *cobra.Command{
 	newTableShow,
 	newTableLookup,
@@ -47,7 +46,6 @@ func newTable() *cobra.Command {
 	return cmd
 }
 
-// sourceFlags holds the flags that select tables.
 type sourceFlags struct {
 	file        string
 	embedded    bool

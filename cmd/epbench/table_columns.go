@@ -134,7 +134,6 @@ func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	t.Note(note)
 }
 
-// triedText says how many configs were measured for a row.
 func triedText(e table.Evidence) string {
 	if e.Legal == 0 {
 		return fmt.Sprintf("%d tried", e.Tried)

@@ -187,7 +187,6 @@ type miss struct {
 	ops, dtypes, tokens []string
 }
 
-// missed records a question that no row of set answers.
 func (q *query) missed(set *table.Set, k table.Key, tokens int) {
 	m := miss{why: cmp.Or(set.Nearest(k, tokens), "no table may be used here"), command: sweepFlagsOf(k)}
 	at := slices.IndexFunc(q.misses, func(x miss) bool { return x.why == m.why && x.command == m.command })
@@ -198,7 +197,6 @@ func (q *query) missed(set *table.Set, k table.Key, tokens int) {
 	x.ops, x.dtypes, x.tokens = with(x.ops, k.Op), with(x.dtypes, k.Dispatch), with(x.tokens, strconv.Itoa(tokens))
 }
 
-// with appends a word that the list lacks.
 func with[T ~string](list []string, word T) []string {
 	if slices.Contains(list, string(word)) {
 		return list

@@ -83,7 +83,6 @@ type query struct {
 	isConfig  func(table.Header, table.Key, int, ep.Config) bool // the config is the one of --config
 }
 
-// open reads the tables and turns the flags into questions.
 func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	set, err := f.sourceFlags.open()
 	if err != nil {

@@ -100,7 +100,6 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	return f.out.print(cmd, heads, rows)
 }
 
-// asked returns the user's filters as text.
 func (f *showFlags) asked() string {
 	var out []string
 	for _, x := range [][2]string{{"--model", f.model}, {"--op", f.filter.ops}, {"--tokens", f.filter.tokens}, {"--routing", f.filter.routing}, {"--dtype", f.kind}, {"--config", f.config}} {
@@ -111,7 +110,6 @@ func (f *showFlags) asked() string {
 	return strings.Join(out, ", ")
 }
 
-// availableRows returns text that lists the ops, dtypes, routings and models that have rows.
 func availableRows(set *table.Set) string {
 	var rows []table.Row
 	for _, s := range set.Sources() {
@@ -234,7 +232,6 @@ func addRow(t *reports.Table, s table.Source, i int) {
 	t.Add(append(cells, timedCell(r, plain), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
 }
 
-// summaryTable returns a table with one row for each shape and rank count.
 func summaryTable(rows []*table.Row) reports.Table {
 	n := reports.Numbers
 	t := reports.Table{Name: "summary", Title: "Rows by model", Columns: []reports.Column{
@@ -259,7 +256,6 @@ func summaryTable(rows []*table.Row) reports.Table {
 	return t
 }
 
-// summaryCells sums up the rows of one shape and rank count.
 func summaryCells(rows []*table.Row) []reports.Cell {
 	k := rows[0].Key
 	lo, hi, faster, gain := rows[0].Lo, rows[0].Hi, 0, 1.0

@@ -153,7 +153,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return mine, nil
 }
 
-// verifyCases runs the cases and prints failures and progress. Before an error it keeps the results.
+// verifyCases runs the cases and prints failures and progress. After an error it returns the earlier results.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)

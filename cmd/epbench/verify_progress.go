@@ -50,7 +50,6 @@ func (p *verifyProgress) print() {
 	fmt.Fprintf(p.out, "verify: %d of %d cases%s\n", p.done, p.all, left)
 }
 
-// add counts a case that is done, and prints its failures.
 func (p *verifyProgress) add(failures ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

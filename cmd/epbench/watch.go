@@ -73,7 +73,7 @@ func (f *watchFlags) run(cmd *cobra.Command, path string) error {
 	}
 }
 
-// Escape sequences (ECMA-48): first line, erase the line's rest, erase the screen's rest.
+// Escape sequences (ECMA-48): to the first line, erase the rest of the line, erase the rest of the screen.
 const (
 	home     = "\x1b[H"
 	eraseEnd = "\x1b[K"

@@ -49,7 +49,6 @@ func serveReport(cmd *cobra.Command, path string, every time.Duration) error {
 	return nil
 }
 
-// livePage answers with the report page of a run.
 type livePage struct {
 	path  string
 	every time.Duration

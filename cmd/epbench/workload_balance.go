@@ -166,7 +166,6 @@ func (o *balanceOptions) remote(r *workloads.BalanceResult) string {
 	return fmt.Sprintf("hosts: a token reaches %.3f other hosts with experts in blocks, %.3f with EPLB", float64(r.Before.Remote)/n, float64(r.After.Remote)/n)
 }
 
-// policy names EPLB's policy for the flags.
 func (o *balanceOptions) policy() string {
 	switch {
 	case o.plan.Hosts < 2 || o.plan.Groups < 2:
@@ -190,8 +189,7 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts on each rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth says how many tokens a plan must last: until the bytes that the busiest rank saves exceed those of fetched
-// experts.
+// worth says for how many tokens a plan must hold to save more bytes than fetching the experts costs.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

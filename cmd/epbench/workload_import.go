@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// traceFlags holds the flags that select a part of a recording.
 type traceFlags struct {
 	kind, axes string
 	opts       trace.Options

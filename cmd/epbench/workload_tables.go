@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// routingTables collects the tables that workload prints.
 type routingTables struct {
 	link     float64 // a link's speed in each direction, in GB/s; 0: no wire limits
 	skew     reports.Table

@@ -15,9 +15,9 @@ const warmups = 2
 // stamps of a round are taken before the calls, after them, and after barriers without calls.
 const stamps = 3
 
-// run measures with the chain clock of kernels/cuda/drive/schedule.go. The time of a call is a graph of calls and
-// barriers minus the same barriers, divided by the number of calls. A barrier follows each call; pairs have one at the
-// end.
+// run measures with the chain clock of kernels/cuda/drive/schedule.go: a graph runs calls and barriers. The time of the
+// same barriers is subtracted, and the rest divided by the number of calls. A barrier follows each call; a chain of
+// pairs has only one, at the end.
 func (r *rank) run(q run) ([]float64, error) {
 	at := gpu.Alloc(8 * stamps)
 	defer gpu.Free(at)

@@ -32,7 +32,7 @@ type rank struct {
 	outs   epcomm.Outputs         // addresses of the library's outputs
 	parts  map[string]gpu.Pointer // device memory of inputs and outputs, by name
 	expert gpu.Kernel             // the kernel that stands in for the experts
-	module gpu.Module             // the module of expert
+	module gpu.Module
 }
 
 // serveRank answers requests until the worker sends End or closes the input.
@@ -219,7 +219,6 @@ func (r *rank) experts() {
 	gpu.Launch(r.expert, max(1, min(in.Fullest, 256)), 256, unsafe.Pointer(a), r.stream)
 }
 
-// fetch downloads pieces of device memory.
 func (r *rank) fetch(f fetch) ([]byte, error) {
 	o := r.outs
 	at := map[string]epcomm.Pointer{

@@ -2,8 +2,7 @@
  * time stamps, the advance of call numbers, and a kernel that does nothing. Each
  * runs as one block of 32 threads.
  */
-#ifndef EP_ALIGN_CUH
-#define EP_ALIGN_CUH
+#pragma once
 
 #include "common/check.cuh"
 
@@ -97,5 +96,3 @@ EP_ENTRY(32, 1) ep_empty(const __grid_constant__ EpArgs a) {
   ep_span_stage(a, EP_STAGE); /* it has passed every stage */
   ep_span_end(a);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Copies, sums and maxima by the threads of a block together. */
-#ifndef EP_BLOCK_CUH
-#define EP_BLOCK_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 
@@ -80,5 +79,3 @@ EP_DEVICE float lanes_max(float v) {
   for (int d = width / 2; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(EP_FULL_WARP, v, d));
   return v;
 }
-
-#endif

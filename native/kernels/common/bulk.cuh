@@ -1,6 +1,5 @@
 /* Functions for asynchronous copies between global and shared memory. ptx.cuh includes this file. */
-#ifndef EP_BULK_CUH
-#define EP_BULK_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 
@@ -147,5 +146,3 @@ EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const uint8_t *>(p) + at));
 #endif
 }
-
-#endif

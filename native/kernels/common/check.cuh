@@ -6,8 +6,7 @@
  * Old outputs are never taken for new ones: a thread that gives up overwrites the outputs of the
  * call, and so do the threads of later launches, also in replays of a graph.
  */
-#ifndef EP_CHECK_CUH
-#define EP_CHECK_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 
@@ -281,5 +280,3 @@ EP_DEVICE void ep_span_end(const EpArgs &a) {
   if (threadIdx.x == 0)
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  * FP4 is rounded by comparison on every chip, so that all give the same bits.
  */
-#ifndef EP_DTYPES_CUH
-#define EP_DTYPES_CUH
+#pragma once
 
 #include "common/block.cuh"
 
@@ -244,5 +243,3 @@ EP_DEVICE void ep_zero_scales(uint8_t *out, EpRow r) {
   for (uint32_t c = lane_id(); c < (ep_scales(EP_NVFP4, columns) + 3) / 4; c += 32)
     *reinterpret_cast<uint32_t *>(out + ep_nvfp4_atom<columns>(r, c)) = 0;
 }
-
-#endif

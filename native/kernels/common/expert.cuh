@@ -2,8 +2,7 @@
  * y = bf16(dequantize(x) * gain of the row's expert). The multiplications are in single precision, as in
  * the oracle, for every dtype. The kernel works with any grid and any block.
  */
-#ifndef EP_EXPERT_CUH
-#define EP_EXPERT_CUH
+#pragma once
 
 #include "common/check.cuh"
 
@@ -96,5 +95,3 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
       y[row * EP_HIDDEN + c] = expert_bf16(expert_value(a, at, c) * gain);
   }
 }
-
-#endif

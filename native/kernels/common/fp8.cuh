@@ -1,8 +1,7 @@
 /* Casts to blockwise FP8 with a third of the instructions of ep_quantize8, for kernels that arithmetic would
  * slow down. The bits are the same. A lane has 16 elements, and 8 lanes share a scale. If an element is NaN,
  * the scale of its group is NaN. */
-#ifndef EP_FP8_CUH
-#define EP_FP8_CUH
+#pragma once
 
 #include "common/dtypes.cuh"
 
@@ -54,5 +53,3 @@ EP_DEVICE uint4 fp8_quantize(uint4 a, uint4 b, float *scale) {
   return make_uint4(fp8_pair(a.x, s) | fp8_pair(a.y, s) << 16, fp8_pair(a.z, s) | fp8_pair(a.w, s) << 16,
                     fp8_pair(b.x, s) | fp8_pair(b.y, s) << 16, fp8_pair(b.z, s) | fp8_pair(b.w, s) << 16);
 }
-
-#endif

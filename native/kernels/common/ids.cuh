@@ -1,6 +1,5 @@
 /* Top-k ids of this rank's tokens, of 32 or 64 bits. */
-#ifndef EP_IDS_CUH
-#define EP_IDS_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 #include "ep_args.h"
@@ -22,5 +21,3 @@ EP_DEVICE int32_t ep_id(const EpArgs &a, uint64_t j) {
   const int32_t id = ep_load_id(a, j);
   return ep_is_expert(id) ? id : -1;
 }
-
-#endif

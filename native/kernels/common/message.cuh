@@ -3,8 +3,7 @@
  *
  * Compile-time: EP_RAW 0: the caller's tokens are BF16 and are cast to EP_DTYPE. EP_RAW 1: the caller has already
  * cast them: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. */
-#ifndef EP_MESSAGE_CUH
-#define EP_MESSAGE_CUH
+#pragma once
 
 #include "common/dtypes.cuh"
 #include "common/fp8.cuh"
@@ -90,5 +89,3 @@ EP_DEVICE EpIds ep_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint
   }
   return ids;
 }
-
-#endif

@@ -12,8 +12,7 @@
  * a rank has only one row of the token, it sends the row, and the receiver multiplies the
  * row by its weight. So no more bytes are sent than with algo=direct.
  */
-#ifndef EP_PARTIAL_CUH
-#define EP_PARTIAL_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
@@ -150,5 +149,3 @@ EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
   if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
   return bf16_pack(s.acc);
 }
-
-#endif

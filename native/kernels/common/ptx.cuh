@@ -6,8 +6,7 @@
  * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and
  * scopes in "Memory Consistency Model".
  */
-#ifndef EP_PTX_CUH
-#define EP_PTX_CUH
+#pragma once
 
 #ifdef EP_EMULATE
 #include "cuda_emul.h"
@@ -325,5 +324,3 @@ EP_DEVICE uint32_t cvt_e4m3x2(float hi, float lo) {
 }
 
 #include "common/bulk.cuh"
-
-#endif

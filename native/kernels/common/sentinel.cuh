@@ -1,8 +1,7 @@
 /* Sentinels. If nothing has arrived in a slot, all bits of its words are ones. Receivers poll the data
  * words themselves until none of them is all ones, and write all ones back after they have read them.
  */
-#ifndef EP_SENTINEL_CUH
-#define EP_SENTINEL_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 
@@ -19,5 +18,3 @@ EP_DEVICE uint32_t ep_canonical(uint32_t w) { return w == EP_SENTINEL ? 0x7fff7f
 EP_DEVICE uint4 ep_canonical(uint4 v) {
   return make_uint4(ep_canonical(v.x), ep_canonical(v.y), ep_canonical(v.z), ep_canonical(v.w));
 }
-
-#endif

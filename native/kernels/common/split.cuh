@@ -3,8 +3,7 @@
  * no SM. Both launches of a call get the same call number. The next call's sender starts after this call's
  * receiver has ended.
  */
-#ifndef EP_SPLIT_CUH
-#define EP_SPLIT_CUH
+#pragma once
 
 /* The name of the entry that sends. If EP_FUSED is true it also receives. */
 #ifdef EP_SPLIT
@@ -17,5 +16,3 @@ static const bool EP_FUSED = true;
 #define EP_SENDER(name) EP_SENDER_NAME(name) /* replaces a macro in `name` first */
 #define EP_RECEIVER_NAME(name) name##_recv
 #define EP_RECEIVER(name) EP_RECEIVER_NAME(name)
-
-#endif

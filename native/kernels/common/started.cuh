@@ -1,8 +1,7 @@
 /* Start words of combine. They say which call each rank has begun. Each kernel family's layout defines
  * ep_started(a, owner), the address of the words in the memory of rank `owner`.
  */
-#ifndef EP_STARTED_CUH
-#define EP_STARTED_CUH
+#pragma once
 
 #include "common/check.cuh"
 
@@ -46,5 +45,3 @@ template <class Call> EP_DEVICE bool ep_wait_started(const EpArgs &a, const Call
 template <class Call> EP_DEVICE bool ep_all_began(const EpArgs &a, const Call &c, uint32_t began) {
   return !__any_sync(EP_FULL_WARP, !ep_reached(began, ep_number_before(c.number))) || ep_wait_started(a, c);
 }
-
-#endif

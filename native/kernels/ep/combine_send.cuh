@@ -4,8 +4,7 @@
  * summed, and the sum goes to slot [token][rank]. Combine does not change the memory that dispatch wrote, so
  * another combine can use it.
  */
-#ifndef EP_COMBINE_SEND_CUH
-#define EP_COMBINE_SEND_CUH
+#pragma once
 
 #include "ep/signal.cuh"
 
@@ -234,5 +233,3 @@ static __device__ void send_tokens_back(const EpArgs &a) {
   }
   ep_span_stage(a, EP_STAGE_SENT);
 }
-
-#endif

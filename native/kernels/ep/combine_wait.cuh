@@ -1,8 +1,7 @@
 /* Second half of combine. wait_sms blocks wait for all senders, and then release the other blocks, which
  * sum the rows that have arrived and write the output.
  */
-#ifndef EP_COMBINE_WAIT_CUH
-#define EP_COMBINE_WAIT_CUH
+#pragma once
 
 #include "ep/combine_send.cuh"
 
@@ -140,5 +139,3 @@ static __device__ void copy_shared_expert_outputs(const EpArgs &a) {
     block_memcpy<EP_IN_FLIGHT>(a.combined + row * EP_HIDDEN, a.y + row * EP_HIDDEN,
                                static_cast<uint32_t>(EP_ROW_BYTES), threadIdx.x, blockDim.x);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * each expert of this rank. Counters assign the rows, so that the order of rows from one source changes
  * from run to run, as under direct.
  */
-#ifndef EP_DISPATCH_EXPAND_CUH
-#define EP_DISPATCH_EXPAND_CUH
+#pragma once
 
 #include "ep/dispatch_wait.cuh"
 
@@ -114,5 +113,3 @@ static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint3
     __syncthreads();
   }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* First half of dispatch: blocks send tokens, and monitor blocks count the tokens and signal to each
  * destination when all have arrived. */
-#ifndef EP_DISPATCH_SEND_CUH
-#define EP_DISPATCH_SEND_CUH
+#pragma once
 
 #include "ep/signal.cuh"
 
@@ -250,5 +249,3 @@ static __device__ void ep_dispatch_send(const EpArgs &a) {
   }
   ep_span_stage(a, EP_STAGE_SENT);
 }
-
-#endif

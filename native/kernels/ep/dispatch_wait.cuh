@@ -1,8 +1,7 @@
 /* Second half of dispatch. One auxiliary block waits for the counts and computes where rows go. The other
  * blocks copy tiles of received messages to the rows.
  */
-#ifndef EP_DISPATCH_WAIT_CUH
-#define EP_DISPATCH_WAIT_CUH
+#pragma once
 
 #include "ep/dispatch_send.cuh"
 
@@ -252,5 +251,3 @@ static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t 
   }
   return true;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * In the comments, E is the number of all experts, L the number of experts of a rank, R the number of ranks, T
  * the largest number of tokens of a rank, and K is top-k.
  */
-#ifndef EP_LAYOUT_CUH
-#define EP_LAYOUT_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
@@ -135,5 +134,3 @@ EP_DEVICE EpSlice ep_shared_slice(const EpArgs &a) {
   const int32_t n = a.tokens, ranks = a.allreduce_size, r = a.rank;
   return {r * (n / ranks) + min(r, n % ranks), (n + ranks - r - 1) / ranks};
 }
-
-#endif

@@ -3,8 +3,7 @@
  * thread of a rank; but by the memory model such a store publishes only data that this thread has written or
  * acquired.
  */
-#ifndef EP_SIGNAL_CUH
-#define EP_SIGNAL_CUH
+#pragma once
 
 #include "ep/layout.cuh"
 
@@ -62,5 +61,3 @@ EP_DEVICE bool ep_block_wait(Wait wait) {
   __syncthreads();
   return ok;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Kernels that epcomm launches before calls. ep_narrow_ids narrows top-k ids to 32 bits. In debug mode,
  * ep_agree checks the ids and compares the calls that the ranks are about to make. ep_meet lets living
  * ranks meet. */
-#ifndef EP_EPCOMM_CALLS_CUH
-#define EP_EPCOMM_CALLS_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "epcomm/expand.cuh"
@@ -144,5 +143,3 @@ EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   __syncwarp();
   if (threadIdx.x == 0) mine->calls = number;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * The expanded rows of an expert are neighbours, in the order of received rows, and begin at a multiple of `align`.
  * ep_places assigns the expanded rows, ep_expand copies rows to them, and ep_fold adds them up again before
  * combine. These kernels use no memory of other ranks and wait for no block, so any grid is correct. */
-#ifndef EP_EPCOMM_EXPAND_CUH
-#define EP_EPCOMM_EXPAND_CUH
+#pragma once
 
 #include "common/block.cuh"
 #include "common/dtypes.cuh"
@@ -191,5 +190,3 @@ EP_ENTRY(512, EXPAND_BLOCKS) ep_fold(const __grid_constant__ EpFoldArgs a) {
   const int64_t warps = static_cast<int64_t>(gridDim.x) * warps_in_block(), rows = expand_rows(a.received, a.rows);
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * warps_in_block() + warp_id(); row < rows; row += warps) expand_fold_row(a, row);
 }
-
-#endif

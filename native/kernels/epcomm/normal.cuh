@@ -17,8 +17,7 @@
  * combine of call n + 2 waits until all ranks have begun the combine of call n + 1. A rank begins that one only
  * after its ep_return_weights of call n has ended.
  */
-#ifndef EP_EPCOMM_NORMAL_CUH
-#define EP_EPCOMM_NORMAL_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "epcomm_args.h"
@@ -335,5 +334,3 @@ EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
   if (__syncthreads_or(!normal_sum_weights(a, call, first, step))) normal_spoil_weights(a);
   if (threadIdx.x == 0) *calls = call;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* A message of combine_final: the row or rows that are sent back to one token from one
  * rank. Two files have code that sends a message: combine_registers.cuh and
  * combine_ring.cuh. */
-#ifndef EP_FINAL_COMBINE_MESSAGE_CUH
-#define EP_FINAL_COMBINE_MESSAGE_CUH
+#pragma once
 
 #include "final/layout.cuh"
 
@@ -47,5 +46,3 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
 EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }
-
-#endif

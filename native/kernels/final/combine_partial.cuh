@@ -1,8 +1,7 @@
 /* The parts of combine_final (final/combine.cuh) for own=registers. Ranks send only partial sums,
  * see common/partial.cuh. A sending lane has at least the vectors of one step in flight.
  */
-#ifndef EP_FINAL_COMBINE_PARTIAL_CUH
-#define EP_FINAL_COMBINE_PARTIAL_CUH
+#pragma once
 
 /* ---- sending ---- */
 
@@ -80,5 +79,3 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
     for (uint32_t v = 0; v < FIN_UNIT; v += 512) fin_partial_vector(a, token, s, route, u % FIN_UNITS * FIN_UNIT + v + c.lane * 16);
   }
 }
-
-#endif

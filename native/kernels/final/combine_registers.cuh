@@ -1,7 +1,6 @@
 /* Sends a message of combine_final with loads to registers. While a warp uses one step, it
  * loads the next. */
-#ifndef EP_FINAL_COMBINE_REGISTERS_CUH
-#define EP_FINAL_COMBINE_REGISTERS_CUH
+#pragma once
 
 #include "final/combine_message.cuh"
 
@@ -91,5 +90,3 @@ EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn
     fin_send_sum(a, c, r, here);
   }
 }
-
-#endif

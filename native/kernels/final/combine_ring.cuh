@@ -1,8 +1,7 @@
 /* Sends a message of combine_final with loads to shared memory, where each warp has a ring
  * of steps. With loads to registers one SM moved only 25 GB/s: a lane holds four vectors,
  * and the compiled code uses them before it loads the next vectors. */
-#ifndef EP_FINAL_COMBINE_RING_CUH
-#define EP_FINAL_COMBINE_RING_CUH
+#pragma once
 
 #include "final/combine_message.cuh"
 
@@ -84,5 +83,3 @@ EP_DEVICE void fin_send_ring(const EpArgs &a, const FinCall &c, const FinReturn 
 EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
   fin_send_ring(a, c, r, here, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) { fin_send_step(a, c, r, w, data, acc); });
 }
-
-#endif

@@ -3,8 +3,7 @@
  * itself and rows are summed in top-k order, so that the result has the same bits as a combine
  * that sums nothing before it sends.
  */
-#ifndef EP_FINAL_COMBINE_SLOTS_CUH
-#define EP_FINAL_COMBINE_SLOTS_CUH
+#pragma once
 
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;
 static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* number of slots that a summing warp reads together */
@@ -52,5 +51,3 @@ EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
       fin_reduce_vector(a, token, used, weight, u % FIN_UNITS * FIN_UNIT + v + c.lane * 16);
   }
 }
-
-#endif

@@ -2,8 +2,7 @@
  * all ranks. The rows are the same in every run, because no atomics on global memory are
  * used. Each sending block has a run of consecutive tokens.
  */
-#ifndef EP_FINAL_COUNT_CUH
-#define EP_FINAL_COUNT_CUH
+#pragma once
 
 #include "common/message.cuh"
 #include "final/layout.cuh"
@@ -210,5 +209,3 @@ EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) 
   }
   __syncthreads();
 }
-
-#endif

@@ -8,8 +8,7 @@
  * Why no barrier is needed between calls: a rank stores nothing on another rank before that
  * rank's counts (dispatch) or start word (combine) of the same call have arrived.
  */
-#ifndef EP_FINAL_LAYOUT_CUH
-#define EP_FINAL_LAYOUT_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
@@ -105,5 +104,3 @@ EP_DEVICE uint32_t *fin_flag(const EpArgs &a, int owner, uint32_t token, uint32_
 EP_DEVICE uint8_t *fin_return(const EpArgs &a, int owner, uint32_t token, uint32_t slot) {
   return fin_at(a, owner, FIN_RETURN) + (static_cast<uint64_t>(token) * FIN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * The code of combine_ll uses some names of ll/layout.cuh. This file defines these names for
  * the memory of final/layout.cuh and one more region.
  */
-#ifndef EP_FINAL_POLLED_CUH
-#define EP_FINAL_POLLED_CUH
+#pragma once
 
 #define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh */
 #include "final/layout.cuh"
@@ -27,5 +26,3 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
 }
 
 #include "ll/route.cuh"
-
-#endif

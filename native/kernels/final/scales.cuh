@@ -11,8 +11,7 @@
  * nothing: to ask L2 to keep those sectors longest (evict_last), and to write four rows
  * together when the last of the four arrives.
  */
-#ifndef EP_FINAL_SCALES_CUH
-#define EP_FINAL_SCALES_CUH
+#pragma once
 
 #include "final/count.cuh"
 
@@ -102,5 +101,3 @@ EP_DEVICE void fin_place_tiles(const EpArgs &a, const FinCall &c, const FinShare
     if (row < s.rows) fin_place_tile(a, row, i % FIN_TILE_PARTS);
   }
 }
-
-#endif

@@ -13,8 +13,7 @@
  * BF16, with half the bytes and one more rounding. If a host has only one row of a token, it
  * sends the row itself.
  */
-#ifndef EP_HOSTS_COMBINE_RAIL_CUH
-#define EP_HOSTS_COMBINE_RAIL_CUH
+#pragma once
 
 #include "hosts/layout.cuh"
 /* After layout.cuh: it uses the names of ep/layout.cuh. */
@@ -242,5 +241,3 @@ static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, ui
   ep_finish_tokens(a, block, blocks);
   net_quiet();
 }
-
-#endif

@@ -2,8 +2,7 @@
  * host) with stores, and to each far rank (on another host) with a put, or with the rail to
  * each other host with one put. The last block sends the counts to every rank.
  */
-#ifndef EP_DISPATCH_LL_SEND_CUH
-#define EP_DISPATCH_LL_SEND_CUH
+#pragma once
 
 #include "common/message.cuh"
 #include "hosts/ll_layout.cuh"
@@ -262,5 +261,3 @@ static __device__ void lh_dispatch_send(const EpArgs &a, const LlCall &c) {
   ep_span_stage(a, EP_STAGE_SENT);
   lh_clear_headers(a, c);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * sees from the arrival words when all tokens have arrived, in whatever order the network
  * delivers them.
  */
-#ifndef EP_HOSTS_DISPATCH_SEND_CUH
-#define EP_HOSTS_DISPATCH_SEND_CUH
+#pragma once
 
 #include "hosts/layout.cuh"
 /* After layout.cuh: it uses the names of ep/layout.cuh. */
@@ -130,5 +129,3 @@ static __device__ void ep_hosts_send(const EpArgs &a) {
   }
   ep_span_stage(a, EP_STAGE_SENT);
 }
-
-#endif

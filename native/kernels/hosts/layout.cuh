@@ -4,8 +4,7 @@
  *
  * The letters mean the same as in ep/layout.cuh, and N is the number of hosts.
  */
-#ifndef EP_HOSTS_LAYOUT_CUH
-#define EP_HOSTS_LAYOUT_CUH
+#pragma once
 
 /* In the ep kernels ep_region and ep_word return addresses in any rank's memory, from
  * EpArgs.heap. Here they return addresses in this rank's own memory. So the second halves of
@@ -67,5 +66,3 @@ EP_DEVICE void ep_clear_next(const EpArgs &a, uint32_t call) {
   }
   for (uint32_t i = threadIdx.x; i < EP_NODES; i += blockDim.x) st_relaxed_gpu(ep_counter(a, EP_RAIL_SLOTS + next * EP_NODES + i), 0);
 }
-
-#endif

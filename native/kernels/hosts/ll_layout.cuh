@@ -38,8 +38,7 @@
  * receivers have ended call n: they have emptied the slots of call n and cleared the
  * headers of call n - 1, which the forwarder fills.
  */
-#ifndef EP_LL_HOSTS_LAYOUT_CUH
-#define EP_LL_HOSTS_LAYOUT_CUH
+#pragma once
 
 /* Sizes, calls and sentinels are the same as in ll/layout.cuh; the regions are different. */
 #define ll_at ll_at_of_one_host
@@ -156,5 +155,3 @@ EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(ow
 EP_DEVICE bool lh_first(int32_t value) {
   return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
 }
-
-#endif

@@ -8,8 +8,7 @@
  * offset in the heap of `rank`. If a warp calls a function, all its lanes call it with equal
  * arguments.
  */
-#ifndef EP_NETWORK_CUH
-#define EP_NETWORK_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 
@@ -74,5 +73,3 @@ EP_DEVICE void net_quiet() {
 #endif
   __syncwarp();
 }
-
-#endif

@@ -2,8 +2,7 @@
  * place is its number on its host. The file also defines the routes by which tokens and rows
  * cross hosts.
  */
-#ifndef EP_TOPOLOGY_CUH
-#define EP_TOPOLOGY_CUH
+#pragma once
 
 #include "common/ptx.cuh"
 
@@ -29,5 +28,3 @@ EP_DEVICE int32_t ep_rail(const EpArgs &a, int32_t node) { return node * EP_PER_
 
 /* Returns whether a rank is on this rank's host; true for this rank itself. */
 EP_DEVICE bool ep_is_near(const EpArgs &a, int32_t rank) { return ep_node_of(rank) == ep_node_of(a.rank); }
-
-#endif

@@ -9,8 +9,7 @@
  *
  * An address in another rank's heap is given by its offset, which is equal on all ranks.
  */
-#ifndef EP_TRANSPORT_CUH
-#define EP_TRANSPORT_CUH
+#pragma once
 
 #include "common/block.cuh"
 #include "common/check.cuh"
@@ -129,5 +128,3 @@ EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, u
   *count = static_cast<uint32_t>(got);
   return true;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * masked/dispatch_ids.cuh, masked/combine.cuh and final/polled.cuh have kernels for other memory: they define
  * LL_MEMORY, and then the names of ll/layout.cuh themselves.
  */
-#ifndef EP_LL_CALL_CUH
-#define EP_LL_CALL_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "common/sentinel.cuh"
@@ -45,5 +44,3 @@ EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 struct LlReturn {
   uint32_t source, token, chunk;
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* The parts of combine_ll (ll/combine.cuh) for own=registers. Ranks send only partial sums, see
  * common/partial.cuh, and keep the sums of their own tokens in registers.
  */
-#ifndef EP_LL_COMBINE_PARTIAL_CUH
-#define EP_LL_COMBINE_PARTIAL_CUH
+#pragma once
 
 /* ---- sending ---- */
 
@@ -108,5 +107,3 @@ EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
     if (unit >= static_cast<uint32_t>(a.tokens) * LL_CHUNKS || !ll_partial_unit(a, c, unit)) return;
   }
 }
-
-#endif

@@ -3,8 +3,7 @@
  * it rounds once more. EP_DIRECT 1: each row is sent by itself and rows are summed in top-k order,
  * so that the result has the same bits as a combine that sums nothing before it sends.
  */
-#ifndef EP_LL_COMBINE_SLOTS_CUH
-#define EP_LL_COMBINE_SLOTS_CUH
+#pragma once
 
 static const uint32_t LL_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS; /* number of vectors that are summed for one vector of the output */
 static const uint32_t LL_BATCH = LL_TERMS < 8 ? LL_TERMS : 8;    /* number of these vectors that are polled together */
@@ -178,5 +177,3 @@ EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
 }
 
 EP_DEVICE void ll_begin_sums() {}
-
-#endif

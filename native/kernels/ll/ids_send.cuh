@@ -1,6 +1,5 @@
 /* The sending half of dispatch_ll_ids. It sends data, and headers with ids and weights. */
-#ifndef EP_LL_IDS_SEND_CUH
-#define EP_LL_IDS_SEND_CUH
+#pragma once
 
 #include "ll/dispatch_counts.cuh"
 
@@ -70,5 +69,3 @@ EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, 
     ll_send_unit(a, c, u, unit);
   }
 }
-
-#endif

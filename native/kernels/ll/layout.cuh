@@ -9,8 +9,7 @@
  * every rank have arrived, and a rank sends its counts only after all its earlier calls
  * have ended. So no rank is ever more than one call ahead.
  */
-#ifndef EP_LL_LAYOUT_CUH
-#define EP_LL_LAYOUT_CUH
+#pragma once
 
 #include "common/dtypes.cuh"
 #include "ll/call.cuh"
@@ -72,5 +71,3 @@ EP_DEVICE uint8_t *ll_return(const EpArgs &a, int owner, uint32_t call, uint32_t
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
   return ll_at(a, owner, LL_RETURN) + (at * LL_RETURN_SLOTS + slot) * (2 * EP_HIDDEN);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * of top-k position k. The words are at the address ll_route(a, source, token). For layout masked,
  * masked/combine.cuh defines the same names.
  */
-#ifndef EP_LL_ROUTE_CUH
-#define EP_LL_ROUTE_CUH
+#pragma once
 
 #include "ll/call.cuh"
 
@@ -38,5 +37,3 @@ static const bool LL_LATE_WEIGHTS = false;
 EP_DEVICE void ll_send_weights(const EpArgs &, const LlCall &, uint32_t) {}
 EP_DEVICE bool ll_wait_weight(const EpArgs &, const LlCall &, const LlReturn &, uint64_t *) { return true; }
 EP_DEVICE void ll_weigh_own(const EpArgs &, LlRoute &, uint32_t) {}
-
-#endif

@@ -1,8 +1,7 @@
 /* Positions of rows and the index of the output, for layout expert. For layout masked,
  * masked/dispatch_ids.cuh defines the same functions and does not include this file.
  */
-#ifndef EP_LL_ROWS_CUH
-#define EP_LL_ROWS_CUH
+#pragma once
 
 #include "ll/layout.cuh"
 
@@ -41,5 +40,3 @@ EP_DEVICE void ll_keep_route(const EpArgs &a, uint32_t source, uint32_t token, u
 /* Clears the headers that another kernel may have written in the previous call. In layout expert no other kernel
  * uses this memory. In layout masked, dispatch_masked with count=sender uses it. */
 EP_DEVICE void ll_clear_beside(const EpArgs &, const LlCall &) {}
-
-#endif

@@ -7,8 +7,7 @@
  * tokens of the sender that chose that expert. The receiver computes the row from these and from
  * the counts of all ranks; no prefix sum over experts is needed.
  */
-#ifndef EP_MASKED_LAYOUT_CUH
-#define EP_MASKED_LAYOUT_CUH
+#pragma once
 
 #include "rank/layout.cuh"
 
@@ -98,5 +97,3 @@ EP_DEVICE void masked_clear_ids_of(const EpArgs &a, const MaskedClear &c) {
     for (uint32_t i = c.block * 32 + c.lane; i < used; i += c.blocks * 32) st_relaxed_sys(words + i, static_cast<uint64_t>(~0ull));
   }
 }
-
-#endif

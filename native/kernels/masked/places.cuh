@@ -1,8 +1,7 @@
 /* Finds the place of a row among its source's rows for the same expert: the number of earlier
  * tokens of the source that chose this expert. The place depends only on the ids and is the
  * same in every run. */
-#ifndef EP_MASKED_PLACES_CUH
-#define EP_MASKED_PLACES_CUH
+#pragma once
 
 #include "common/message.cuh"
 #include "masked/layout.cuh"
@@ -49,5 +48,3 @@ EP_DEVICE void masked_place_tile(const EpArgs &a, const RankCall &c, MaskedPlace
   }
   __syncthreads();
 }
-
-#endif

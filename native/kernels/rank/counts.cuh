@@ -1,7 +1,6 @@
 /* Exchanges counts of rows, and finds where the rows of each rank begin. The dispatches of layout rank
  * that store rows directly in an output use it. */
-#ifndef EP_RANK_COUNTS_CUH
-#define EP_RANK_COUNTS_CUH
+#pragma once
 
 #include "rank/tokens.cuh"
 
@@ -114,5 +113,3 @@ EP_DEVICE void rank_home_prepare(const EpArgs &a, const RankCall &c, RankHomeSha
   }
   rank_home_ready(a, c, s);
 }
-
-#endif

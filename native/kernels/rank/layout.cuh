@@ -21,8 +21,7 @@
  * messages of dispatch_rank_home are only the scales and the head of a row, in the same
  * slots.
  */
-#ifndef EP_RANK_LAYOUT_CUH
-#define EP_RANK_LAYOUT_CUH
+#pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
@@ -124,5 +123,3 @@ EP_DEVICE uint8_t *rank_return(const EpArgs &a, int owner, uint32_t call, uint32
   uint64_t at = static_cast<uint64_t>(call & 1) * a.max_tokens + token;
   return rank_at(a, owner, RANK_RETURN) + (at * EP_RANKS + from) * (2 * EP_HIDDEN);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The rows that a combine of layout rank sends back. */
-#ifndef EP_RANK_RETURN_CUH
-#define EP_RANK_RETURN_CUH
+#pragma once
 
 #include "common/ids.cuh"
 #include "common/started.cuh"
@@ -26,5 +25,3 @@ EP_DEVICE RankRows rank_rows(const EpArgs &a, uint32_t lane) {
   if (of.rows > most || of.first > a.max_rows - of.rows) of = {0, 0};
   return of;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
  * common/message.cuh.
  */
-#ifndef EP_RANK_ROWS_CUH
-#define EP_RANK_ROWS_CUH
+#pragma once
 
 #include "common/message.cuh"
 #include "rank/layout.cuh"
@@ -65,5 +64,3 @@ EP_DEVICE uint32_t rank_head(const EpArgs &a, uint32_t token, int to, uint32_t i
   uint32_t weight = there ? __float_as_uint(a.weights[token * EP_TOPK + k]) : 0;
   return weight == EP_SENTINEL ? 0x7fffffffu : weight; /* both are a NaN */
 }
-
-#endif

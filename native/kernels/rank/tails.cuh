@@ -1,8 +1,7 @@
 /* Messages without elements: the scales and the head of a row. A sender writes them after the
  * elements of the row, and the receiver polls them; when they have arrived, the elements have
  * arrived too. */
-#ifndef EP_RANK_TAILS_CUH
-#define EP_RANK_TAILS_CUH
+#pragma once
 
 #include "rank/counts.cuh"
 #include "rank/rows.cuh"
@@ -118,5 +117,3 @@ EP_DEVICE void rank_take_tail(const EpArgs &a, const RankCall &c, const RankHome
     st_relaxed_sys(words + w, EP_SENTINEL);
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Finds which of this rank's tokens go to which rank, and the place of each among this rank's
  * tokens for that rank. The places depend only on the top-k ids and are the same in every
  * run; no atomics on global memory are needed. */
-#ifndef EP_RANK_TOKENS_CUH
-#define EP_RANK_TOKENS_CUH
+#pragma once
 
 #include "common/block.cuh"
 #include "common/ids.cuh"
@@ -132,5 +131,3 @@ EP_DEVICE RankRun rank_run(const EpArgs &a, const RankCall &c) {
   uint32_t runs = c.senders / share, each = (tokens + runs - 1) / runs, run = c.block / share;
   return {min(run * each, tokens), min((run + 1) * each, tokens), c.block % share, share};
 }
-
-#endif

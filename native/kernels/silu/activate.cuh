@@ -14,8 +14,7 @@
  * If a load waited until all pieces before it are computed, memory would be idle in the
  * meantime: this was a quarter of the time.
  */
-#ifndef EP_ACTIVATE_CUH
-#define EP_ACTIVATE_CUH
+#pragma once
 
 #include "common/fp8.cuh"
 
@@ -130,5 +129,3 @@ EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
     }
   }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Quantizes activated values to MXFP4 or NVFP4, with the same bits as ep_quantize8.
  * ep_quantize8 compares each element seven times, which would take longer than the memory
  * accesses. */
-#ifndef EP_SILU_FP4_CUH
-#define EP_SILU_FP4_CUH
+#pragma once
 
 #include "silu/activate.cuh"
 
@@ -37,5 +36,3 @@ EP_DEVICE EpQuantized silu_fp4(const float (&z)[8], float global) {
   for (int i = 0; i < 8; i++) q.payload.x |= silu_e2m1(__fmul_rn(z[i], factor)) << (4 * i);
   return q;
 }
-
-#endif

@@ -161,7 +161,7 @@ typedef struct EpArgs {
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 
-/* Arguments of the activation kernels. D is EP_COLS. */
+/* Arguments of the activation kernels. D is EP_HIDDEN. */
 typedef struct EpSiluArgs {
   const uint16_t *in;            /* [rows, 2 D] BF16: gate then up, or interleaved */
   uint8_t *out;                  /* [rows, D] in the output dtype */

@@ -1,7 +1,6 @@
-/* Measures how many bytes a few SMs can move. It is a plain copy of rows, which stores as many bytes
- * on its own rank and on another rank as a call does. Times of dispatch and combine on few SMs are
- * compared with the rate of this copy.
- */
+/* Measures how many bytes a few SMs can move. It is a plain copy of rows, which stores as many bytes on its own rank
+ * and on another rank as a call does. Times of dispatch and combine on few SMs are compared with the rate of this
+ * copy. */
 #include "common/check.cuh"
 
 #define COPY_THREADS 512 /* enough to use an SM's whole bandwidth to L2; 256 threads reach a quarter less */
@@ -19,10 +18,9 @@ EP_DEVICE void copy_row(uint4 *to, const uint4 *from, uint32_t vectors) {
   }
 }
 
-/* Copies a.cases rows of a.cell_bytes bytes to this rank and a.step rows to the next rank, evenly
- * mixed. One warp copies one row. Region 0 has two halves of a.peer rows. The first half is read and
- * the second is written. If there are more rows than a half has, copying continues at the start of
- * the half. */
+/* Copies a.cases rows of a.cell_bytes bytes to this rank and a.step rows to the next rank, evenly mixed. One warp
+ * copies one row. Region 0 has two halves of a.peer rows. The first half is read and the second is written. If there
+ * are more rows than a half has, copying continues at the start of the half. */
 EP_ENTRY(COPY_THREADS, 1) beside_copy(const __grid_constant__ EpArgs a) {
   uint64_t home = static_cast<uint64_t>(a.cases), away = static_cast<uint64_t>(a.step), all = home + away;
   uint64_t bytes = static_cast<uint64_t>(a.cell_bytes), rows = static_cast<uint64_t>(a.peer);

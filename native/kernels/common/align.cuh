@@ -1,7 +1,5 @@
-/* Kernels that a session launches around calls: the start alignment over all ranks,
- * time stamps, the advance of call numbers, and a kernel that does nothing. Each
- * runs as one block of 32 threads.
- */
+/* Kernels that a session launches around calls: the start alignment over all ranks, time stamps, the advance of call
+ * numbers, and a kernel that does nothing. Each runs as one block of 32 threads. */
 #pragma once
 
 #include "common/check.cuh"
@@ -35,18 +33,17 @@ EP_DEVICE void ep_meet_ranks(const EpArgs &a, EpControl *mine, uint32_t tag) {
 
 static const uint64_t EP_MOST_FLIGHT_NS = 5000; /* bounds the measured time; on the emulated driver a flag takes longer */
 
-/* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its
- * alignments itself, so that a graph with alignments can be replayed.
+/* Aligns the ranks: waits until all ranks have reached this alignment. Each rank numbers its alignments itself, so
+ * that a graph with alignments can be replayed.
  *
- * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The rank
- * that comes last finds the flags of the others and could leave at once, a flight before the others
- * see its flag. So every rank stays for at least one flight. Then all ranks leave at the same time,
- * whichever comes last. Without this wait, one process measured 3.4 us for a call and another process
- * 4.2 us.
+ * A flight is the time that a flag takes from one rank to another, about 0.7 us on 2 H100. The rank that comes last
+ * finds the flags of the others and could leave at once, a flight before the others see its flag. So every rank stays
+ * for at least one flight. Then all ranks leave at the same time, whichever comes last. Without this wait, one
+ * process measured 3.4 us for a call and another process 4.2 us.
  *
- * If a.stamp is not 0, the kernel measures the flight: it makes a.stamp further alignments, and takes
- * their mean time. The flight is the smallest of these means since set-up. a.stamp is even, because with
- * two ranks each rank waits for the other in only every second alignment. */
+ * If a.stamp is not 0, the kernel measures the flight: it makes a.stamp further alignments, and takes their mean
+ * time. The flight is the smallest of these means since set-up. a.stamp is even, because with two ranks each rank
+ * waits for the other in only every second alignment. */
 EP_ENTRY(32, 1) ep_align(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[a.rank];

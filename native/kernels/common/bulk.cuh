@@ -97,8 +97,8 @@ EP_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/* Waits until all groups of this thread's bulk stores but the n latest are written. Orders these writes
- * before the thread's later ordinary stores. */
+/* Waits until all groups of this thread's bulk stores but the n latest are written. Orders these writes before the
+ * thread's later ordinary stores. */
 template <int n>
 EP_DEVICE void bulk_wait_written() {
 #ifdef EP_EMULATE
@@ -135,8 +135,8 @@ EP_DEVICE void cp_async_wait() {
 #endif
 }
 
-/* Asks L2 to load memory, and does not wait. It is only a hint. One lane calls it for the whole
- * memory. bytes is a multiple of 16. */
+/* Asks L2 to load memory, and does not wait. It is only a hint. One lane calls it for the whole memory. bytes is a
+ * multiple of 16. */
 EP_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 #if defined(EP_EMULATE)
 #elif EP_HAS_BULK

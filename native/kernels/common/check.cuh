@@ -1,17 +1,16 @@
-/* Waits with a deadline. The first spin of a rank that passes its deadline does three things. It
- * records in host-mapped memory for what it waited. It sets the abort word of its state, and every other
- * spin of the state sees that word and leaves. And it sets the rank's word EpArgs.given_up, which makes
- * every later launch of the rank leave at once.
+/* Waits with a deadline. The first spin of a rank that passes its deadline does three things. It records in
+ * host-mapped memory for what it waited. It sets the abort word of its state, and every other spin of the state sees
+ * that word and leaves. And it sets the rank's word EpArgs.given_up, which makes every later launch of the rank leave
+ * at once.
  *
- * Old outputs are never taken for new ones: a thread that gives up overwrites the outputs of the
- * call, and so do the threads of later launches, also in replays of a graph.
- */
+ * Old outputs are never taken for new ones: a thread that gives up overwrites the outputs of the call, and so do the
+ * threads of later launches, also in replays of a graph. */
 #pragma once
 
 #include "common/ptx.cuh"
 
-/* Index of the abort word in EpArgs.counters of every kernel family. The word is not zero once a spin
- * has given up. The host zeroes all counters before the rank is used again. */
+/* Index of the abort word in EpArgs.counters of every kernel family. The word is not zero once a spin has given up.
+ * The host zeroes all counters before the rank is used again. */
 #define EP_COUNTER_ABORT 0
 
 struct EpWait {
@@ -20,17 +19,15 @@ struct EpWait {
   int32_t source;  /* rank for which it waits, -1 for other blocks of this rank */
 };
 
-EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) {
-  return reinterpret_cast<uint32_t *>(a.counters) + EP_COUNTER_ABORT;
-}
+EP_DEVICE uint32_t *ep_abort_word(const EpArgs &a) { return reinterpret_cast<uint32_t *>(a.counters) + EP_COUNTER_ABORT; }
 
 EP_DEVICE bool ep_aborted(const EpArgs &a) { return ld_relaxed_gpu(ep_abort_word(a)) != 0; }
 
 /* ---- lost ranks ---- */
 
-/* With EP_SURVIVORS the heaps of the ranks are read from device memory, so that graphs stay valid
- * when a rank is lost or comes back. A kernel sends nothing to a lost rank and waits for nothing
- * from it. Top-k ids never name its experts: ep_narrow_ids has replaced them by -1. */
+/* With EP_SURVIVORS the heaps of the ranks are read from device memory, so that graphs stay valid when a rank is lost
+ * or comes back. A kernel sends nothing to a lost rank and waits for nothing from it. Top-k ids never name its
+ * experts: ep_narrow_ids has replaced them by -1. */
 #ifdef EP_SURVIVORS
 EP_DEVICE uint8_t *ep_heap(const EpArgs &a, int rank) { return a.peers[rank]; }
 EP_DEVICE bool ep_alive(const EpArgs &a, int rank) { return a.peers[rank] != nullptr; }
@@ -43,9 +40,8 @@ EP_DEVICE bool ep_alive(const EpArgs &, int) { return true; }
 
 static const uint32_t EP_SPOIL_WORDS = 256; /* words of a chunk */
 
-/* Overwrites one chunk of the outputs. Chunks are numbered over all areas. Returns false if there
- * is no chunk of that number. The loops are not unrolled, because the waits around this code
- * need the registers. */
+/* Overwrites one chunk of the outputs. Chunks are numbered over all areas. Returns false if there is no chunk of that
+ * number. The loops are not unrolled, because the waits around this code need the registers. */
 EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
 #pragma unroll 1
   for (int i = 0; i < EP_SPOIL_AREAS; i++) {
@@ -65,29 +61,29 @@ EP_DEVICE bool ep_spoil_chunk(const EpArgs &a, uint32_t chunk) {
   return false;
 }
 
-/* Overwrites the outputs of this launch's call. Every thread of the launch calls it, and
- * overwrites a part of the outputs. */
+/* Overwrites the outputs of this launch's call. Every thread of the launch calls it, and overwrites a part of the
+ * outputs. */
 EP_DEVICE void ep_spoil(const EpArgs &a) {
   uint32_t chunk = blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1
   while (ep_spoil_chunk(a, chunk)) chunk += gridDim.x * blockDim.x;
 }
 
-/* Returns whether this rank has given up a wait, in an earlier launch or just now in another block.
- * The load is an ordinary load, as in ep_round. */
+/* Returns whether this rank has given up a wait, in an earlier launch or just now in another block. The load is an
+ * ordinary load, as in ep_round. */
 EP_DEVICE bool ep_gave_up(const EpArgs &a) { return a.given_up != nullptr && *a.given_up != 0; }
 
-/* Returns true if this rank has given up a wait. The block must then leave the kernel. All threads
- * call it. It has a barrier, so that either all warps leave or no warp leaves: if only one warp left,
- * the others would wait for it in later barriers. */
+/* Returns true if this rank has given up a wait. The block must then leave the kernel. All threads call it. It has a
+ * barrier, so that either all warps leave or no warp leaves: if only one warp left, the others would wait for it in
+ * later barriers. */
 EP_DEVICE bool ep_block_leaves(const EpArgs &a) {
   if (!__syncthreads_or(ep_gave_up(a))) return false;
   ep_spoil(a);
   return true;
 }
 
-/* Does the same as ep_block_leaves for one warp, in a kernel whose warps do not wait for each other. `number`
- * is the result of ep_number, which is 0 if the rank has given up. */
+/* Does the same as ep_block_leaves for one warp, in a kernel whose warps do not wait for each other. `number` is the
+ * result of ep_number, which is 0 if the rank has given up. */
 EP_DEVICE bool ep_warp_leaves(const EpArgs &a, uint32_t number) {
   if (!__any_sync(EP_FULL_WARP, number == 0)) return false;
   ep_spoil(a);
@@ -117,11 +113,11 @@ static __device__ __noinline__ void ep_time_out(const EpArgs &a, EpWait w, uint6
   ep_record_fault(a, w, want, got);
 }
 
-/* Gives up a wait. Each thread that leaves a wait calls it. `late` is true if the thread's own deadline
- * has passed; the first late thread of a rank writes the fault record. Then all threads that leave
- * share the work of overwriting the outputs of this launch's call: the state's abort word, which is 1
- * at first, counts the chunks that threads have taken. All functions that ep_give_up calls are inlined,
- * so that it takes few registers from the waits that call it. */
+/* Gives up a wait. Each thread that leaves a wait calls it. `late` is true if the thread's own deadline has passed;
+ * the first late thread of a rank writes the fault record. Then all threads that leave share the work of overwriting
+ * the outputs of this launch's call: the state's abort word, which is 1 at first, counts the chunks that threads have
+ * taken. All functions that ep_give_up calls are inlined, so that it takes few registers from the waits that call
+ * it. */
 static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64_t want, uint64_t got, bool late) {
   if (late) ep_record_fault(a, w, want, got);
 #pragma unroll 1
@@ -130,15 +126,15 @@ static __device__ __noinline__ void ep_give_up(const EpArgs &a, EpWait w, uint64
 
 EP_DEVICE void ep_fault(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) { ep_give_up(a, w, want, got, true); }
 
-/* The state of one polling loop, which stays in registers:
- * `EpSpin spin; while (!seen) if (!spin.again(a, what, want, got)) return false;` */
+/* The state of one polling loop, which stays in registers: `EpSpin spin; while (!seen) if (!spin.again(a, what, want,
+ * got)) return false;` */
 struct EpSpin {
   uint64_t start = 0;
   uint32_t polls = 0;
 
-  /* Counts one poll that found nothing. Returns false once the deadline has passed or another spin
-   * of this rank has given up. The caller must then leave the kernel. It reads the clock only at
-   * every 64th poll, because reading the clock takes as long as a poll. */
+  /* Counts one poll that found nothing. Returns false once the deadline has passed or another spin of this rank has
+   * given up. The caller must then leave the kernel. It reads the clock only at every 64th poll, because reading the
+   * clock takes as long as a poll. */
   EP_DEVICE bool again(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -148,9 +144,9 @@ struct EpSpin {
     return false;
   }
 
-  /* Does the same as `again` in ep_align, which writes no outputs. It is a separate function, because a kernel
-   * with `again` takes longer to end. On 2 H100 the ranks then began a measured call so far apart that times of
-   * few tokens were 0.7 to 1.3 us too long. */
+  /* Does the same as `again` in ep_align, which writes no outputs. It is a separate function, because a kernel with
+   * `again` takes longer to end. On 2 H100 the ranks then began a measured call so far apart that times of few tokens
+   * were 0.7 to 1.3 us too long. */
   EP_DEVICE bool again_without_outputs(const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
     spin_pause();
     if ((++polls & 63u) != 0) return true;
@@ -161,9 +157,8 @@ struct EpSpin {
     return !ep_aborted(a);
   }
 
-  /* Returns whether the deadline has passed. A block that waits for other blocks of its own rank waits
-   * twice as long. So a block that waits for another rank gives up first, and the record names that
-   * rank. */
+  /* Returns whether the deadline has passed. A block that waits for other blocks of its own rank waits twice as long.
+   * So a block that waits for another rank gives up first, and the record names that rank. */
   EP_DEVICE bool passed(const EpArgs &a, EpWait w) {
     uint64_t now = globaltimer();
     if (start == 0) start = now;
@@ -171,11 +166,21 @@ struct EpSpin {
   }
 };
 
-/* Calls spin.again in a whole warp, and returns false in all lanes if one call returned false. Lanes
- * read the clock and the abort word at different moments, but if a loop has warp collectives, all
- * lanes must leave it together. */
+/* Calls spin.again in a whole warp, and returns false in all lanes if one call returned false. Lanes read the clock
+ * and the abort word at different moments, but if a loop has warp collectives, all lanes must leave it together. */
 EP_DEVICE bool ep_again_warp(EpSpin &spin, const EpArgs &a, EpWait w, uint64_t want, uint64_t got) {
   return !__any_sync(EP_FULL_WARP, !spin.again(a, w, want, got));
+}
+
+/* Waits until the upper half of a word is `number`, and stores the lower half in *value. Returns false if it gave up. */
+EP_DEVICE bool ep_wait_word(const EpArgs &a, const uint64_t *word, EpWait what, uint32_t number, uint32_t *value) {
+  EpSpin spin;
+  for (;;) {
+    uint64_t v = ld_relaxed_sys(word);
+    *value = static_cast<uint32_t>(v);
+    if (v >> 32 == number) return true;
+    if (!spin.again(a, what, number, v >> 32)) return false;
+  }
 }
 
 /* Delays this rank by delay_ns, in a fault drill (a fault caused on purpose). */
@@ -186,12 +191,10 @@ EP_DEVICE void ep_drill_delay(const EpArgs &a) {
 }
 
 /* Returns whether a fault drill leaves out the signal of this expert. */
-EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
-  return a.drop_signal > 0 && a.drop_signal == expert + 1;
-}
+EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) { return a.drop_signal > 0 && a.drop_signal == expert + 1; }
 
-/* EP_STAGE is the moment at which the span reading ends. In general it is the end of the kernel. In a
- * variant that is compiled to time a stage, it is the moment at which the last warp passes that stage. */
+/* EP_STAGE is the moment at which the span reading ends. In general it is the end of the kernel. In a variant that is
+ * compiled to time a stage, it is the moment at which the last warp passes that stage. */
 #define EP_STAGE_END 0
 #define EP_STAGE_READY 1   /* dispatch: all counts have arrived; combine: all ranks have begun this call */
 #define EP_STAGE_SENT 2    /* dispatch_async, send_tokens_back: everything has been sent */
@@ -200,9 +203,9 @@ EP_DEVICE bool ep_drill_drops(const EpArgs &a, int32_t expert) {
 #define EP_STAGE EP_STAGE_END
 #endif
 
-/* The largest number of a call. The next call has number 1. The largest number is a multiple of 6: kernels choose
- * a set of memory by number & 1 or number % 3, and these sets must alternate from the last number to the first too.
- * No call has number 0, because words that hold numbers are 0 at first. */
+/* The largest number of a call. The next call has number 1. The largest number is a multiple of 6: kernels choose a
+ * set of memory by number & 1 or number % 3, and these sets must alternate from the last number to the first too. No
+ * call has number 0, because words that hold numbers are 0 at first. */
 #define EP_LAST_NUMBER 0xfffffffcu
 
 /* Returns the number of the call that comes `calls` calls after call `number`. */
@@ -212,20 +215,20 @@ EP_DEVICE uint32_t ep_number_after(uint32_t number, uint32_t calls) {
 }
 EP_DEVICE uint32_t ep_number_before(uint32_t number) { return number == 1 ? EP_LAST_NUMBER : number - 1; }
 
-/* Returns whether a rank has reached call `number`. `last` is the rank's last call, 0 if it has made none.
- * Ranks are never more than a few calls apart. */
+/* Returns whether a rank has reached call `number`. `last` is the rank's last call, 0 if it has made none. Ranks are
+ * never more than a few calls apart. */
 EP_DEVICE bool ep_reached(uint32_t last, uint32_t number) { return static_cast<int32_t>(last - number) >= 0; }
 
-/* Returns the number of this call. With EP_OWN_ROUNDS the device counts calls, because the host
- * cannot: graphs are replayed in any order. round_base then points to 32 words for each of
- * EP_OWN_ROUNDS blocks, one word for each warp that a block may have. Only one warp reads a word, so
- * this warp may advance the word in the middle of the kernel. A single word for all warps would need a
- * barrier over blocks, or a kernel after every call, which takes a microsecond. One word for each
- * block would need a barrier over the block's warps, which takes 0.3 us at the end of the kernel.
+/* Returns the number of this call. With EP_OWN_ROUNDS the device counts calls, because the host cannot: graphs are
+ * replayed in any order. round_base then points to 32 words for each of EP_OWN_ROUNDS blocks, one word for each warp
+ * that a block may have. Only one warp reads a word, so this warp may advance the word in the middle of the kernel. A
+ * single word for all warps would need a barrier over blocks, or a kernel after every call, which takes a
+ * microsecond. One word for each block would need a barrier over the block's warps, which takes 0.3 us at the end of
+ * the kernel.
  *
- * The load is an ordinary load, because most warps of a block then find the word in L1. With relaxed
- * loads, 2,000 warps ask L2 for the same lines at the same time, which took up to a microsecond. An
- * ordinary load is enough, because an earlier kernel has written the word. */
+ * The load is an ordinary load, because most warps of a block then find the word in L1. With relaxed loads, 2,000
+ * warps ask L2 for the same lines at the same time, which took up to a microsecond. An ordinary load is enough,
+ * because an earlier kernel has written the word. */
 EP_DEVICE uint32_t ep_round(const EpArgs &a) {
 #ifdef EP_OWN_ROUNDS
   return ep_number_after(a.round_base[32 * blockIdx.x + warp_id()], a.round);
@@ -241,11 +244,11 @@ EP_DEVICE uint32_t ep_number(const EpArgs &a) {
   return gave_up ? 0 : number;
 }
 
-/* EP_NUMBER_DONE advances the call number. Every warp of a kernel that numbers its calls executes it after
- * its lanes have read the number, best at a moment at which the warp has nothing else to do. With
- * EP_OWN_ROUNDS, the last launch of a call, which has stamp 1, advances the words. Launches have
- * different numbers of blocks and warps. So a block also advances the words of warps and blocks that
- * this launch does not have; each store writes a whole line of words. */
+/* EP_NUMBER_DONE advances the call number. Every warp of a kernel that numbers its calls executes it after its lanes
+ * have read the number, best at a moment at which the warp has nothing else to do. With EP_OWN_ROUNDS, the last
+ * launch of a call, which has stamp 1, advances the words. Launches have different numbers of blocks and warps. So a
+ * block also advances the words of warps and blocks that this launch does not have; each store writes a whole line of
+ * words. */
 #ifdef EP_OWN_ROUNDS
 #define EP_NUMBER_DONE(a, number) ep_number_done(a, number)
 EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
@@ -261,11 +264,18 @@ EP_DEVICE void ep_number_done(const EpArgs &a, uint32_t number) {
 #define EP_NUMBER_DONE(a, number)
 #endif
 
-/* Notes the start of a block. The span is measured inside the kernel, from the earliest start to the latest
- * end of all blocks. The host first sets span to {~0, 0}. */
+/* Notes the start of a block. The span is measured inside the kernel, from the earliest start to the latest end of
+ * all blocks. The host first sets span to {~0, 0}. */
 EP_DEVICE void ep_span_begin(const EpArgs &a) {
   if (a.span != nullptr && threadIdx.x == 0)
     atomicMin(reinterpret_cast<unsigned long long *>(a.span), static_cast<unsigned long long>(globaltimer()));
+}
+
+/* Begins a kernel that may start while the kernel before it still runs, and lets the next kernel start early too. */
+EP_DEVICE void ep_begin(const EpArgs &a) {
+  ep_span_begin(a);
+  pdl_wait();
+  pdl_launch();
 }
 
 /* Notes the end of a stage. All lanes of a warp call it. */
@@ -279,4 +289,16 @@ EP_DEVICE void ep_span_end(const EpArgs &a) {
   __syncthreads();
   if (threadIdx.x == 0)
     atomicMax(reinterpret_cast<unsigned long long *>(a.span) + 1, static_cast<unsigned long long>(globaltimer()));
+}
+
+/* Does `work` as a kernel all of whose blocks must run at the same time: so it lets the next kernel start only at its end. */
+template <class Work>
+EP_DEVICE void ep_run(const EpArgs &a, Work work) {
+  pdl_wait();
+  ep_span_begin(a);
+  if (ep_block_leaves(a)) return;
+  work();
+  pdl_launch();
+  EP_NUMBER_DONE(a, ep_round(a));
+  ep_span_end(a);
 }

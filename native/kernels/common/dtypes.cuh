@@ -1,13 +1,12 @@
-/* Dtypes of tokens: their sizes, and quantization in software with the same bits as the oracle.
- * EP_DTYPE selects one dtype for the whole translation unit.
+/* Dtypes of tokens: their sizes, and quantization in software with the same bits as the oracle. EP_DTYPE selects one
+ * dtype for the whole translation unit.
  *
  *   BF16   a copy
  *   FP8    e4m3, s = max(amax, 1e-4)/448 per 128 elements in float32, q = e4m3(x/s) (DeepEP's recipe)
  *   MXFP4  e2m1, even-mode e8m0 scale per 32 elements (OCP Microscaling 1.0)
  *   NVFP4  e2m1, s = e4m3(g*amax/6) per 16 elements, q = e2m1(x / (s/g)), g the global input scale
  *
- * FP4 is rounded by comparison on every chip, so that all give the same bits.
- */
+ * FP4 is rounded by comparison on every chip, so that all give the same bits. */
 #pragma once
 
 #include "common/block.cuh"
@@ -68,8 +67,8 @@ EP_DEVICE void bf16_unpack(uint4 v, float (&x)[8]) {
     x[2 * i + 1] = bf16_high(w[i]);
   }
 }
-/* Adds weight * v to acc. The product and the sum are rounded separately, so that every backend gets
- * the same bits. The additional instruction takes no time, because kernels wait for memory. */
+/* Adds weight * v to acc. The product and the sum are rounded separately, so that every backend gets the same bits.
+ * The additional instruction takes no time, because kernels wait for memory. */
 EP_DEVICE void bf16_accumulate(float (&acc)[8], uint4 v, float weight) {
   float x[8];
   bf16_unpack(v, x);
@@ -82,8 +81,8 @@ EP_DEVICE uint4 bf16_pack(const float (&x)[8]) {
 
 /* ---- FP8 and FP4 ---- */
 
-/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the
- * even code, and larger values to 6. */
+/* Returns the e2m1 code of the nearest of 0, .5, 1, 1.5, 2, 3, 4, 6, with the sign of x. Ties go to the even code,
+ * and larger values to 6. */
 EP_DEVICE uint32_t e2m1(float x) {
   float a = fabsf(x);
   uint32_t code = !(a <= 0.25f);
@@ -108,21 +107,17 @@ EP_DEVICE float e2m1_decode(uint32_t code) {
   return code & 8u ? -v : v;
 }
 
-/* Returns the e8m0 scale of a group in even mode: rounds amax to the one-bit mantissa of e2m1, and
- * subtracts 2, the largest exponent of e2m1, from its exponent. */
+/* Returns the e8m0 scale of a group in even mode: rounds amax to the one-bit mantissa of e2m1, and subtracts 2, the
+ * largest exponent of e2m1, from its exponent. */
 EP_DEVICE uint32_t e8m0_even(float amax) {
   int32_t e = static_cast<int32_t>((__float_as_uint(amax) + (1u << 21)) >> 23 & 0xffu) - 2;
   return static_cast<uint32_t>(min(max(e, 0), 254));
 }
 
-/* Returns 2^(127 - code), the reciprocal of the scale. It is exact, because the scale is a power of two.
- * Code 254 gives a denormal. */
-EP_DEVICE float e8m0_inverse(uint32_t code) {
-  return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u);
-}
-EP_DEVICE float e8m0_decode(uint32_t code) {
-  return __uint_as_float(code > 0u ? code << 23 : 0x00400000u);
-}
+/* Returns 2^(127 - code), the reciprocal of the scale. It is exact, because the scale is a power of two. Code 254
+ * gives a denormal. */
+EP_DEVICE float e8m0_inverse(uint32_t code) { return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u); }
+EP_DEVICE float e8m0_decode(uint32_t code) { return __uint_as_float(code > 0u ? code << 23 : 0x00400000u); }
 
 /* Returns eight e2m1 codes. Element 2i is in the low four bits of byte i. */
 EP_DEVICE uint32_t e2m1_pack(const float (&x)[8], float factor) {
@@ -139,15 +134,15 @@ EP_DEVICE float amax8(const float (&x)[8]) {
   return m;
 }
 
-/* One lane's eight quantized elements, and the scale of their group. The payload has 8 bytes for FP8, and
- * for FP4 only the first 4. */
+/* One lane's eight quantized elements, and the scale of their group. The payload has 8 bytes for FP8, and for FP4
+ * only the first 4. */
 struct EpQuantized {
   uint2 payload;
   uint32_t scale; /* the bits of a float32, or an e8m0 or e4m3 byte */
 };
 
-/* Quantizes eight elements of this lane. The other elements of their group are in
- * neighbouring lanes. All 32 lanes call it. global: NVFP4's input scale. */
+/* Quantizes eight elements of this lane. The other elements of their group are in neighbouring lanes. All 32 lanes
+ * call it. global: NVFP4's input scale. */
 template <int dtype>
 EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   EpQuantized q = {{0, 0}, 0};
@@ -172,8 +167,8 @@ EP_DEVICE EpQuantized ep_quantize8(const float (&x)[8], float global) {
   return q;
 }
 
-/* Quantizes a token of `columns` BF16 elements and writes it as [payload, padded to 16 bytes][scales].
- * The block's threads share the work. There is no barrier. */
+/* Quantizes a token of `columns` BF16 elements and writes it as [payload, padded to 16 bytes][scales]. The block's
+ * threads share the work. There is no barrier. */
 template <int dtype, uint32_t columns>
 EP_DEVICE void ep_quantize_token(const uint16_t *x, uint8_t *slot, float global) {
   constexpr uint32_t items = columns / 8;

@@ -1,7 +1,6 @@
-/* Replaces the experts' MLP between dispatch and combine in verifications:
- * y = bf16(dequantize(x) * gain of the row's expert). The multiplications are in single precision, as in
- * the oracle, for every dtype. The kernel works with any grid and any block.
- */
+/* Replaces the experts' MLP between dispatch and combine in verifications: y = bf16(dequantize(x) * gain of the row's
+ * expert). The multiplications are in single precision, as in the oracle, for every dtype. The kernel works with any
+ * grid and any block. */
 #pragma once
 
 #include "common/check.cuh"
@@ -39,8 +38,8 @@ EP_DEVICE uint16_t expert_bf16(float x) {
   return static_cast<uint16_t>((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 
-/* The position of a row: its number in the whole output, its number in its group, and the group's first
- * block of NVFP4 scales. */
+/* The position of a row: its number in the whole output, its number in its group, and the group's first block of
+ * NVFP4 scales. */
 struct ExpertRow {
   int64_t row;
   int32_t in_group, first_block;

@@ -1,19 +1,29 @@
-/* Converts tokens to the form of messages. A lane has 16 bytes of the payload. With FP8, every eighth lane also
- * has the scale of its group. EP_DTYPE is BF16 or FP8.
+/* Converts tokens to the form of messages. A lane has 16 bytes of the payload. With FP8, every eighth lane also has
+ * the scale of its group. EP_DTYPE is BF16 or FP8.
  *
  * Compile-time: EP_RAW 0: the caller's tokens are BF16 and are cast to EP_DTYPE. EP_RAW 1: the caller has already
  * cast them: x is [tokens, hidden] e4m3, and input_scales is [tokens, hidden/128]. */
 #pragma once
 
-#include "common/dtypes.cuh"
 #include "common/fp8.cuh"
 #include "common/ids.cuh"
-#include "common/sentinel.cuh"
+#include "common/token.cuh"
 
 struct EpVector {
   uint4 data;
   uint32_t scale;
 };
+
+/* Stores a lane's vectors of a token in a slot; see common/token.cuh. */
+template <uint32_t n>
+EP_DEVICE void ep_send_part(uint8_t *slot, uint32_t first, const EpVector (&part)[n]) {
+#pragma unroll
+  for (uint32_t v = 0; v < n; v++) {
+    uint32_t vector = first + 32 * v;
+    if (ep_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, part[v].data);
+    if (ep_has_scale<n>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), part[v].scale);
+  }
+}
 
 #if EP_DTYPE == EP_FP8
 /* Two vectors of BF16, which become one vector of e4m3. */
@@ -26,8 +36,7 @@ EP_DEVICE EpSource ep_load_source(const uint16_t *token, uint32_t vector, bool i
   if (!inside) return {none, none};
   return {ld_readonly(p), ld_readonly(p + 1)};
 }
-/* Casts to e4m3. All 32 lanes call it, because the lanes of a group compute the group's scale
- * together. */
+/* Casts to e4m3. All 32 lanes call it, because the lanes of a group compute the group's scale together. */
 EP_DEVICE EpVector ep_convert(const EpSource &s) {
   float scale;
   uint4 data = fp8_quantize(s.lo, s.hi, &scale);
@@ -73,8 +82,8 @@ EP_DEVICE EpVector ep_message(const EpInput &in) {
 }
 #endif
 
-/* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips
- * to memory. These ids are not checked. Ids after the end of the list are EP_NO_ID. */
+/* The number of top-k ids that a thread loads at the same time, so that a scan waits for fewer round trips to memory.
+ * These ids are not checked. Ids after the end of the list are EP_NO_ID. */
 static const uint32_t EP_IDS = 8;
 static const int32_t EP_NO_ID = -2; /* neither an expert nor a masked position */
 struct EpIds {
@@ -88,4 +97,14 @@ EP_DEVICE EpIds ep_load_ids(const EpArgs &a, uint32_t first, uint32_t step, uint
     ids.id[i] = j < end ? ep_load_id(a, j) : EP_NO_ID;
   }
   return ids;
+}
+
+/* Counts ids first, first + step, ... before `end`: adds 1 to counts[e], in shared memory, for each id e. */
+EP_DEVICE void ep_tally_ids(const EpArgs &a, uint32_t first, uint32_t step, uint32_t end, uint32_t *counts) {
+  for (uint32_t j = first; j < end; j += step * EP_IDS) {
+    EpIds ids = ep_load_ids(a, j, step, end);
+#pragma unroll
+    for (uint32_t i = 0; i < EP_IDS; i++)
+      if (ep_is_expert(ids.id[i])) atomicAdd(&counts[ids.id[i]], 1u);
+  }
 }

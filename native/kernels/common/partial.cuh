@@ -1,17 +1,14 @@
-/* Partial sums of a combine. Each rank sums its rows of a token in f32, in top-k
- * order, and sends one sum to the token's rank, which adds the sums in the order of ranks.
- * The token's rank keeps the sum of its own rows in registers: it reads these rows once and
- * copies them to no slot.
+/* Partial sums of a combine. Each rank sums its rows of a token in f32, in top-k order, and sends one sum to the
+ * token's rank, which adds the sums in the order of ranks.
+ * The token's rank keeps the sum of its own rows in registers: it reads these rows once and copies them to no slot.
  *
- * Compile-time: EP_PARTIAL 0: sums are sent as f32, without further rounding; 1: sums are sent as
- * BF16, with the same bits in the result as algo=dedup.
+ * Compile-time: EP_PARTIAL 0: sums are sent as f32, without further rounding; 1: sums are sent as BF16, with the same
+ * bits in the result as algo=dedup.
  *
- * An f32 sum takes twice the bytes of a row. A token has one slot for each top-k position.
- * The sum is sent to the slots of the first two positions whose experts are on the
- * sending rank: of each eight elements, four go to one slot and four to the other. If
- * a rank has only one row of the token, it sends the row, and the receiver multiplies the
- * row by its weight. So no more bytes are sent than with algo=direct.
- */
+ * An f32 sum takes twice the bytes of a row. A token has one slot for each top-k position. The sum is sent to the
+ * slots of the first two positions whose experts are on the sending rank: of each eight elements, four go to one slot
+ * and four to the other. If a rank has only one row of the token, it sends the row, and the receiver multiplies the
+ * row by its weight. So no more bytes are sent than with algo=direct. */
 #pragma once
 
 #include "common/check.cuh"
@@ -27,11 +24,10 @@ static const uint32_t EP_GROUP = EP_PEERS < EP_MOST_PEERS ? EP_PEERS : EP_MOST_P
 
 /* ---- a rank's own rows ---- */
 
-/* Sets acc to a weighted sum of rows of y: of the rows of the top-k positions in `here`, in the
- * order of positions. Of each row it reads the eight elements from byte `column` on. Lane k of
- * route has weight << 32 | row of position k. With `late`, route has no weights yet: the function
- * calls weigh while the first rows are being loaded, and weigh waits for the weights and
- * sets them. Returns false if weigh returned false. */
+/* Sets acc to a weighted sum of rows of y: of the rows of the top-k positions in `here`, in the order of positions.
+ * Of each row it reads the eight elements from byte `column` on. Lane k of route has weight << 32 | row of position
+ * k. With `late`, route has no weights yet: the function calls weigh while the first rows are being loaded, and weigh
+ * waits for the weights and sets them. Returns false if weigh returned false. */
 template <bool late, class Weigh>
 EP_DEVICE bool partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uint32_t here, float (&acc)[8], Weigh weigh) {
   const uint8_t *y = reinterpret_cast<const uint8_t *>(a.y) + column;
@@ -64,8 +60,8 @@ EP_DEVICE void partial_sum(const EpArgs &a, uint64_t route, uint32_t column, uin
 
 EP_DEVICE bool partial_alone(uint32_t here) { return (here & (here - 1)) == 0; }
 
-/* Returns the slot for a piece that `rank` sends. `here` has a bit for each top-k position whose
- * expert is on `rank`. */
+/* Returns the slot for a piece that `rank` sends. `here` has a bit for each top-k position whose expert is on
+ * `rank`. */
 EP_DEVICE uint32_t partial_slot(uint32_t rank, uint32_t here, uint32_t piece) {
   if (!EP_F32_SUMS) return rank;
   uint32_t rest = here & (here - 1);
@@ -108,8 +104,7 @@ EP_DEVICE PartialGroup partial_group(const EpArgs &a, const PartialSum &s, uint3
   return g;
 }
 
-/* Returns the address of a piece. If there is no piece, returns the address of any slot of the
- * token. */
+/* Returns the address of a piece. If there is no piece, returns the address of any slot of the token. */
 EP_DEVICE uint4 *partial_at(const EpArgs &a, const PartialSum &s, const PartialGroup &g, uint32_t i, uint32_t piece) {
   uint32_t slot = g.here[i] != 0 ? partial_slot(partial_peer(a, g.first + i), g.here[i], piece) : 0;
   return reinterpret_cast<uint4 *>(s.slots + slot * (2 * EP_HIDDEN));
@@ -143,8 +138,7 @@ EP_DEVICE void partial_add_group(const EpArgs &a, PartialSum &s, const PartialGr
   }
 }
 
-/* Returns the finished vector. If this rank is the last, its own sum is added after all
- * groups. */
+/* Returns the finished vector. If this rank is the last, its own sum is added after all groups. */
 EP_DEVICE uint4 partial_finish(const EpArgs &a, PartialSum &s) {
   if (a.rank == EP_RANKS - 1) partial_add(s.acc, s.own);
   return bf16_pack(s.acc);

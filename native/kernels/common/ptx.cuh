@@ -1,11 +1,10 @@
-/* Wraps each machine operation for which CUDA C++ has no function in a small function, which is named
- * after the operation, its memory order and its scope. Kernels use only these functions and no inline
- * assembly, so that the same source also runs on a CPU: with EP_EMULATE each function uses an atomic
- * builtin instead, and waits let other threads of the emulation run.
+/* Wraps each machine operation for which CUDA C++ has no function in a small function, which is named after the
+ * operation, its memory order and its scope. Kernels use only these functions and no inline assembly, so that the
+ * same source also runs on a CPU: with EP_EMULATE each function uses an atomic builtin instead, and waits let other
+ * threads of the emulation run.
  *
- * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and
- * scopes in "Memory Consistency Model".
- */
+ * Scopes are cta (block), gpu (device) and sys (all devices and the host). The PTX ISA defines orders and scopes in
+ * "Memory Consistency Model". */
 #pragma once
 
 #ifdef EP_EMULATE
@@ -78,64 +77,47 @@ static const uint32_t EP_FULL_WARP = 0xffffffffu;
 
 #else
 
-#define EP_LD_PTX(name, op, order)                                                     \
-  EP_DEVICE uint32_t name(const uint32_t *p) {                                         \
-    uint32_t v;                                                                        \
-    asm volatile(op ".u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");                   \
-    return v;                                                                          \
-  }                                                                                    \
-  EP_DEVICE int32_t name(const int32_t *p) {                                           \
-    int32_t v;                                                                         \
-    asm volatile(op ".s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");                   \
-    return v;                                                                          \
-  }                                                                                    \
-  EP_DEVICE uint64_t name(const uint64_t *p) {                                         \
-    unsigned long long v;                                                              \
-    asm volatile(op ".u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");                   \
-    return v;                                                                          \
-  }                                                                                    \
-  EP_DEVICE uint4 name(const uint4 *p) {                                               \
-    uint4 v;                                                                           \
-    asm volatile(op ".v4.u32 {%0, %1, %2, %3}, [%4];"                                  \
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");    \
-    return v;                                                                          \
+#define EP_LD_ONE(name, op, type, suffix, reg)                                 \
+  EP_DEVICE type name(const type *p) {                                         \
+    type v;                                                                    \
+    asm volatile(op suffix " %0, [%1];" : "=" reg(v) : "l"(p) : "memory");     \
+    return v;                                                                  \
   }
-#define EP_ST_PTX(name, op, order)                                                     \
-  EP_DEVICE void name(uint32_t *p, uint32_t v) {                                       \
-    asm volatile(op ".u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");                     \
-  }                                                                                    \
-  EP_DEVICE void name(int32_t *p, int32_t v) {                                         \
-    asm volatile(op ".s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");                     \
-  }                                                                                    \
-  EP_DEVICE void name(uint64_t *p, uint64_t v) {                                       \
-    asm volatile(op ".u64 [%0], %1;" ::"l"(p), "l"((unsigned long long)v) : "memory"); \
-  }                                                                                    \
-  EP_DEVICE void name(uint4 *p, uint4 v) {                                             \
-    asm volatile(op ".v4.u32 [%0], {%1, %2, %3, %4};"                                  \
-                 ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");         \
+#define EP_LD_PTX(name, op, order)                                             \
+  EP_LD_ONE(name, op, uint32_t, ".u32", "r")                                   \
+  EP_LD_ONE(name, op, int32_t, ".s32", "r")                                    \
+  EP_LD_ONE(name, op, uint64_t, ".u64", "l")                                   \
+  EP_DEVICE uint4 name(const uint4 *p) {                                       \
+    uint4 v;                                                                   \
+    asm volatile(op ".v4.u32 {%0, %1, %2, %3}, [%4];"                          \
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory"); \
+    return v;                                                                  \
   }
-#define EP_ADD_PTX(name, op, order)                                                    \
-  EP_DEVICE uint32_t name(uint32_t *p, uint32_t v) {                                   \
-    uint32_t old;                                                                      \
-    asm volatile(op ".u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");     \
-    return old;                                                                        \
-  }                                                                                    \
-  EP_DEVICE int32_t name(int32_t *p, int32_t v) {                                      \
-    int32_t old;                                                                       \
-    asm volatile(op ".s32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(v) : "memory");     \
-    return old;                                                                        \
-  }                                                                                    \
-  EP_DEVICE uint64_t name(uint64_t *p, uint64_t v) {                                   \
-    unsigned long long old;                                                            \
-    asm volatile(op ".u64 %0, [%1], %2;"                                               \
-                 : "=l"(old) : "l"(p), "l"((unsigned long long)v) : "memory");         \
-    return old;                                                                        \
+#define EP_ST_ONE(name, op, type, suffix, reg)                                 \
+  EP_DEVICE void name(type *p, type v) { asm volatile(op suffix " [%0], %1;" ::"l"(p), reg(v) : "memory"); }
+#define EP_ST_PTX(name, op, order)                                             \
+  EP_ST_ONE(name, op, uint32_t, ".u32", "r")                                   \
+  EP_ST_ONE(name, op, int32_t, ".s32", "r")                                    \
+  EP_ST_ONE(name, op, uint64_t, ".u64", "l")                                   \
+  EP_DEVICE void name(uint4 *p, uint4 v) {                                     \
+    asm volatile(op ".v4.u32 [%0], {%1, %2, %3, %4};"                          \
+                 ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); \
   }
+#define EP_ADD_ONE(name, op, type, suffix, reg)                                \
+  EP_DEVICE type name(type *p, type v) {                                       \
+    type old;                                                                  \
+    asm volatile(op suffix " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
+    return old;                                                                \
+  }
+#define EP_ADD_PTX(name, op, order)                                            \
+  EP_ADD_ONE(name, op, uint32_t, ".u32", "r")                                  \
+  EP_ADD_ONE(name, op, int32_t, ".s32", "r")                                   \
+  EP_ADD_ONE(name, op, uint64_t, ".u64", "l")
 
 #endif
 
-/* The functions of block scope have no state space in their PTX, because they also accept addresses
- * in shared memory. */
+/* The functions of block scope have no state space in their PTX, because they also accept addresses in shared
+ * memory. */
 EP_LD_PTX(ld_volatile, "ld.volatile.global", EP_MO_RELAXED)
 EP_LD_PTX(ld_acquire_cta, "ld.acquire.cta", EP_MO_ACQUIRE)
 EP_LD_PTX(ld_relaxed_gpu, "ld.relaxed.gpu.global", EP_MO_RELAXED)
@@ -187,8 +169,8 @@ EP_DEVICE void red_add_release_gpu(int32_t *p, int32_t v) {
 #endif
 }
 
-/* Loads input that no thread writes during the kernel. Do not use it for receive buffers, because other
- * ranks write to them. */
+/* Loads input that no thread writes during the kernel. Do not use it for receive buffers, because other ranks write
+ * to them. */
 EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -200,8 +182,8 @@ EP_DEVICE uint4 ld_readonly(const uint4 *p) {
 #endif
 }
 
-/* Loads a vector of a row that is read only once. The load does not allocate a line in L1. It stays in
- * program order with neighbouring asm volatile statements. */
+/* Loads a vector of a row that is read only once. The load does not allocate a line in L1. It stays in program order
+ * with neighbouring asm volatile statements. */
 EP_DEVICE uint4 ld_once(const uint4 *p) {
 #ifdef EP_EMULATE
   return *p;
@@ -295,8 +277,8 @@ EP_DEVICE void bar_sync(uint32_t id, uint32_t threads) {
 
 /* ---- conversion of two floats to two e4m3 bytes; ties to even, saturating at 448 ---- */
 
-/* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, for chips without this instruction and for
- * the CPU. NaN becomes 0x7f. */
+/* Converts to e4m3 (OCP OFP8 1.0) with integer arithmetic, for chips without this instruction and for the CPU. NaN
+ * becomes 0x7f. */
 EP_DEVICE uint32_t e4m3_soft(float x) {
   uint32_t bits = __float_as_uint(x);
   uint32_t sign = bits >> 24 & 0x80u;

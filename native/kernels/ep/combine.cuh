@@ -1,15 +1,10 @@
-/* Combine sends experts' rows back to the ranks of their tokens, and sums them there with the router
- * weights. It is launched as two kernels, ep_combine_async and then ep_combine_wait, or as one kernel. All
- * blocks of a grid must run at the same time.
+/* Combine sends experts' rows back to the ranks of their tokens, and sums them there with the router weights. It is
+ * launched as two kernels, ep_combine_async and then ep_combine_wait, or as one kernel. All blocks of a grid must run
+ * at the same time.
  *
  * A combine needs a dispatch of the same state and algorithm before it. Every row has its own slot, so that rows are
- * added in top-k order (in rank order under dedup), and the sum has the same bits in every run.
- */
+ * added in top-k order (in rank order under dedup), and the sum has the same bits in every run. */
 #include "ep/combine_wait.cuh"
-
-#ifndef EP_THREADS
-#define EP_THREADS 1024
-#endif
 
 static __device__ void ep_combine_receive(const EpArgs &a) {
   if (blockIdx.x < static_cast<uint32_t>(a.wait_sms)) {
@@ -20,34 +15,18 @@ static __device__ void ep_combine_receive(const EpArgs &a) {
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_combine_async(const __grid_constant__ EpArgs a) {
-  pdl_wait();
-  ep_span_begin(a);
-  if (ep_block_leaves(a)) return;
-  send_tokens_back(a);
-  pdl_launch();
-  EP_NUMBER_DONE(a, ep_round(a));
-  ep_span_end(a);
+  ep_run(a, [&] { send_tokens_back(a); });
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_combine_wait(const __grid_constant__ EpArgs a) {
-  pdl_wait();
-  ep_span_begin(a);
-  if (ep_block_leaves(a)) return;
-  ep_combine_receive(a);
-  pdl_launch();
-  EP_NUMBER_DONE(a, ep_round(a));
-  ep_span_end(a);
+  ep_run(a, [&] { ep_combine_receive(a); });
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_combine(const __grid_constant__ EpArgs a) {
-  pdl_wait();
-  ep_span_begin(a);
-  if (ep_block_leaves(a)) return;
-  send_tokens_back(a);
-  ep_combine_receive(a);
-  pdl_launch();
-  EP_NUMBER_DONE(a, ep_round(a));
-  ep_span_end(a);
+  ep_run(a, [&] {
+    send_tokens_back(a);
+    ep_combine_receive(a);
+  });
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_copy_shared_outputs(const __grid_constant__ EpArgs a) {

@@ -1,19 +1,13 @@
-/* Dispatch sends every token to the ranks of its experts. It is launched either split, as
- * ep_dispatch_async and then ep_dispatch_wait, or fused in one grid whose blocks first send and then
- * receive. There is no barrier over the grid between the two halves. Instead, each step waits for a word
- * that the step before it writes. The monitors wait for the counters of written parts, and write the
- * count words. The auxiliary block waits for the count words, and writes the ready flag. The copying
- * blocks wait for the ready flag. So all blocks of a grid must be resident, and both halves of a split
- * call must have the same grid.
+/* Dispatch sends every token to the ranks of its experts. It is launched either split, as ep_dispatch_async and then
+ * ep_dispatch_wait, or fused in one grid whose blocks first send and then receive. There is no barrier over the grid
+ * between the two halves. Instead, each step waits for a word that the step before it writes. The monitors wait for
+ * the counters of written parts, and write the count words. The auxiliary block waits for the count words, and writes
+ * the ready flag. The copying blocks wait for the ready flag. So all blocks of a grid must be resident, and both
+ * halves of a split call must have the same grid.
  *
- * The buffers may be used again after a combine on all ranks. Dispatches without a combine between them
- * need a barrier over ranks between calls.
- */
+ * The buffers may be used again after a combine on all ranks. Dispatches without a combine between them need a
+ * barrier over ranks between calls. */
 #include "ep/dispatch_expand.cuh"
-
-#ifndef EP_THREADS
-#define EP_THREADS 1024
-#endif
 
 static __device__ void ep_dispatch_receive(const EpArgs &a) {
   const uint32_t copiers = gridDim.x - 1;
@@ -33,32 +27,16 @@ static __device__ void ep_dispatch_receive(const EpArgs &a) {
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_dispatch_async(const __grid_constant__ EpArgs a) {
-  pdl_wait();
-  ep_span_begin(a);
-  if (ep_block_leaves(a)) return;
-  ep_dispatch_send(a);
-  pdl_launch();
-  EP_NUMBER_DONE(a, ep_round(a));
-  ep_span_end(a);
+  ep_run(a, [&] { ep_dispatch_send(a); });
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_dispatch_wait(const __grid_constant__ EpArgs a) {
-  pdl_wait();
-  ep_span_begin(a);
-  if (ep_block_leaves(a)) return;
-  ep_dispatch_receive(a);
-  pdl_launch();
-  EP_NUMBER_DONE(a, ep_round(a));
-  ep_span_end(a);
+  ep_run(a, [&] { ep_dispatch_receive(a); });
 }
 
 EP_ENTRY(EP_THREADS, 1) ep_dispatch(const __grid_constant__ EpArgs a) {
-  pdl_wait();
-  ep_span_begin(a);
-  if (ep_block_leaves(a)) return;
-  ep_dispatch_send(a);
-  ep_dispatch_receive(a);
-  pdl_launch();
-  EP_NUMBER_DONE(a, ep_round(a));
-  ep_span_end(a);
+  ep_run(a, [&] {
+    ep_dispatch_send(a);
+    ep_dispatch_receive(a);
+  });
 }

@@ -1,13 +1,12 @@
-/* Receives under dedup. A message names all experts of its token, and the receiver copies it to one row of
- * each expert of this rank. Counters assign the rows, so that the order of rows from one source changes
- * from run to run, as under direct.
- */
+/* Receives under dedup. A message names all experts of its token, and the receiver copies it to one row of each
+ * expert of this rank. Counters assign the rows, so that the order of rows from one source changes from run to run,
+ * as under direct. */
 #pragma once
 
 #include "ep/dispatch_wait.cuh"
 
-/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is on
- * another rank. */
+/* Assigns the rows of a message. Returns in lane k the row of top-k position k, or -1 if its expert is on another
+ * rank. */
 EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t source, uint32_t *local) {
   const uint32_t k = lane_id();
   if (k >= EP_TOPK) return -1;
@@ -24,24 +23,6 @@ EP_DEVICE int64_t ep_take_row(const EpArgs &a, const uint8_t *message, uint32_t 
   return -1;
 }
 
-/* Reads a message's elements once, and stores them to the rows of the lanes in `owners`. */
-EP_DEVICE void ep_spread_payload(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t owners) {
-  constexpr uint32_t vectors = EP_PAYLOAD_BYTES / 16;
-  for (uint32_t base = lane_id(); base - lane_id() < vectors; base += 32 * EP_IN_FLIGHT) {
-    uint4 v[EP_IN_FLIGHT];
-#pragma unroll
-    for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
-      if (base + 32 * j < vectors) v[j] = ld_once(reinterpret_cast<const uint4 *>(message) + base + 32 * j);
-    for (uint32_t todo = owners; todo != 0; todo &= todo - 1) {
-      const int64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(todo) - 1);
-      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * EP_PAYLOAD_BYTES);
-#pragma unroll
-      for (uint32_t j = 0; j < EP_IN_FLIGHT; j++)
-        if (base + 32 * j < vectors) out[base + 32 * j] = v[j];
-    }
-  }
-}
-
 /* Copies one message to all its rows, with one warp, and stores the numbers of the rows for combine. */
 EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot) {
   const uint64_t index = static_cast<uint64_t>(source) * a.max_tokens + slot;
@@ -55,7 +36,7 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
     a.src_info[2 * row + 1] = static_cast<int32_t>(lane_id());
   }
   const uint32_t owners = __ballot_sync(EP_FULL_WARP, row >= 0);
-  ep_spread_payload(a, message, row, owners);
+  warp_spread<EP_IN_FLIGHT>(a.out, EP_PAYLOAD_BYTES, message, row, owners);
   for (uint32_t todo = EP_DTYPE == EP_BF16 ? 0 : owners; todo != 0; todo &= todo - 1) {
     const int k = __ffs(todo) - 1;
     const int64_t to = __shfl_sync(EP_FULL_WARP, row, k);
@@ -65,8 +46,8 @@ EP_DEVICE void ep_expand_message(const EpArgs &a, uint32_t source, uint32_t slot
   }
 }
 
-/* A tile of the messages of one source. Tiles are numbered from this rank's own messages on, so that no
- * two ranks wait for the same source first. */
+/* A tile of the messages of one source. Tiles are numbered from this rank's own messages on, so that no two ranks
+ * wait for the same source first. */
 struct EpMessageTile {
   int32_t source; /* -1: past the end */
   uint32_t first, end;
@@ -94,8 +75,8 @@ EP_DEVICE void ep_zero_group_tails(const EpArgs &a, uint32_t block, uint32_t blo
   }
 }
 
-/* Does the work of a copying block: claims and copies tiles until none is left. It waits for a source only after
- * it has claimed a tile of that source. */
+/* Does the work of a copying block: claims and copies tiles until none is left. It waits for a source only after it
+ * has claimed a tile of that source. */
 static __device__ bool ep_expand_messages(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpMessageTile tile;
   ep_zero_group_tails(a, block, blocks);

@@ -1,5 +1,5 @@
-/* First half of dispatch: blocks send tokens, and monitor blocks count the tokens and signal to each
- * destination when all have arrived. */
+/* First half of dispatch: blocks send tokens, and monitor blocks count the tokens and signal to each destination when
+ * all have arrived. */
 #pragma once
 
 #include "ep/signal.cuh"
@@ -26,8 +26,7 @@ EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
 EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, int32_t *slot) {
   *slot = add_relaxed_gpu(reserved, 1);
   if (*slot < a.max_tokens) return true;
-  ep_fault(a, {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, static_cast<uint64_t>(a.max_tokens),
-           static_cast<uint64_t>(*slot) + 1);
+  ep_fault(a, {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, static_cast<uint64_t>(a.max_tokens), static_cast<uint64_t>(*slot) + 1);
   return false;
 }
 
@@ -47,8 +46,8 @@ EP_DEVICE EpDestination ep_rank_slot(const EpArgs &a, int32_t expert) {
   return {ep_region(a, rank, EP_D_RECV) + at, ep_counter(a, EP_RANK_FINISHED + rank)};
 }
 
-/* Reserves the slots of one token, with one lane of warp 0 for each top-k position. Under dedup, of the
- * positions whose experts are on the same rank only the first gets a slot. */
+/* Reserves the slots of one token, with one lane of warp 0 for each top-k position. Under dedup, of the positions
+ * whose experts are on the same rank only the first gets a slot. */
 EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -64,8 +63,7 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   return d;
 }
 
-/* Writes one token as a message to `message`, from which it is copied to its destinations. There is no
- * barrier. */
+/* Writes one token as a message to `message`, from which it is copied to its destinations. There is no barrier. */
 EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
   const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
   ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
@@ -79,8 +77,8 @@ EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) 
     reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
 }
 
-/* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each
- * part that they have written. */
+/* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each part that they
+ * have written. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
@@ -94,8 +92,8 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
   }
 }
 
-/* Sends the tokens block, block + blocks, ... of this rank, with one barrier for each token. There are two
- * sets of destinations, because a warp that has no copy to make already begins the next token. */
+/* Sends the tokens block, block + blocks, ... of this rank, with one barrier for each token. There are two sets of
+ * destinations, because a warp that has no copy to make already begins the next token. */
 static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t blocks) {
   __shared__ EpDestination to[2][EP_TOPK];
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -117,10 +115,10 @@ EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }
 
-/* Does the same as ep_send_vectors with bulk copies. Messages are written to stages in shared memory, and
- * lane k of warp 0 copies them to the destination of top-k position k. It waits for the copies of a token
- * only after it has begun the copies of the next token. There are three stages, because copies may still read
- * two of them while the third is filled. */
+/* Does the same as ep_send_vectors with bulk copies. Messages are written to stages in shared memory, and lane k of
+ * warp 0 copies them to the destination of top-k position k. It waits for the copies of a token only after it has
+ * begun the copies of the next token. There are three stages, because copies may still read two of them while the
+ * third is filled. */
 static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t blocks) {
   EP_DYNAMIC_SHARED(stages);
   uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
@@ -166,22 +164,23 @@ EP_DEVICE uint32_t ep_count_ids(const EpArgs &a, Wanted wanted) {
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Counts this rank's tokens that name any expert of a rank, with one warp. */
-EP_DEVICE uint32_t ep_count_tokens_for(const EpArgs &a, int32_t rank) {
+/* Counts this rank's tokens of which `wanted` is true for any expert, with one warp. */
+template <class Wanted>
+EP_DEVICE uint32_t ep_count_tokens(const EpArgs &a, Wanted wanted) {
   uint32_t count = 0;
   for (int64_t t = lane_id(); t < a.tokens; t += 32) {
     bool any = false;
     for (uint32_t k = 0; k < EP_TOPK; k++) {
       const int32_t e = a.topk_ids[t * EP_TOPK + k];
-      any |= e >= 0 && e < EP_EXPERTS && e / EP_LOCAL_EXPERTS == rank;
+      any |= e >= 0 && e < EP_EXPERTS && wanted(e);
     }
     count += any;
   }
   return __reduce_add_sync(EP_FULL_WARP, count);
 }
 
-/* Waits until `parts` parts have been written, writes value to the destination's word, and sets the two
- * counters to zero. Lane 0 calls it. */
+/* Waits until `parts` parts have been written, writes value to the destination's word, and sets the two counters to
+ * zero. Lane 0 calls it. */
 EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, int32_t parts, EpWait what,
                          uint64_t *word, uint64_t value) {
   if (!ep_await_counter(a, finished, what, parts)) return;
@@ -194,25 +193,23 @@ EP_DEVICE void ep_finish(const EpArgs &a, int32_t *reserved, int32_t *finished, 
 EP_DEVICE void ep_monitor_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0) return;
-  uint64_t *word = ep_word(a, expert / EP_LOCAL_EXPERTS, EP_D_COUNT,
-                           recv_count_layout(expert % EP_LOCAL_EXPERTS, a.rank));
+  uint64_t *word = ep_word(a, expert / EP_LOCAL_EXPERTS, EP_D_COUNT, recv_count_layout(expert % EP_LOCAL_EXPERTS, a.rank));
   ep_finish(a, ep_counter(a, EP_RESERVED + expert), ep_counter(a, EP_FINISHED + expert),
             static_cast<int32_t>(count * ep_message_parts(a)), {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, word, count);
 }
 
-/* Dedup: sends the number of tokens for an expert at once, so that the receiver can assign rows while data
- * is still being sent. */
+/* Dedup: sends the number of tokens for an expert at once, so that the receiver can assign rows while data is still
+ * being sent. */
 EP_DEVICE void ep_announce_expert(const EpArgs &a, int32_t expert) {
   const uint32_t count = ep_count_ids(a, [expert](int32_t id) { return id == expert; });
   if (lane_id() != 0 || ep_drill_drops(a, expert)) return;
-  st_relaxed_sys(ep_word(a, expert / EP_LOCAL_EXPERTS, EP_D_COUNT,
-                         recv_count_layout(expert % EP_LOCAL_EXPERTS, a.rank)),
+  st_relaxed_sys(ep_word(a, expert / EP_LOCAL_EXPERTS, EP_D_COUNT, recv_count_layout(expert % EP_LOCAL_EXPERTS, a.rank)),
                  static_cast<uint64_t>(count));
 }
 
 /* Dedup: sends the number of messages for a rank at once, and signals when all have been written. */
 EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
-  const uint32_t count = ep_count_tokens_for(a, rank);
+  const uint32_t count = ep_count_tokens(a, [rank](int32_t e) { return e / EP_LOCAL_EXPERTS == rank; });
   if (lane_id() != 0) return;
   st_relaxed_sys(ep_word(a, rank, EP_D_RANK, a.rank), static_cast<uint64_t>(count));
   ep_finish(a, ep_counter(a, EP_RANK_RESERVED + rank), ep_counter(a, EP_RANK_FINISHED + rank),
@@ -220,8 +217,8 @@ EP_DEVICE void ep_monitor_rank(const EpArgs &a, int32_t rank) {
             ep_word(a, rank, EP_D_RANK, EP_RANKS + a.rank), ep_round(a));
 }
 
-/* Does the work of a monitor block. Each warp monitors one destination, or several if there are fewer warps.
- * Counts that can be sent at once come first, then counts that wait for copies. */
+/* Does the work of a monitor block. Each warp monitors one destination, or several if there are fewer warps. Counts
+ * that can be sent at once come first, then counts that wait for copies. */
 static __device__ void ep_monitor(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t warps = blocks * warps_in_block();
   const uint32_t experts = EP_SKIP_A2A ? EP_LOCAL_EXPERTS : EP_EXPERTS;

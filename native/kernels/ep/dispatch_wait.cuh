@@ -1,6 +1,5 @@
-/* Second half of dispatch. One auxiliary block waits for the counts and computes where rows go. The other
- * blocks copy tiles of received messages to the rows.
- */
+/* Second half of dispatch. One auxiliary block waits for the counts and computes where rows go. The other blocks copy
+ * tiles of received messages to the rows. */
 #pragma once
 
 #include "ep/dispatch_send.cuh"
@@ -13,8 +12,8 @@ struct EpOffsets {
   uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks of each group; after the scan, their sum up to and including the group */
 };
 
-/* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return
- * the same result. */
+/* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return the same
+ * result. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
@@ -40,8 +39,8 @@ EP_DEVICE uint32_t ep_rows_before(const EpOffsets &o, uint32_t local) {
   return local > 0 ? o.pair_ends[local * EP_SOURCES - 1] : 0;
 }
 
-/* Writes row_offsets, expert_ids and, for NVFP4, scale_offsets. A group begins at a
- * multiple of the dtype's padding. */
+/* Writes row_offsets, expert_ids and, for NVFP4, scale_offsets. A group begins at a multiple of the dtype's
+ * padding. */
 EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   for (uint32_t g = threadIdx.x; g < EP_GROUPS; g += blockDim.x) {
     const uint32_t rows = EP_SHARED && g == 0
@@ -79,8 +78,8 @@ EP_DEVICE void ep_publish_prefixes(const EpArgs &a, const EpOffsets &o) {
   }
 }
 
-/* Writes {EP_READY_FLAG + end row, rows} of each pair, which combine reads, and sets the count words back
- * to "not arrived". */
+/* Writes {EP_READY_FLAG + end row, rows} of each pair, which combine reads, and sets the count words back to "not
+ * arrived". */
 EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
   for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
     const uint32_t local = i / EP_SOURCES;
@@ -137,8 +136,8 @@ EP_DEVICE void ep_place_row(const EpArgs &a, const uint8_t *message, EpRow r) {
   ep_store_scales<EP_DTYPE, EP_HIDDEN>(a.out_scales, message + EP_SCALES_AT, r, a.max_rows);
 }
 
-/* Direct: writes the token and the top-k position of a row to src_info. The position is the lane whose id
- * is this expert. */
+/* Direct: writes the token and the top-k position of a row to src_info. The position is the lane whose id is this
+ * expert. */
 EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t row, uint32_t expert) {
   if (lane_id() >= EP_TOPK) return;
   if (reinterpret_cast<const uint16_t *>(message + EP_IDS_AT)[lane_id()] != expert) return;
@@ -147,12 +146,10 @@ EP_DEVICE void ep_note_source(const EpArgs &a, const uint8_t *message, int64_t r
 }
 
 /* Returns the number of rows of a group, with the padding rows whose scales must be zeroed. */
-EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) {
-  return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows;
-}
+EP_DEVICE uint32_t ep_rows_to_visit(uint32_t rows) { return EP_DTYPE == EP_NVFP4 ? ep_up(rows, EP_SCALE_ROWS) : rows; }
 
-/* Copies rows [from, to) of a local expert. The prefixes determine the source of a row. Its slot is its
- * number among the rows of that source. */
+/* Copies rows [from, to) of a local expert. The prefixes determine the source of a row. Its slot is its number among
+ * the rows of that source. */
 EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint32_t to, const int32_t *prefix) {
   const uint32_t group = local + EP_SHARED;
   const int64_t start = a.row_offsets[group];
@@ -174,10 +171,10 @@ EP_DEVICE void ep_copy_tile(const EpArgs &a, uint32_t local, uint32_t from, uint
   }
 }
 
-/* Claims and copies tiles of one local expert, until none is left. Each thread reads the prefixes itself.
- * The other road would be that thread 0 passes them to the others in shared memory. But if two
- * `if (thread 0)` follow each other before the barrier, ptxas 13.0 joins the branches and omits the
- * reconvergence, so that lanes 1 to 31 pass the barrier before thread 0 has written. */
+/* Claims and copies tiles of one local expert, until none is left. Each thread reads the prefixes itself. The other
+ * road would be that thread 0 passes them to the others in shared memory. But if two `if (thread 0)` follow each
+ * other before the barrier, ptxas 13.0 joins the branches and omits the reconvergence, so that lanes 1 to 31 pass the
+ * barrier before thread 0 has written. */
 EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   __shared__ uint32_t claimed;
   const int32_t *prefix = ep_counter(a, EP_PREFIX + local * EP_SOURCES);
@@ -192,8 +189,8 @@ EP_DEVICE void ep_copy_expert(const EpArgs &a, uint32_t local) {
   }
 }
 
-/* Copies the rows of this block's expert, which is block % EP_LOCAL_EXPERTS. If there are fewer blocks than
- * experts, a block copies the rows of several experts, one after the other. */
+/* Copies the rows of this block's expert, which is block % EP_LOCAL_EXPERTS. If there are fewer blocks than experts,
+ * a block copies the rows of several experts, one after the other. */
 EP_DEVICE void ep_copy_experts(const EpArgs &a, uint32_t block, uint32_t blocks) {
   if (blocks >= EP_LOCAL_EXPERTS) {
     ep_copy_expert(a, block % EP_LOCAL_EXPERTS);
@@ -217,8 +214,8 @@ EP_DEVICE bool ep_await_ready(const EpArgs &a) {
 
 /* ---- shared expert ---- */
 
-/* Waits until every sending block has written its tokens to the send buffer. The last block that sees this
- * resets both counters. */
+/* Waits until every sending block has written its tokens to the send buffer. The last block that sees this resets
+ * both counters. */
 EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   const int32_t senders = static_cast<int32_t>(gridDim.x) - a.count_sms;
   return ep_block_wait([&] {
@@ -231,8 +228,8 @@ EP_DEVICE bool ep_await_staged(const EpArgs &a, uint32_t waiters) {
   });
 }
 
-/* Copies this rank's own tokens to group 0, the rows of the shared expert. Blocks are counted from the end of
- * the grid, because the last blocks have the fewest tokens to send. */
+/* Copies this rank's own tokens to group 0, the rows of the shared expert. Blocks are counted from the end of the
+ * grid, because the last blocks have the fewest tokens to send. */
 static __device__ bool ep_copy_shared(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const EpSlice slice = ep_shared_slice(a);
   const uint32_t rows = ep_rows_to_visit(static_cast<uint32_t>(slice.count)), tile = ep_tile_rows(a);

@@ -1,22 +1,21 @@
-/* The memory of the ep kernels: messages, receive slots, count words, counters. kernels/cuda/declare/ep.go
- * computes the same sizes, and a test on the emulator compares them. All offsets have 64 bits, because
- * the combine slots of 20,000 tokens already take more than 2^31 bytes.
+/* The memory of the ep kernels: messages, receive slots, count words, counters. kernels/cuda/declare/ep.go computes
+ * the same sizes, and a test on the emulator compares them. All offsets have 64 bits, because the combine slots of
+ * 20,000 tokens already take more than 2^31 bytes.
  *
- * In the comments, E is the number of all experts, L the number of experts of a rank, R the number of ranks, T
- * the largest number of tokens of a rank, and K is top-k.
- */
+ * In the comments, E is the number of all experts, L the number of experts of a rank, R the number of ranks, T the
+ * largest number of tokens of a rank, and K is top-k. */
 #pragma once
 
 #include "common/check.cuh"
 #include "common/dtypes.cuh"
 
-/* EP_ALGO: a token is sent as one message for each expert, or as one message for each rank, which the receiver
- * copies to the rows of its experts. */
+/* EP_ALGO: a token is sent as one message for each expert, or as one message for each rank, which the receiver copies
+ * to the rows of its experts. */
 #define EP_DIRECT 0
 #define EP_DEDUP 1
 
-/* EP_COPY: senders move data as 16-byte vectors with all threads, or by bulk copies through shared memory,
- * which a few lanes issue (sm_90 and later). */
+/* EP_COPY: senders move data as 16-byte vectors with all threads, or by bulk copies through shared memory, which a
+ * few lanes issue (sm_90 and later). */
 #define EP_VECTOR 0
 #define EP_BULK 1
 
@@ -33,8 +32,8 @@
 #define EP_EPILOGUE EP_EPILOGUE_NONE
 #endif
 
-/* The number of ranks from which a rank receives. With skip_a2a, every rank has the same batch and keeps the
- * tokens of its own experts: its only source is the rank itself, with number 0. */
+/* The number of ranks from which a rank receives. With skip_a2a, every rank has the same batch and keeps the tokens
+ * of its own experts: its only source is the rank itself, with number 0. */
 constexpr uint32_t EP_SOURCES = EP_SKIP_A2A ? 1 : EP_RANKS;
 /* The number of (local expert, source) pairs of a rank. They are sorted by expert, then by source. */
 constexpr uint32_t EP_PAIRS = EP_LOCAL_EXPERTS * EP_SOURCES;
@@ -52,9 +51,8 @@ enum EpRegion {
   EP_C_RANK,  /* dedup [R] u64 call number once all rows of a sender have arrived */
 };
 
-/* A message holds the quantized token, the token's number on its rank (int32, padded), its K global
- * expert ids (uint16, padded) and, only under dedup, its K router weights (float32, padded). All copies of
- * a token are equal. */
+/* A message holds the quantized token, the token's number on its rank (int32, padded), its K global expert ids
+ * (uint16, padded) and, only under dedup, its K router weights (float32, padded). All copies of a token are equal. */
 constexpr uint32_t EP_PAYLOAD_BYTES = ep_payload(EP_DTYPE, EP_HIDDEN);
 constexpr uint32_t EP_SCALES_AT = ep_up(EP_PAYLOAD_BYTES, 16);
 constexpr uint32_t EP_TOKEN_BYTES =
@@ -68,8 +66,8 @@ constexpr uint64_t EP_ROW_BYTES = 2ull * EP_HIDDEN;
 constexpr uint64_t EP_NOT_ARRIVED = ~0ull;
 constexpr uint32_t EP_NO_EXPERT = 0xffff;
 
-/* Indices of words in EpArgs.counters. Each word is zero again when a call ends, except the words of EP_PAIR
- * and EP_PREFIX, which dispatch writes for combine. */
+/* Indices of words in EpArgs.counters. Each word is zero again when a call ends, except the words of EP_PAIR and
+ * EP_PREFIX, which dispatch writes for combine. */
 enum EpCounter {
   EP_READY = 1,        /* EP_READY_FLAG while the copying blocks may run */
   EP_CLEANUP,          /* number of copying blocks that still run */
@@ -99,8 +97,8 @@ EP_DEVICE int32_t *ep_counter(const EpArgs &a, uint32_t word) { return a.counter
 /* Returns the offset of a token's message in the send buffer. */
 EP_DEVICE uint64_t send_buf_layout(uint64_t token) { return token * EP_MSG_BYTES; }
 
-/* Returns the offset of a receive slot of dispatch. Under dedup, local_expert is ignored, because a message
- * is for all experts of the rank. */
+/* Returns the offset of a receive slot of dispatch. Under dedup, local_expert is ignored, because a message is for
+ * all experts of the rank. */
 EP_DEVICE uint64_t recv_buf_layout(uint32_t local_expert, uint32_t source, uint64_t slot, uint64_t max_tokens) {
   if (EP_SKIP_A2A) source = 0;
   if (EP_ALGO == EP_DEDUP) local_expert = 0;
@@ -113,8 +111,8 @@ EP_DEVICE uint32_t recv_count_layout(uint32_t local_expert, uint32_t source) {
   return local_expert * EP_SOURCES + source;
 }
 
-/* Returns the offset of a receive slot of combine. Every row has its own slot. `place` is the top-k position,
- * or the sending rank under dedup. */
+/* Returns the offset of a receive slot of combine. Every row has its own slot. `place` is the top-k position, or the
+ * sending rank under dedup. */
 EP_DEVICE uint64_t combine_buf_layout(uint64_t token, uint32_t place) {
   return (token * (EP_ALGO == EP_DEDUP ? EP_RANKS : EP_TOPK) + place) * EP_ROW_BYTES;
 }
@@ -123,8 +121,7 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* The tokens for which this rank computes the shared expert: all its tokens, or its slice of a replicated
- * batch. */
+/* The tokens for which this rank computes the shared expert: all its tokens, or its slice of a replicated batch. */
 struct EpSlice {
   int32_t start, count;
 };

@@ -1,14 +1,12 @@
-/* Signals and waits. A signal is a release fence of system scope and then a relaxed store. A wait polls with
- * relaxed loads and then makes one acquire fence. The other road would be a store with release order by one
- * thread of a rank; but by the memory model such a store publishes only data that this thread has written or
- * acquired.
- */
+/* Signals and waits. A signal is a release fence of system scope and then a relaxed store. A wait polls with relaxed
+ * loads and then makes one acquire fence. The other road would be a store with release order by one thread of a rank;
+ * but by the memory model such a store publishes only data that this thread has written or acquired. */
 #pragma once
 
 #include "ep/layout.cuh"
 
-/* Writes value to another rank's word. All data that the calling thread has written, or acquired from other
- * threads, is visible before the word. */
+/* Writes value to another rank's word. All data that the calling thread has written, or acquired from other threads,
+ * is visible before the word. */
 EP_DEVICE void ep_signal_completion(uint64_t *word, uint64_t value) {
   fence_acq_rel_sys();
   st_relaxed_sys(word, value);

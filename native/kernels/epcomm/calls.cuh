@@ -1,6 +1,5 @@
-/* Kernels that epcomm launches before calls. ep_narrow_ids narrows top-k ids to 32 bits. In debug mode,
- * ep_agree checks the ids and compares the calls that the ranks are about to make. ep_meet lets living
- * ranks meet. */
+/* Kernels that epcomm launches before calls. ep_narrow_ids narrows top-k ids to 32 bits. In debug mode, ep_agree
+ * checks the ids and compares the calls that the ranks are about to make. ep_meet lets living ranks meet. */
 #pragma once
 
 #include "common/check.cuh"
@@ -41,11 +40,10 @@ EP_ENTRY(1024, 1) ep_narrow_ids(const __grid_constant__ EpIdsArgs a) {
 }
 
 #ifdef EP_SURVIVORS
-/* Lets the ranks of a set meet, although other ranks are gone. It is one block of 32 threads, one thread
- * for each rank. In stage 1 a rank writes its token to the others, and answers the tokens that they
- * write. It has met another rank once the other has answered its token. Answers of an earlier attempt have
- * another token. In stage 2 a rank writes its answers again, marked with stage 2, and waits for the
- * stage-2 answers of the others. */
+/* Lets the ranks of a set meet, although other ranks are gone. It is one block of 32 threads, one thread for each
+ * rank. In stage 1 a rank writes its token to the others, and answers the tokens that they write. It has met another
+ * rank once the other has answered its token. Answers of an earlier attempt have another token. In stage 2 a rank
+ * writes its answers again, marked with stage 2, and waits for the stage-2 answers of the others. */
 EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
   const int32_t peer = static_cast<int32_t>(threadIdx.x);
   if (peer >= EP_MAX_RANKS || peer == a.rank || !(a.set >> peer & 1u)) return;
@@ -75,10 +73,10 @@ EP_ENTRY(32, 1) ep_meet(const __grid_constant__ EpMeetArgs a) {
 }
 #endif
 
-/* Region 0 of ep_agree on each rank. Each slot has one, because ranks may make the calls of different slots
- * in any order, and at the same time on different streams. There are two sets of words, by call number.
- * Two are enough: when a rank writes the words of call n + 2, it has seen this rank's word of call n + 1,
- * so this rank has read the words of call n. */
+/* Region 0 of ep_agree on each rank. Each slot has one, because ranks may make the calls of different slots in any
+ * order, and at the same time on different streams. There are two sets of words, by call number. Two are enough: when
+ * a rank writes the words of call n + 2, it has seen this rank's word of call n + 1, so this rank has read the words
+ * of call n. */
 struct EpAgree {
   uint64_t said[2][EP_MAX_RANKS]; /* written by each rank: number << 32 | description of the call that it is about to make */
   uint32_t calls;                 /* number of the last comparison, 0 for none */
@@ -91,10 +89,9 @@ EP_DEVICE int32_t ep_checked_id(const EpArgs &a, int32_t i) {
   return id == static_cast<int32_t>(id) ? static_cast<int32_t>(id) : -2;
 }
 
-/* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. If an id
- * is neither, records a fault, so that the call's kernels do not use it. If a.distinct is not 0, a token
- * has a.distinct ids, which must differ: an expert that a token names twice would get two rows, for which
- * its block may have no room. */
+/* Checks that every id of a call is -1 or an expert, because kernels compute addresses from ids. If an id is neither,
+ * records a fault, so that the call's kernels do not use it. If a.distinct is not 0, a token has a.distinct ids,
+ * which must differ: an expert that a token names twice would get two rows, for which its block may have no room. */
 EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   uint32_t bad = 0;
   int32_t twice = -1;
@@ -115,9 +112,9 @@ EP_DEVICE bool ep_check_ids(const EpArgs &a) {
   return false;
 }
 
-/* Compares the calls of the ranks, with one block of 32 threads. a.about describes the call that this rank
- * is about to make. If another rank's description differs, the kernel records a fault that names the other
- * rank. It also checks the a.ids ids of topk_ids; see ep_check_ids. */
+/* Compares the calls of the ranks, with one block of 32 threads. a.about describes the call that this rank is about
+ * to make. If another rank's description differs, the kernel records a fault that names the other rank. It also
+ * checks the a.ids ids of topk_ids; see ep_check_ids. */
 EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpAgree *mine = reinterpret_cast<EpAgree *>(ep_heap(a, a.rank) + a.region[0]);

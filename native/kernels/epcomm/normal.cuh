@@ -1,7 +1,7 @@
-/* Kernels for DeepEP's normal calls, launched before and after the calls of layout rank:packed. They compute
- * to which ranks and experts tokens go, exchange counts that the host needs before it allocates outputs,
- * convert the data of received rows, and send top-k weights back. Sizes are arguments, not macros, because
- * these kernels take little time, and so one binary is enough for all shapes.
+/* Kernels for DeepEP's normal calls, launched before and after the calls of layout rank:packed. They compute to which
+ * ranks and experts tokens go, exchange counts that the host needs before it allocates outputs, convert the data of
+ * received rows, and send top-k weights back. Sizes are arguments, not macros, because these kernels take little
+ * time, and so one binary is enough for all shapes.
  *
  * The memory at EpMeeting.at is zeroed at set-up. R is the number of ranks, E the number of local experts, T is
  * max_tokens and K is top-k:
@@ -15,8 +15,7 @@
  * its call n + 1. For ep_announce: call n + 1 ends only when the words of all ranks for that call have arrived,
  * and a rank sends these words after its call n. For ep_return_weights: it follows a combine on its stream. The
  * combine of call n + 2 waits until all ranks have begun the combine of call n + 1. A rank begins that one only
- * after its ep_return_weights of call n has ended.
- */
+ * after its ep_return_weights of call n has ended. */
 #pragma once
 
 #include "common/check.cuh"
@@ -32,8 +31,8 @@ EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   return id >= 0 && id < (1 << 30) ? static_cast<int32_t>(id) : -1;
 }
 
-/* Begins a kernel of this file. The kernel may start while the last blocks of the kernel before it still run, and
- * it lets the next kernel start early too. */
+/* Begins a kernel of this file. The kernel may start while the last blocks of the kernel before it still run, and it
+ * lets the next kernel start early too. */
 EP_DEVICE void normal_begin() {
   pdl_wait();
   pdl_launch();
@@ -75,8 +74,7 @@ EP_DEVICE void normal_count_rank(const EpLayoutArgs &a, int32_t rank, int32_t (&
   if (threadIdx.x == 0) a.per_rank[rank] = counts[0];
 }
 
-/* Computes EpLayoutArgs' outputs. There is one block for each rank, and then one for every NORMAL_EXPERTS
- * experts. */
+/* Computes EpLayoutArgs' outputs. There is one block for each rank, and then one for every NORMAL_EXPERTS experts. */
 EP_ENTRY(1024, 1) ep_layout(const __grid_constant__ EpLayoutArgs a) {
   normal_begin();
   __shared__ int32_t counts[NORMAL_EXPERTS];
@@ -239,8 +237,8 @@ EP_DEVICE void normal_ready(const EpAnnounceArgs &a, uint32_t block, uint32_t bl
   }
 }
 
-/* Announces a dispatch; see EpAnnounceArgs. Block 0 exchanges counts with the other ranks. The other blocks
- * convert the ids and weights that this rank will send. */
+/* Announces a dispatch; see EpAnnounceArgs. Block 0 exchanges counts with the other ranks. The other blocks convert
+ * the ids and weights that this rank will send. */
 EP_ENTRY(1024, 1) ep_announce(const __grid_constant__ EpAnnounceArgs a) {
   normal_begin();
   __shared__ NormalCounts s;
@@ -319,8 +317,8 @@ EP_DEVICE void normal_spoil_weights(const EpReturnArgs &a) {
   for (int64_t i = threadIdx.x; i < static_cast<int64_t>(a.tokens) * a.given; i += blockDim.x) a.out[i] = __uint_as_float(0xffffffffu);
 }
 
-/* Sends weights back and sums them; see EpReturnArgs. It is launched with EP_NORMAL_BLOCKS blocks, after the
- * combine of the same call on the same stream. */
+/* Sends weights back and sums them; see EpReturnArgs. It is launched with EP_NORMAL_BLOCKS blocks, after the combine
+ * of the same call on the same stream. */
 EP_ENTRY(1024, 1) ep_return_weights(const __grid_constant__ EpReturnArgs a) {
   normal_begin();
   if (normal_leaves(a.meeting)) {

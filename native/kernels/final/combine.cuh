@@ -1,12 +1,10 @@
-/* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large
- * batches. Blocks with a number below `senders` draw tickets (numbers of messages) and send
- * these messages; the other blocks sum the rows that arrived. Rows of a rank's own tokens are
- * written to slots, like rows of other ranks (final/combine_slots.cuh), or with EP_PARTIAL they
- * are summed in registers (final/combine_partial.cuh).
+/* combine_final sends the experts' rows back to their tokens' ranks and sums them, for large batches. Blocks with a
+ * number below `senders` draw tickets (numbers of messages) and send these messages; the other blocks sum the rows
+ * that arrived. Rows of a rank's own tokens are written to slots, like rows of other ranks (final/combine_slots.cuh),
+ * or with EP_PARTIAL they are summed in registers (final/combine_partial.cuh).
  *
- * Compile-time: EP_IN_FLIGHT, number of vectors that a sending lane has in flight to shared
- * memory; 0: it loads vectors to registers.
- */
+ * Compile-time: EP_IN_FLIGHT, number of vectors that a sending lane has in flight to shared memory; 0: it loads
+ * vectors to registers. */
 #ifdef EP_PARTIAL
 #define EP_DIRECT 0
 #include "common/partial.cuh"
@@ -20,15 +18,15 @@
 static const uint32_t FIN_UNIT = 2048; /* bytes of a token that a reducing warp sums */
 static const uint32_t FIN_UNITS = (FIN_ROW_BYTES + FIN_UNIT - 1) / FIN_UNIT;
 
-/* Returns the slots of a token that will be filled, bit i for slot i. A slot belongs to a rank, or
- * with EP_DIRECT to a top-k position. */
+/* Returns the slots of a token that will be filled, bit i for slot i. A slot belongs to a rank, or with EP_DIRECT to
+ * a top-k position. */
 EP_DEVICE uint32_t fin_slots_used(uint32_t lane, int32_t id) {
   if (EP_DIRECT) return __ballot_sync(EP_FULL_WARP, id >= 0);
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
 /* Waits for the used slots of a token; lane i watches slot i. */
-EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t used, int32_t id) {
+EP_DEVICE bool fin_wait_slots(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t used, int32_t id) {
   const uint32_t *flag = fin_flag(a, a.rank, token, c.lane < FIN_SLOTS ? c.lane : 0);
   bool mine = (used >> c.lane & 1u) != 0;
   EpSpin spin;
@@ -52,10 +50,9 @@ EP_DEVICE bool fin_wait_slots(const EpArgs &a, const FinCall &c, uint32_t token,
 
 /* ---- sending ---- */
 
-/* Waits until all ranks have begun this call. Every call uses the same return slots, and a
- * rank that has begun this call has read its slots of the previous call. Every sending warp
- * calls the function itself. */
-EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
+/* Waits until all ranks have begun this call. Every call uses the same return slots, and a rank that has begun this
+ * call has read its slots of the previous call. Every sending warp calls the function itself. */
+EP_DEVICE bool fin_wait_started(const EpArgs &a, const EpCall &c) {
   const uint32_t *p = ep_started(a, a.rank) + (c.lane < EP_RANKS ? c.lane : 0);
   EpSpin spin;
   for (;;) {
@@ -67,17 +64,17 @@ EP_DEVICE bool fin_wait_started(const EpArgs &a, const FinCall &c) {
   }
 }
 
-/* Draws tickets and sends their messages. If messages were assigned to warps in advance, only
- * some warps would have work in the last round. While a warp sends one message, L2 loads the
- * rows of the warp's next message, and the warp draws the ticket of the message after it. */
-EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
+/* Draws tickets and sends their messages. If messages were assigned to warps in advance, only some warps would have
+ * work in the last round. While a warp sends one message, L2 loads the rows of the warp's next message, and the warp
+ * draws the ticket of the message after it. */
+EP_DEVICE void fin_combine_async(const EpArgs &a, const EpCall &c) {
   uint32_t *tickets = reinterpret_cast<uint32_t *>(a.counters) + FIN_TICKETS + (c.number & 1);
   bool sends = c.lane < EP_RANKS && !(FIN_PEERS && c.lane == static_cast<uint32_t>(a.rank));
   uint32_t all = __reduce_max_sync(EP_FULL_WARP, sends ? fin_tokens(a)[c.lane] : 0) * FIN_SOURCES;
   if (!fin_wait_started(a, c)) return;
   ep_span_stage(a, EP_STAGE_READY);
-  /* Two tickets are drawn at once. If they were drawn one after the other, the second could
-   * be the smaller one, and its message would be lost if the first ticket is past the end. */
+  /* Two tickets are drawn at once. If they were drawn one after the other, the second could be the smaller one, and
+   * its message would be lost if the first ticket is past the end. */
   uint32_t drawn = c.lane == 0 ? add_relaxed_gpu(tickets, 2u) : 0;
   uint32_t i = __shfl_sync(EP_FULL_WARP, drawn, 0), after = i + 1;
   FinReturn r = fin_load_return(a, c, i, all);
@@ -94,24 +91,21 @@ EP_DEVICE void fin_combine_async(const EpArgs &a, const FinCall &c) {
   ep_span_stage(a, EP_STAGE_SENT);
 }
 
-/* Tells every rank that this rank began the call, and resets the other set of tickets for
- * the next call. */
-EP_DEVICE void fin_announce(const EpArgs &a, const FinCall &c) {
+/* Tells every rank that this rank began the call, and resets the other set of tickets for the next call. */
+EP_DEVICE void fin_announce(const EpArgs &a, const EpCall &c) {
   if (c.block != 0 || c.warp != 0) return;
   if (c.lane < EP_RANKS) st_release_sys(ep_started(a, c.lane) + a.rank, c.number);
   if (c.lane == 0) a.counters[FIN_TICKETS + ((c.number + 1) & 1)] = 0;
 }
 
 EP_ENTRY(EP_THREADS, 1) combine_final(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  FinCall c = fin_call(a);
+  EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   fin_announce(a, c);
-  if (fin_sends(c)) fin_combine_async(a, c);
+  if (ep_sends(c)) fin_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
-  if (fin_receives(c)) fin_combine_wait(a, c);
+  if (ep_receives(c)) fin_combine_wait(a, c);
   ep_span_end(a);
 }

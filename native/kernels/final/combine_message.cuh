@@ -1,6 +1,5 @@
-/* A message of combine_final: the row or rows that are sent back to one token from one
- * rank. Two files have code that sends a message: combine_registers.cuh and
- * combine_ring.cuh. */
+/* A message of combine_final: the row or rows that are sent back to one token from one rank. Two files have code that
+ * sends a message: combine_registers.cuh and combine_ring.cuh. */
 #pragma once
 
 #include "final/layout.cuh"
@@ -19,13 +18,13 @@ static const uint32_t FIN_SOURCES = EP_RANKS - FIN_PEERS; /* ranks to which a ra
 
 EP_DEVICE bool fin_in_row(uint32_t column) { return FIN_ROW_BYTES % FIN_STRIDE == 0 || column < FIN_ROW_BYTES; }
 
-/* One message: the rows that this rank sends back to one token of rank `source`. Messages with
- * consecutive numbers go to different ranks, and each rank begins with the rank after itself. */
+/* One message: the rows that this rank sends back to one token of rank `source`. Messages with consecutive numbers go
+ * to different ranks, and each rank begins with the rank after itself. */
 struct FinReturn {
   uint32_t source, token;
   uint64_t route; /* lane k: route word of top-k position k */
 };
-EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const FinCall &c, uint32_t i, uint32_t all) {
+EP_DEVICE FinReturn fin_load_return(const EpArgs &a, const EpCall &c, uint32_t i, uint32_t all) {
   FinReturn r;
   r.source = (i + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
   if (FIN_PEERS) r.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_SOURCES) % EP_RANKS;

@@ -1,13 +1,12 @@
-/* The parts of combine_final (final/combine.cuh) for own=registers. Ranks send only partial sums,
- * see common/partial.cuh. A sending lane has at least the vectors of one step in flight.
- */
+/* The parts of combine_final (final/combine.cuh) for own=registers. Ranks send only partial sums, see
+ * common/partial.cuh. A sending lane has at least the vectors of one step in flight. */
 #pragma once
 
 /* ---- sending ---- */
 
-/* Adds one step that has arrived, and sends the sum after the last row. If a message has
- * one row, that row is sent as it is. */
-EP_DEVICE void fin_partial_step(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, FinWalk w,
+/* Adds one step that has arrived, and sends the sum after the last row. If a message has one row, that row is sent as
+ * it is. */
+EP_DEVICE void fin_partial_step(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, FinWalk w,
                                 const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
   uint32_t weight = __shfl_sync(EP_FULL_WARP, static_cast<uint32_t>(r.route >> 32), __ffs(w.left) - 1);
   bool raw = EP_F32_SUMS && partial_alone(here), last = partial_alone(w.left);
@@ -25,7 +24,7 @@ EP_DEVICE void fin_partial_step(const EpArgs &a, const FinCall &c, const FinRetu
   }
 }
 
-EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+EP_DEVICE void fin_send_message(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   fin_send_ring(a, c, r, here, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) {
     fin_partial_step(a, c, r, here, w, data, acc);
   });
@@ -63,7 +62,7 @@ EP_DEVICE void fin_partial_vector(const EpArgs &a, uint32_t token, PartialSum s,
   if (inside) *reinterpret_cast<uint4 *>(out + column) = sum;
 }
 
-EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
+EP_DEVICE void fin_combine_wait(const EpArgs &a, const EpCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * FIN_UNITS;
   for (uint32_t u = fin_receiver(c); u < units; u += fin_receiving_warps(c)) {
     uint32_t token = u / FIN_UNITS, at = token * EP_TOPK + c.lane;

@@ -1,5 +1,4 @@
-/* Sends a message of combine_final with loads to registers. While a warp uses one step, it
- * loads the next. */
+/* Sends a message of combine_final with loads to registers. While a warp uses one step, it loads the next. */
 #pragma once
 
 #include "final/combine_message.cuh"
@@ -24,8 +23,7 @@ EP_DEVICE void fin_store_piece(uint8_t *row, uint32_t column, const FinPiece &p)
     if (fin_in_row(column + v * 512)) st_relaxed_sys(reinterpret_cast<uint4 *>(row + column + v * 512), p.data[v]);
 }
 
-/* Walks over the pieces of a message: all its rows at one column, then all rows at the next
- * column. */
+/* Walks over the pieces of a message: all its rows at one column, then all rows at the next column. */
 struct FinWalk {
   uint32_t left, column; /* rows still to be visited at this column, this row included */
 };
@@ -39,9 +37,8 @@ EP_DEVICE FinPiece fin_load_at(const EpArgs &a, const FinReturn &r, FinWalk w, u
   return fin_load_piece(fin_row(a, *route), w.column);
 }
 
-/* Sends the sum of the message's rows. While one piece is added, the next piece is already
- * being loaded. */
-EP_DEVICE void fin_send_sum(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+/* Sends the sum of the message's rows. While one piece is added, the next piece is already being loaded. */
+EP_DEVICE void fin_send_sum(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   uint8_t *slot = fin_return(a, r.source, r.token, a.rank);
   float acc[FIN_WIDTH][8] = {};
   uint64_t route, next_route;
@@ -68,7 +65,7 @@ EP_DEVICE void fin_send_sum(const EpArgs &a, const FinCall &c, const FinReturn &
   }
 }
 
-EP_DEVICE void fin_send_rows(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+EP_DEVICE void fin_send_rows(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   for (uint32_t left = here; left != 0; left &= left - 1) {
     int k = __ffs(left) - 1;
     const uint8_t *row = fin_row(a, __shfl_sync(EP_FULL_WARP, r.route, k));
@@ -83,7 +80,7 @@ EP_DEVICE void fin_send_rows(const EpArgs &a, const FinCall &c, const FinReturn 
   }
 }
 
-EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+EP_DEVICE void fin_send_terms(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   if (EP_DIRECT) {
     fin_send_rows(a, c, r, here);
   } else {

@@ -1,15 +1,15 @@
-/* Sends a message of combine_final with loads to shared memory, where each warp has a ring
- * of steps. With loads to registers one SM moved only 25 GB/s: a lane holds four vectors,
- * and the compiled code uses them before it loads the next vectors. */
+/* Sends a message of combine_final with loads to shared memory, where each warp has a ring of steps. With loads to
+ * registers one SM moved only 25 GB/s: a lane holds four vectors, and the compiled code uses them before it loads the
+ * next vectors. */
 #pragma once
 
 #include "final/combine_message.cuh"
 
 static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps in flight */
 
-/* A position in a message. `left` has a bit for this row and for each row after it; `column`
- * is the byte column. For a sum all rows are visited at one column, then all rows at the
- * next column. Without a sum, rows are sent one after the other. */
+/* A position in a message. `left` has a bit for this row and for each row after it; `column` is the byte column. For
+ * a sum all rows are visited at one column, then all rows at the next column. Without a sum, rows are sent one after
+ * the other. */
 struct FinWalk {
   uint32_t left, column;
 };
@@ -23,11 +23,11 @@ EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
 }
 
 /* Returns the address in the ring of this lane's vector v of a step. */
-EP_DEVICE uint4 *fin_ring(const FinCall &c, uint32_t stage, uint32_t v) {
+EP_DEVICE uint4 *fin_ring(const EpCall &c, uint32_t stage, uint32_t v) {
   EP_DYNAMIC_SHARED(ring);
   return reinterpret_cast<uint4 *>(ring) + ((c.warp * FIN_STAGES + stage) * FIN_WIDTH + v) * 32 + c.lane;
 }
-EP_DEVICE void fin_fetch(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, uint32_t stage) {
+EP_DEVICE void fin_fetch(const EpArgs &a, const EpCall &c, const FinReturn &r, FinWalk w, uint32_t stage) {
   const uint8_t *row = fin_row(a, __shfl_sync(EP_FULL_WARP, r.route, __ffs(w.left) - 1));
 #pragma unroll
   for (uint32_t v = 0; v < FIN_WIDTH; v++) {
@@ -40,9 +40,9 @@ EP_DEVICE void fin_store(uint8_t *slot, uint32_t column, uint4 data) {
   if (fin_in_row(column)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot + column), data);
 }
 
-/* Handles one step that has arrived. For a sum the step is added, and the sum is sent after
- * the last row. Without a sum the step is sent as it is. */
-EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
+/* Handles one step that has arrived. For a sum the step is added, and the sum is sent after the last row. Without a
+ * sum the step is sent as it is. */
+EP_DEVICE void fin_send_step(const EpArgs &a, const EpCall &c, const FinReturn &r, FinWalk w, const uint4 (&data)[FIN_WIDTH],
                              float (&acc)[FIN_WIDTH][8]) {
   int k = __ffs(w.left) - 1;
   uint8_t *slot = fin_return(a, r.source, r.token, EP_DIRECT ? k : a.rank);
@@ -61,7 +61,7 @@ EP_DEVICE void fin_send_step(const EpArgs &a, const FinCall &c, const FinReturn 
 
 /* Fetches the steps of a message and calls `step` for each step that has arrived. */
 template <class Step>
-EP_DEVICE void fin_send_ring(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here, Step step) {
+EP_DEVICE void fin_send_ring(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here, Step step) {
   const uint32_t steps = __popc(here) * FIN_STEPS;
   FinWalk ahead = {here, 0}, at = ahead;
   float acc[FIN_WIDTH][8] = {};
@@ -80,6 +80,6 @@ EP_DEVICE void fin_send_ring(const EpArgs &a, const FinCall &c, const FinReturn 
     at = fin_step(at, here);
   }
 }
-EP_DEVICE void fin_send_terms(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+EP_DEVICE void fin_send_terms(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   fin_send_ring(a, c, r, here, [&](FinWalk w, const uint4 (&data)[FIN_WIDTH], float (&acc)[FIN_WIDTH][8]) { fin_send_step(a, c, r, w, data, acc); });
 }

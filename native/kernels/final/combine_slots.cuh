@@ -1,16 +1,14 @@
-/* The parts of combine_final (final/combine.cuh) for own=slot. EP_DIRECT 0: a message is the
- * weighted sum, in f32, of a token's rows on this rank, rounded to BF16. 1: each row is sent by
- * itself and rows are summed in top-k order, so that the result has the same bits as a combine
- * that sums nothing before it sends.
- */
+/* The parts of combine_final (final/combine.cuh) for own=slot. EP_DIRECT 0: a message is the weighted sum, in f32, of
+ * a token's rows on this rank, rounded to BF16. 1: each row is sent by itself and rows are summed in top-k order, so
+ * that the result has the same bits as a combine that sums nothing before it sends. */
 #pragma once
 
 static const uint32_t FIN_TERMS = EP_DIRECT ? EP_TOPK : EP_RANKS;
 static const uint32_t FIN_BATCH = FIN_TERMS < 8 ? FIN_TERMS : 8; /* number of slots that a summing warp reads together */
 
-/* Sends a message and then releases it. If several messages were released together, the
- * summing blocks would have nothing to do until then. */
-EP_DEVICE void fin_send_message(const EpArgs &a, const FinCall &c, const FinReturn &r, uint32_t here) {
+/* Sends a message and then releases it. If several messages were released together, the summing blocks would have
+ * nothing to do until then. */
+EP_DEVICE void fin_send_message(const EpArgs &a, const EpCall &c, const FinReturn &r, uint32_t here) {
   fin_send_terms(a, c, r, here);
   __syncwarp();
   bool signals = EP_DIRECT ? (here >> c.lane & 1u) != 0 : c.lane == 0;
@@ -38,7 +36,7 @@ EP_DEVICE void fin_reduce_vector(const EpArgs &a, uint32_t token, uint32_t used,
   if (column < FIN_ROW_BYTES) *reinterpret_cast<uint4 *>(out + column) = bf16_pack(acc);
 }
 
-EP_DEVICE void fin_combine_wait(const EpArgs &a, const FinCall &c) {
+EP_DEVICE void fin_combine_wait(const EpArgs &a, const EpCall &c) {
   uint32_t units = static_cast<uint32_t>(a.tokens) * FIN_UNITS;
   for (uint32_t u = fin_receiver(c); u < units; u += fin_receiving_warps(c)) {
     uint32_t token = u / FIN_UNITS, at = token * EP_TOPK + c.lane;

@@ -1,7 +1,6 @@
-/* First half of dispatch_final: finds the output row of each token from the routing of
- * all ranks. The rows are the same in every run, because no atomics on global memory are
- * used. Each sending block has a run of consecutive tokens.
- */
+/* First half of dispatch_final: finds the output row of each token from the routing of all ranks. The rows are the
+ * same in every run, because no atomics on global memory are used. Each sending block has a run of consecutive
+ * tokens. */
 #pragma once
 
 #include "common/message.cuh"
@@ -9,7 +8,7 @@
 
 /* The number of warps that count at the same time; fewer if their counters would not fit. */
 static const uint32_t FIN_COUNT_WARPS = EP_EXPERTS > 512 ? 4 : 8;
-static const bool FIN_TILES = FIN_GROUPS > 0 && EP_SCALES == 1;
+static const bool FIN_TILES = EP_TOKEN_SCALES > 0 && EP_SCALES == 1;
 /* Messages of one token: one for each rank, or one for each expert. */
 static const uint32_t FIN_COPIES = EP_DIRECT ? EP_TOPK : (EP_RANKS < EP_TOPK ? EP_RANKS : EP_TOPK);
 
@@ -31,29 +30,24 @@ EP_DEVICE FinRun fin_share(uint32_t begin, uint32_t end, uint32_t part, uint32_t
   uint32_t each = ceil_div(end - begin, parts);
   return {min(begin + part * each, end), min(begin + (part + 1) * each, end)};
 }
-EP_DEVICE FinRun fin_block_tokens(const EpArgs &a, const FinCall &c) {
+EP_DEVICE FinRun fin_block_tokens(const EpArgs &a, const EpCall &c) {
   return fin_share(0, static_cast<uint32_t>(a.tokens), c.block, c.senders);
 }
-EP_DEVICE uint32_t fin_count_warps(const FinCall &c) { return min(FIN_COUNT_WARPS, c.warps); }
-EP_DEVICE FinRun fin_warp_ids(const EpArgs &a, const FinCall &c) {
+EP_DEVICE uint32_t fin_count_warps(const EpCall &c) { return min(FIN_COUNT_WARPS, c.warps); }
+EP_DEVICE FinRun fin_warp_ids(const EpArgs &a, const EpCall &c) {
   FinRun t = fin_block_tokens(a, c);
   return fin_share(t.begin * EP_TOPK, t.end * EP_TOPK, c.warp, fin_count_warps(c));
 }
 
 /* Counts the block's rows by expert. */
-EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
+EP_DEVICE void fin_count(const EpArgs &a, const EpCall &c, FinShared &s) {
   uint32_t counters = fin_count_warps(c);
   for (uint32_t i = threadIdx.x; i < FIN_COUNT_WARPS * EP_EXPERTS; i += blockDim.x) s.running[0][i] = 0;
   for (uint32_t i = threadIdx.x; i < EP_EXPERTS; i += blockDim.x) s.base[i] = 0;
   __syncthreads();
   if (c.warp < counters) {
     FinRun run = fin_warp_ids(a, c);
-    for (uint32_t j = run.begin + c.lane; j < run.end; j += 32 * EP_IDS) {
-      EpIds ids = ep_load_ids(a, j, 32, run.end);
-#pragma unroll
-      for (uint32_t i = 0; i < EP_IDS; i++)
-        if (ep_is_expert(ids.id[i])) atomicAdd(&s.running[c.warp][ids.id[i]], 1u);
-    }
+    ep_tally_ids(a, run.begin + c.lane, 32, run.end, s.running[c.warp]);
   }
   __syncthreads();
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
@@ -67,32 +61,25 @@ EP_DEVICE void fin_count(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Sets base to the number of rows of the blocks before this one. Each block counts the ids of
- * the earlier blocks again, so the last block reads all ids. Code that passed counts from block
- * to block took 2 to 4 us longer up to 1,024 tokens, and no less time at 4,096. */
-EP_DEVICE void fin_count_before(const EpArgs &a, const FinCall &c, FinShared &s) {
-  uint32_t end = fin_block_tokens(a, c).begin * EP_TOPK;
-  for (uint32_t j = threadIdx.x; j < end; j += blockDim.x * EP_IDS) {
-    EpIds ids = ep_load_ids(a, j, blockDim.x, end);
-#pragma unroll
-    for (uint32_t i = 0; i < EP_IDS; i++)
-      if (ep_is_expert(ids.id[i])) atomicAdd(&s.base[ids.id[i]], 1u);
-  }
+/* Sets base to the number of rows of the blocks before this one. Each block counts the ids of the earlier blocks
+ * again, so the last block reads all ids. Code that passed counts from block to block took 2 to 4 us longer up to
+ * 1,024 tokens, and no less time at 4,096. */
+EP_DEVICE void fin_count_before(const EpArgs &a, const EpCall &c, FinShared &s) {
+  ep_tally_ids(a, threadIdx.x, blockDim.x, fin_block_tokens(a, c).begin * EP_TOPK, s.base);
   __syncthreads();
 }
 
-/* Sends every rank the number of this rank's tokens. After a rank has received this word, it may
- * write this rank's output and scales: the word is stored with a release, after the reads of
- * earlier calls. It is sent at the start of the call, so that its fence has ended before the
- * counts arrive. The last sending block calls it. */
-EP_DEVICE void fin_signal_tokens(const EpArgs &a, const FinCall &c) {
+/* Sends every rank the number of this rank's tokens. After a rank has received this word, it may write this rank's
+ * output and scales: the word is stored with a release, after the reads of earlier calls. It is sent at the start of
+ * the call, so that its fence has ended before the counts arrive. The last sending block calls it. */
+EP_DEVICE void fin_signal_tokens(const EpArgs &a, const EpCall &c) {
   if (threadIdx.x >= EP_RANKS) return;
   uint64_t *word = fin_counts(a, static_cast<int>(threadIdx.x), c.number, a.rank) + EP_EXPERTS;
   st_release_sys(word, static_cast<uint64_t>(c.number) << 32 | static_cast<uint32_t>(a.tokens));
 }
 
 /* Sends every rank the number of this rank's rows for each expert. The last sending block calls it. */
-EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s) {
+EP_DEVICE void fin_signal(const EpArgs &a, const EpCall &c, const FinShared &s) {
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) {
     if (ep_drill_drops(a, static_cast<int32_t>(e))) continue;
     for (int i = 0; i < EP_RANKS; i++) {
@@ -102,9 +89,9 @@ EP_DEVICE void fin_signal(const EpArgs &a, const FinCall &c, const FinShared &s)
   }
 }
 
-/* Numbers the rows of the block for each expert, in the order of tokens, while the counts of
- * other ranks are being sent. */
-EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
+/* Numbers the rows of the block for each expert, in the order of tokens, while the counts of other ranks are being
+ * sent. */
+EP_DEVICE void fin_place(const EpArgs &a, const EpCall &c, FinShared &s) {
   if (c.warp >= fin_count_warps(c)) return;
   FinRun run = fin_warp_ids(a, c);
   uint32_t *running = s.running[c.warp];
@@ -122,11 +109,10 @@ EP_DEVICE void fin_place(const EpArgs &a, const FinCall &c, FinShared &s) {
   }
 }
 
-/* Polls the counts that all ranks sent for one expert, or their numbers of tokens. After the
- * numbers of tokens a fence acquires the writes that fin_signal_tokens released; counts of
- * experts need no fence. Loads with acquire order instead of a fence would be executed one
- * after the other. */
-EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
+/* Polls the counts that all ranks sent for one expert, or their numbers of tokens. After the numbers of tokens a
+ * fence acquires the writes that fin_signal_tokens released; counts of experts need no fence. Loads with acquire
+ * order instead of a fence would be executed one after the other. */
+EP_DEVICE bool fin_wait_count(const EpArgs &a, const EpCall &c, uint32_t word, uint32_t (&count)[EP_RANKS]) {
   EpSpin spin;
   for (;;) {
     int missing = -1;
@@ -147,9 +133,9 @@ EP_DEVICE bool fin_wait_count(const EpArgs &a, const FinCall &c, uint32_t word, 
   }
 }
 
-/* Replaces start[e], the number of rows of expert e, by the first row of expert e on its rank.
- * One warp handles the experts of one rank. */
-EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) {
+/* Replaces start[e], the number of rows of expert e, by the first row of expert e on its rank. One warp handles the
+ * experts of one rank. */
+EP_DEVICE void fin_scan_groups(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t r = c.warp; r < EP_RANKS; r += c.warps) {
     uint32_t carry = 0;
     for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
@@ -170,7 +156,7 @@ EP_DEVICE void fin_scan_groups(const EpArgs &a, const FinCall &c, FinShared &s) 
 }
 
 /* Waits for the counts of all ranks and makes base an output row, for every expert. */
-EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) {
+EP_DEVICE void fin_wait_counts(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS], all = 0, before = 0;
     if (!fin_wait_count(a, c, e, count)) s.failed = 1;
@@ -192,10 +178,10 @@ EP_DEVICE void fin_wait_counts(const EpArgs &a, const FinCall &c, FinShared &s) 
   __syncthreads();
 }
 
-/* Finds the numbers of tokens and of rows, for a block that only receives. It also waits for
- * the counts of experts on other ranks, which it does not need: if a count never arrives, its
- * sender sends no tokens either, and the fault record should name the count. */
-EP_DEVICE void fin_wait_tokens(const EpArgs &a, const FinCall &c, FinShared &s) {
+/* Finds the numbers of tokens and of rows, for a block that only receives. It also waits for the counts of experts on
+ * other ranks, which it does not need: if a count never arrives, its sender sends no tokens either, and the fault
+ * record should name the count. */
+EP_DEVICE void fin_wait_tokens(const EpArgs &a, const EpCall &c, FinShared &s) {
   for (uint32_t e = threadIdx.x; e <= EP_EXPERTS; e += blockDim.x) {
     uint32_t count[EP_RANKS];
     if (!fin_wait_count(a, c, e, count)) s.failed = 1;

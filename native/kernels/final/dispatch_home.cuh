@@ -1,11 +1,8 @@
-/* dispatch_final_home is a dispatch_final in which a sender itself stores all rows that its
- * token has on the sender's own rank. Receivers copy only the rows of other ranks' tokens:
- * they do not read this rank's tokens and do not wait for their headers. On 2 ranks this rank's
- * tokens are half of all tokens that arrive.
+/* dispatch_final_home is a dispatch_final in which a sender itself stores all rows that its token has on the sender's
+ * own rank. Receivers copy only the rows of other ranks' tokens: they do not read this rank's tokens and do not wait
+ * for their headers. On 2 ranks this rank's tokens are half of all tokens that arrive.
  *
- * Compile-time: EP_TEAM, number of warps that send one token together; EP_SCALES as in
- * dispatch_final.
- */
+ * Compile-time: EP_TEAM, number of warps that send one token together; EP_SCALES as in dispatch_final. */
 #define EP_DIRECT 0
 #include "final/dispatch_once.cuh"
 
@@ -19,9 +16,9 @@ struct FinHomeShared {
 
 /* ---- sending ---- */
 
-/* Counts all ids of this rank and sends the counts. Then it counts the ids of the block's own
- * tokens; the other blocks begin with this step. The last sending block calls it. */
-EP_DEVICE void fin_count_all(const EpArgs &a, const FinCall &c, FinShared &s) {
+/* Counts all ids of this rank and sends the counts. Then it counts the ids of the block's own tokens; the other
+ * blocks begin with this step. The last sending block calls it. */
+EP_DEVICE void fin_count_all(const EpArgs &a, const EpCall &c, FinShared &s) {
   uint32_t end = static_cast<uint32_t>(a.tokens) * EP_TOPK, rows[FIN_THREAD_EXPERTS];
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.base[e] = s.start[e] = 0;
   EpIds ids = ep_load_ids(a, threadIdx.x, blockDim.x, end);
@@ -56,22 +53,21 @@ struct FinGoals {
   uint32_t here, others; /* bit k of here: top-k position k has its expert on this rank; bit r of others: the token goes to the other rank r */
   uint32_t copies; /* number of entries of `to` */
 };
-EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const FinCall &c, const FinPosition &p, uint8_t **to) {
+EP_DEVICE FinGoals fin_find_goals(const EpArgs &a, const EpCall &c, const FinPosition &p, uint8_t **to) {
   uint32_t below = (1u << c.lane) - 1;
   bool first = (__match_any_sync(EP_FULL_WARP, p.owner) & below) == 0;
   uint32_t sent = __ballot_sync(EP_FULL_WARP, p.id >= 0 && (p.owner == a.rank || first));
   __syncwarp(); /* all lanes have read the entries of the token before */
   if (sent >> c.lane & 1u)
-    to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * FIN_PAYLOAD;
+    to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * EP_PAYLOAD;
   __syncwarp();
   return {__ballot_sync(EP_FULL_WARP, p.owner == a.rank),
           __reduce_or_sync(EP_FULL_WARP, p.id < 0 || p.owner == a.rank ? 0u : 1u << p.owner), static_cast<uint32_t>(__popc(sent))};
 }
 
-/* Ends a token whose payload and scales have been stored. It executes a fence, stores the
- * headers for other ranks, and writes for the rows on this rank the same words that
- * fin_complete writes for a message. */
-EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p) {
+/* Ends a token whose payload and scales have been stored. It executes a fence, stores the headers for other ranks,
+ * and writes for the rows on this rank the same words that fin_complete writes for a message. */
+EP_DEVICE void fin_end_token(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p) {
   uint32_t self = static_cast<uint32_t>(a.rank);
   bool mine = p.owner == a.rank;
   fence_acq_rel_sys();
@@ -87,26 +83,26 @@ EP_DEVICE void fin_end_token(const EpArgs &a, const FinCall &c, uint32_t token, 
 }
 
 /* Stores a token's scales at its rows on this rank, four from each lane. */
-EP_DEVICE void fin_scales_home(const EpArgs &a, const FinCall &c, uint32_t token, const FinPosition &p, uint32_t here, uint4 scales) {
-  bool carries = FIN_GROUPS > 0 && c.lane < FIN_SCALE_BYTES / 16;
+EP_DEVICE void fin_scales_home(const EpArgs &a, const EpCall &c, uint32_t token, const FinPosition &p, uint32_t here, uint4 scales) {
+  bool carries = EP_TOKEN_SCALES > 0 && c.lane < FIN_SCALE_BYTES / 16;
   if (FIN_TILES && carries && here != 0) reinterpret_cast<uint4 *>(fin_scales(a, a.rank, a.rank, token))[c.lane] = scales;
   const uint32_t bits[4] = {scales.x, scales.y, scales.z, scales.w};
-  for (uint32_t left = FIN_TILES || FIN_GROUPS == 0 ? 0 : here; left != 0; left &= left - 1) {
+  for (uint32_t left = FIN_TILES || EP_TOKEN_SCALES == 0 ? 0 : here; left != 0; left &= left - 1) {
     uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
-      if (carries && 4 * c.lane + i < FIN_GROUPS) out[(4 * c.lane + i) * a.max_rows] = bits[i];
+      if (carries && 4 * c.lane + i < EP_TOKEN_SCALES) out[(4 * c.lane + i) * a.max_rows] = bits[i];
   }
 }
 
-/* Sends one token with one warp: the payload to all its rows on this rank and to one row on each
- * other rank, then the scales. Then it ends the token. */
-EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t token) {
+/* Sends one token with one warp: the payload to all its rows on this rank and to one row on each other rank, then the
+ * scales. Then it ends the token. */
+EP_DEVICE void fin_send_home(const EpArgs &a, const EpCall &c, FinHomeShared &h, uint32_t token) {
   FinPosition p = fin_load_position(a, c, h.s, token);
   FinGoals g = fin_find_goals(a, c, p, h.to[c.warp]);
   uint4 scales = fin_send_payload(a, c, token, h.to[c.warp], g.copies);
   for (int r = 0; r < EP_RANKS; r++)
-    if (FIN_GROUPS > 0 && (g.others >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
+    if (EP_TOKEN_SCALES > 0 && (g.others >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
       st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, r, a.rank, token)) + c.lane, scales);
   __syncwarp();
   fin_end_token(a, c, token, p);
@@ -115,37 +111,35 @@ EP_DEVICE void fin_send_home(const EpArgs &a, const FinCall &c, FinHomeShared &h
 
 /* ---- sending by teams ---- */
 
-/* If EP_TEAM is above 1, that many warps (a team) send a token together, and other warps
- * end it. A block's tokens then arrive one after the other, and rows are copied while later
- * tokens are being sent. With one warp for each token, all tokens of a block are sent at
- * the same time: at 1,024 tokens all arrive at the end. A team sends the next token without
- * waiting for the fence of the token before. */
+/* If EP_TEAM is above 1, that many warps (a team) send a token together, and other warps end it. A block's tokens
+ * then arrive one after the other, and rows are copied while later tokens are being sent. With one warp for each
+ * token, all tokens of a block are sent at the same time: at 1,024 tokens all arrive at the end. A team sends the
+ * next token without waiting for the fence of the token before. */
 static const uint32_t FIN_ENDERS = 4; /* warps of a block that end tokens; other numbers were not tried */
 struct FinTeams {
   uint32_t teams, senders, enders; /* in a block: number of teams; number of warps in teams (the block's first warps); number of warps after them that end tokens */
 };
-EP_DEVICE FinTeams fin_teams(const FinCall &c) {
+EP_DEVICE FinTeams fin_teams(const EpCall &c) {
   uint32_t teams = max(c.warps / 2 / EP_TEAM, 1u), senders = teams * EP_TEAM;
   return {teams, senders, min(FIN_ENDERS, c.warps - senders)};
 }
 
 /* Units of 32 vectors of a token; the warps of a team take them in turn. */
-static const uint32_t FIN_UNITS = (FIN_VECTORS + 31) / 32;
-EP_DEVICE FinStep fin_load_share(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit) {
+static const uint32_t FIN_UNITS = (EP_VECTORS + 31) / 32;
+EP_DEVICE FinStep fin_load_share(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   FinStep step;
 #pragma unroll
   for (uint32_t v = 0; v < FIN_STEP; v++) {
     uint32_t vector = (unit + v * EP_TEAM) * 32 + c.lane;
-    step.in[v] = ep_load_source(x, vector, vector < FIN_VECTORS);
+    step.in[v] = ep_load_source(x, vector, vector < EP_VECTORS);
   }
   return step;
 }
 
-/* Stores the scales of a unit. Every eighth lane has one scale. Lane r stores all scales of the
- * unit on rank r, if the token goes there. With scales=row they are also stored for each row on
- * this rank. */
-EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t token, uint32_t unit, uint32_t scale,
+/* Stores the scales of a unit. Every eighth lane has one scale. Lane r stores all scales of the unit on rank r, if
+ * the token goes there. With scales=row they are also stored for each row on this rank. */
+EP_DEVICE void fin_share_scales(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t unit, uint32_t scale,
                                 const FinPosition &p, const FinGoals &g) {
   uint32_t group = 4 * unit + c.lane / 8, ranks = g.others | (FIN_TILES && g.here != 0 ? 1u << a.rank : 0u);
   uint4 all = fin_unit_scales(scale);
@@ -153,12 +147,12 @@ EP_DEVICE void fin_share_scales(const EpArgs &a, const FinCall &c, uint32_t toke
     st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, static_cast<int>(c.lane), a.rank, token)) + unit, all);
   for (uint32_t left = FIN_TILES ? 0 : g.here; left != 0; left &= left - 1) {
     uint64_t row = __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1);
-    if (c.lane % 8 == 0 && group < FIN_GROUPS) reinterpret_cast<uint32_t *>(a.out_scales)[group * a.max_rows + row] = scale;
+    if (c.lane % 8 == 0 && group < EP_TOKEN_SCALES) reinterpret_cast<uint32_t *>(a.out_scales)[group * a.max_rows + row] = scale;
   }
 }
 
 /* Converts FIN_STEP units of a token and stores them at all addresses of the token. */
-EP_DEVICE void fin_send_share(const EpArgs &a, const FinCall &c, const FinHomeShared &h, uint32_t token, uint32_t unit,
+EP_DEVICE void fin_send_share(const EpArgs &a, const EpCall &c, const FinHomeShared &h, uint32_t token, uint32_t unit,
                               const FinStep &step, const FinPosition &p, const FinGoals &g) {
   EpVector out[FIN_STEP];
 #pragma unroll
@@ -168,16 +162,16 @@ EP_DEVICE void fin_send_share(const EpArgs &a, const FinCall &c, const FinHomeSh
 #pragma unroll
     for (uint32_t v = 0; v < FIN_STEP; v++) {
       uint32_t vector = (unit + v * EP_TEAM) * 32 + c.lane;
-      if (vector < FIN_VECTORS) st_relaxed_sys(row + vector, out[v].data);
+      if (vector < EP_VECTORS) st_relaxed_sys(row + vector, out[v].data);
     }
   }
 #pragma unroll
   for (uint32_t v = 0; v < FIN_STEP; v++)
-    if (FIN_GROUPS > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
+    if (EP_TOKEN_SCALES > 0) fin_share_scales(a, c, token, unit + v * EP_TEAM, out[v].scale, p, g);
 }
 
 /* Sends the tokens of a team. It loads the next token while this one is stored. */
-EP_DEVICE void fin_team_send(const EpArgs &a, const FinCall &c, FinHomeShared &h, const FinTeams &t) {
+EP_DEVICE void fin_team_send(const EpArgs &a, const EpCall &c, FinHomeShared &h, const FinTeams &t) {
   FinRun run = fin_block_tokens(a, c);
   uint32_t token = run.begin + c.warp / EP_TEAM, first = c.warp % EP_TEAM, done = 0;
   FinStep ahead = {};
@@ -197,7 +191,7 @@ EP_DEVICE void fin_team_send(const EpArgs &a, const FinCall &c, FinHomeShared &h
 }
 
 /* Waits until all warps of a team have stored their shares of the team's first `tokens` tokens. */
-EP_DEVICE bool fin_wait_team(const EpArgs &a, const FinCall &c, FinHomeShared &h, uint32_t team, uint32_t tokens) {
+EP_DEVICE bool fin_wait_team(const EpArgs &a, const EpCall &c, FinHomeShared &h, uint32_t team, uint32_t tokens) {
   const uint32_t *sent = &h.sent[team * EP_TEAM + (c.lane < EP_TEAM ? c.lane : 0)];
   EpSpin spin;
   for (;;) {
@@ -208,7 +202,7 @@ EP_DEVICE bool fin_wait_team(const EpArgs &a, const FinCall &c, FinHomeShared &h
   }
 }
 
-EP_DEVICE void fin_team_end(const EpArgs &a, const FinCall &c, FinHomeShared &h, const FinTeams &t) {
+EP_DEVICE void fin_team_end(const EpArgs &a, const EpCall &c, FinHomeShared &h, const FinTeams &t) {
   FinRun run = fin_block_tokens(a, c);
   for (uint32_t i = c.warp - t.senders; run.begin + i < run.end; i += t.enders) {
     FinPosition p = fin_load_position(a, c, h.s, run.begin + i);
@@ -217,7 +211,7 @@ EP_DEVICE void fin_team_end(const EpArgs &a, const FinCall &c, FinHomeShared &h,
   }
 }
 
-EP_DEVICE void fin_home_send(const EpArgs &a, const FinCall &c, FinHomeShared &h) {
+EP_DEVICE void fin_home_send(const EpArgs &a, const EpCall &c, FinHomeShared &h) {
   FinTeams t = fin_teams(c);
   if (EP_TEAM == 1) {
     FinRun run = fin_block_tokens(a, c);
@@ -229,7 +223,7 @@ EP_DEVICE void fin_home_send(const EpArgs &a, const FinCall &c, FinHomeShared &h
   }
 }
 
-EP_DEVICE void fin_home_async(const EpArgs &a, const FinCall &c, FinHomeShared &h) {
+EP_DEVICE void fin_home_async(const EpArgs &a, const EpCall &c, FinHomeShared &h) {
   if (c.block == c.senders - 1) {
     fin_count_all(a, c, h.s);
   } else {
@@ -246,53 +240,31 @@ EP_DEVICE void fin_home_async(const EpArgs &a, const FinCall &c, FinHomeShared &
 
 /* ---- receiving ---- */
 
-/* The warps that receive, and this warp's number among them. All warps of receiving blocks
- * receive. In a block that also sends by teams, warps that send do not receive, and the
- * warps that end tokens are numbered last. */
+/* The warps that receive, and this warp's number among them. All warps of receiving blocks receive. In a block that
+ * also sends by teams, warps that send do not receive, and the warps that end tokens are numbered last. */
 struct FinReceiver {
   uint32_t warp, warps;
   bool receives;
 };
-EP_DEVICE FinReceiver fin_home_receiver(const FinCall &c) {
-  if (EP_TEAM == 1 || c.receivers > 0) return {fin_receiver(c), fin_receiving_warps(c), fin_receives(c)};
+EP_DEVICE FinReceiver fin_home_receiver(const EpCall &c) {
+  if (EP_TEAM == 1 || c.receivers > 0) return {fin_receiver(c), fin_receiving_warps(c), ep_receives(c)};
   uint32_t senders = fin_teams(c).senders;
   return {(c.warps - 1 - c.warp) * c.senders + c.block, (c.warps - senders) * c.senders, c.warp >= senders};
-}
-
-/* Waits until all blocks have placed their rows. A block that only sends adds itself to the
- * count and does not wait. */
-EP_DEVICE void fin_home_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    uint32_t blocks = c.senders + c.receivers, seen;
-    EpSpin spin;
-    fence_acq_rel_gpu();
-    add_relaxed_gpu(fin_met(a, c.number), 1u);
-    while (fin_receives(c) && (seen = ld_relaxed_gpu(fin_met(a, c.number))) != blocks)
-      if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, -1}, blocks, seen)) {
-        s.failed = 1;
-        break;
-      }
-    fence_acq_rel_gpu();
-  }
-  __syncthreads();
 }
 
 EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
   __shared__ FinHomeShared h;
   FinShared &s = h.s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  FinCall c = fin_call(a);
+  EpCall c = ep_call(a);
   if (c.lane == 0) h.sent[c.warp] = 0;
   if (threadIdx.x == 0) {
     s.failed = s.rows = 0;
     if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
   }
   if (ep_block_leaves(a)) return;
-  if (fin_sends(c)) {
+  if (ep_sends(c)) {
     fin_home_async(a, c, h);
   } else {
     fin_wait_tokens(a, c, s);
@@ -301,8 +273,8 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
   FinReceiver receiver = fin_home_receiver(c);
   if (receiver.receives && !s.failed) fin_dispatch_wait(a, c, s, receiver.warp, receiver.warps);
   if (FIN_TILES && !s.failed) {
-    fin_home_meet(a, c, s);
-    if (fin_receives(c) && !s.failed) fin_place_tiles(a, c, s);
+    fin_meet(a, c, s, c.senders + c.receivers, ep_receives(c)); /* a block that only sends has placed rows too */
+    if (ep_receives(c) && !s.failed) fin_place_tiles(a, c, s);
   }
   ep_span_end(a);
 }

@@ -1,18 +1,15 @@
-/* dispatch_final exchanges counts, then stores every token in its row of the output.
- * Blocks with a number below `senders` send; the others complete the tokens that arrived.
+/* dispatch_final exchanges counts, then stores every token in its row of the output. Blocks with a number below
+ * `senders` send; the others complete the tokens that arrived.
  *
- * Compile-time: EP_DIRECT 0: a token is sent once to each rank of its experts, and the
- * receiver copies it to the rows of the token's other experts on that rank. 1: it is sent once
- * for each expert, so that receivers need fewer SMs. EP_SCALES: see final/scales.cuh.
- */
+ * Compile-time: EP_DIRECT 0: a token is sent once to each rank of its experts, and the receiver copies it to the rows
+ * of the token's other experts on that rank. 1: it is sent once for each expert, so that receivers need fewer SMs.
+ * EP_SCALES: see final/scales.cuh. */
 #include "final/scales.cuh"
 
 /* ---- sending ---- */
 
 static const uint32_t FIN_STEP = EP_DTYPE == EP_FP8 ? 2 : 4; /* number of vectors of a lane that are converted together; they need four loads */
 static const uint32_t FIN_DEPTH = EP_THREADS > 768 ? 4 : 8;          /* vectors of a lane in flight when rows are copied */
-
-EP_DEVICE bool fin_inside(uint32_t vector) { return FIN_VECTORS % (32 * FIN_STEP) == 0 || vector < FIN_VECTORS; }
 
 struct FinStep {
   EpSource in[FIN_STEP];
@@ -21,7 +18,7 @@ EP_DEVICE FinStep fin_load(const uint16_t *token, uint32_t vector) {
   FinStep step;
 #pragma unroll
   for (uint32_t v = 0; v < FIN_STEP; v++)
-    step.in[v] = ep_load_source(token, vector + 32 * v, vector + 32 * v < FIN_VECTORS);
+    step.in[v] = ep_load_source(token, vector + 32 * v, vector + 32 * v < EP_VECTORS);
   return step;
 }
 
@@ -31,34 +28,34 @@ EP_DEVICE uint4 fin_unit_scales(uint32_t scale) {
                     __shfl_sync(EP_FULL_WARP, scale, 16), __shfl_sync(EP_FULL_WARP, scale, 24));
 }
 
-/* Keeps a unit's scales in the lane that will store them, so that all scales of a message are
- * stored at once, and not with one store for each unit. */
+/* Keeps a unit's scales in the lane that will store them, so that all scales of a message are stored at once, and not
+ * with one store for each unit. */
 EP_DEVICE void fin_keep_scales(uint32_t lane, uint32_t unit, uint32_t scale, uint4 &kept) {
   uint4 all = fin_unit_scales(scale);
   if (lane == unit) kept = all;
 }
 
-/* Converts a token and stores it at `copies` addresses. While the vectors of one step are
- * stored, the vectors of the next step are already being loaded. Returns this lane's scales. */
-EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const FinCall &c, uint32_t token, uint8_t *const *to, uint32_t copies) {
+/* Converts a token and stores it at `copies` addresses. While the vectors of one step are stored, the vectors of the
+ * next step are already being loaded. Returns this lane's scales. */
+EP_DEVICE uint4 fin_send_payload(const EpArgs &a, const EpCall &c, uint32_t token, uint8_t *const *to, uint32_t copies) {
   const uint16_t *x = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   uint4 scales = make_uint4(0, 0, 0, 0);
   FinStep next = fin_load(x, c.lane);
-  for (uint32_t first = 0; first < FIN_VECTORS; first += 32 * FIN_STEP) {
+  for (uint32_t first = 0; first < EP_VECTORS; first += 32 * FIN_STEP) {
     FinStep step = next;
     next = fin_load(x, first + 32 * FIN_STEP + c.lane);
     EpVector out[FIN_STEP];
 #pragma unroll
     for (uint32_t v = 0; v < FIN_STEP; v++) {
       out[v] = ep_convert(step.in[v]);
-      if (FIN_GROUPS > 0) fin_keep_scales(c.lane, first / 32 + v, out[v].scale, scales);
+      if (EP_TOKEN_SCALES > 0) fin_keep_scales(c.lane, first / 32 + v, out[v].scale, scales);
     }
     for (uint32_t i = 0; i < copies; i++) {
       uint4 *row = reinterpret_cast<uint4 *>(to[i]);
 #pragma unroll
       for (uint32_t v = 0; v < FIN_STEP; v++) {
         uint32_t vector = first + 32 * v + c.lane;
-        if (fin_inside(vector)) st_relaxed_sys(row + vector, out[v].data);
+        if (ep_inside<FIN_STEP>(vector)) st_relaxed_sys(row + vector, out[v].data);
       }
     }
   }
@@ -71,7 +68,7 @@ struct FinPosition {
   uint32_t row;
   uint64_t weight; /* in the upper 32 bits */
 };
-EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t token) {
+EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t token) {
   uint32_t at = token * EP_TOPK + c.lane;
   FinPosition p = {c.lane < EP_TOPK ? a.topk_ids[at] : -1, -1, 0, 0};
   if (c.lane < EP_TOPK) p.weight = static_cast<uint64_t>(__float_as_uint(a.weights[at])) << 32;
@@ -81,9 +78,9 @@ EP_DEVICE FinPosition fin_load_position(const EpArgs &a, const FinCall &c, const
   return p;
 }
 
-/* Sends one token with one warp: the payload to the token's rows and then the scales. After a
- * fence it sends the headers to all ranks. */
-EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, uint32_t token) {
+/* Sends one token with one warp: the payload to the token's rows and then the scales. After a fence it sends the
+ * headers to all ranks. */
+EP_DEVICE void fin_send_token(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t token) {
   FinPosition p = fin_load_position(a, c, s, token);
   uint32_t below = (1u << c.lane) - 1;
   bool first = (__match_any_sync(EP_FULL_WARP, p.owner) & below) == 0;
@@ -91,11 +88,11 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
   uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, p.id < 0 ? 0u : 1u << p.owner);
   uint8_t **to = s.to[c.warp];
   if (sent >> c.lane & 1u)
-    to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * FIN_PAYLOAD;
+    to[__popc(sent & below)] = a.heap[p.owner] + (a.out - a.heap[a.rank]) + static_cast<uint64_t>(p.row) * EP_PAYLOAD;
   __syncwarp();
   uint4 scales = fin_send_payload(a, c, token, to, __popc(sent));
   for (int r = 0; r < EP_RANKS; r++)
-    if (FIN_GROUPS > 0 && (ranks >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
+    if (EP_TOKEN_SCALES > 0 && (ranks >> r & 1u) && c.lane < FIN_SCALE_BYTES / 16)
       st_relaxed_sys(reinterpret_cast<uint4 *>(fin_scales(a, r, a.rank, token)) + c.lane, scales);
   __syncwarp();
   fence_acq_rel_sys();
@@ -104,7 +101,7 @@ EP_DEVICE void fin_send_token(const EpArgs &a, const FinCall &c, FinShared &s, u
       st_relaxed_sys(fin_words(a, r, FIN_HEADERS, a.rank, token) + c.lane, p.weight | (p.owner == r ? p.row : FIN_NOWHERE));
 }
 
-EP_DEVICE void fin_dispatch_async(const EpArgs &a, const FinCall &c, FinShared &s) {
+EP_DEVICE void fin_dispatch_async(const EpArgs &a, const EpCall &c, FinShared &s) {
   bool last = c.block == c.senders - 1;
   if (last) fin_signal_tokens(a, c);
   fin_count(a, c, s);
@@ -128,9 +125,9 @@ static const bool FIN_HOME = false;
 #endif
 static const uint32_t FIN_SOURCES = FIN_HOME && EP_RANKS > 1 ? EP_RANKS - 1 : EP_RANKS;
 
-/* Returns message i for this rank. Messages are numbered in the order in which senders send them: the
- * first tokens of all blocks, then the second tokens of all blocks, and so on. */
-EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t i) {
+/* Returns message i for this rank. Messages are numbered in the order in which senders send them: the first tokens of
+ * all blocks, then the second tokens of all blocks, and so on. */
+EP_DEVICE FinMessage fin_message(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t i) {
   FinMessage m;
   m.source = (i + static_cast<uint32_t>(a.rank)) % EP_RANKS;
   if (FIN_HOME) m.source = (static_cast<uint32_t>(a.rank) + 1 + i % FIN_SOURCES) % EP_RANKS;
@@ -140,7 +137,7 @@ EP_DEVICE FinMessage fin_message(const EpArgs &a, const FinCall &c, const FinSha
   m.exists = turn < each && m.token < s.tokens[m.source];
   return m;
 }
-EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
+EP_DEVICE uint32_t fin_messages(const EpCall &c, const FinShared &s) {
   if (FIN_HOME && EP_RANKS == 1) return 0;
   uint32_t most = 0;
   for (int r = 0; r < EP_RANKS; r++) most = max(most, s.tokens[r]);
@@ -148,31 +145,31 @@ EP_DEVICE uint32_t fin_messages(const FinCall &c, const FinShared &s) {
 }
 
 /* Copies the row that arrived to the rows of the token's other experts on this rank. */
-EP_DEVICE void fin_duplicate(const EpArgs &a, const FinCall &c, uint32_t here, uint32_t row) {
+EP_DEVICE void fin_duplicate(const EpArgs &a, const EpCall &c, uint32_t here, uint32_t row) {
   uint64_t from = __shfl_sync(EP_FULL_WARP, row, __ffs(here) - 1);
-  const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * FIN_PAYLOAD);
-  for (uint32_t first = 0; first < FIN_VECTORS; first += 32 * FIN_DEPTH) {
+  const uint4 *in = reinterpret_cast<const uint4 *>(a.out + from * EP_PAYLOAD);
+  for (uint32_t first = 0; first < EP_VECTORS; first += 32 * FIN_DEPTH) {
     uint4 data[FIN_DEPTH];
 #pragma unroll
     for (uint32_t v = 0; v < FIN_DEPTH; v++) {
       uint32_t vector = first + 32 * v + c.lane;
-      if (vector < FIN_VECTORS) data[v] = ld_once(in + vector);
+      if (vector < EP_VECTORS) data[v] = ld_once(in + vector);
     }
     for (uint32_t left = here & (here - 1); left != 0; left &= left - 1) {
       uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
-      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * FIN_PAYLOAD);
+      uint4 *out = reinterpret_cast<uint4 *>(a.out + to * EP_PAYLOAD);
 #pragma unroll
       for (uint32_t v = 0; v < FIN_DEPTH; v++) {
         uint32_t vector = first + 32 * v + c.lane;
-        if (vector < FIN_VECTORS) out[vector] = data[v];
+        if (vector < EP_VECTORS) out[vector] = data[v];
       }
     }
   }
 }
 
-/* Completes one token of one source. It waits for the token's header, copies the row to the
- * rows of the token's other experts on this rank, places scales, and empties the header. */
-EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
+/* Completes one token of one source. It waits for the token's header, copies the row to the rows of the token's other
+ * experts on this rank, places scales, and empties the header. */
+EP_DEVICE bool fin_complete(const EpArgs &a, const EpCall &c, FinMessage m) {
   uint64_t *header = fin_words(a, a.rank, FIN_HEADERS, m.source, m.token);
   uint64_t word = FIN_NOWHERE;
   EpSpin spin;
@@ -184,9 +181,9 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   uint32_t here = __ballot_sync(EP_FULL_WARP, mine);
   FinScales scales = {};
   if (FIN_TILES && mine) fin_note_origin(a, m, row);
-  if (FIN_GROUPS > 0 && !FIN_TILES && here != 0) scales = fin_load_scales(a, c, m);
+  if (EP_TOKEN_SCALES > 0 && !FIN_TILES && here != 0) scales = fin_load_scales(a, c, m);
   if (!EP_DIRECT && (here & (here - 1)) != 0) fin_duplicate(a, c, here, row);
-  if (FIN_GROUPS > 0 && !FIN_TILES) fin_place_scales(a, c, scales, here, row);
+  if (EP_TOKEN_SCALES > 0 && !FIN_TILES) fin_place_scales(a, c, scales, here, row);
   if (mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(m.token);
     a.src_info[2 * static_cast<uint64_t>(row) + 1] = static_cast<int32_t>(c.lane);
@@ -198,10 +195,9 @@ EP_DEVICE bool fin_complete(const EpArgs &a, const FinCall &c, FinMessage m) {
   return true;
 }
 
-/* Receives, as warp number `warp` of `step` warps. Tokens arrive in groups and out of order. So
- * each lane polls the header of a different message, and the warp completes the messages that
- * have arrived. */
-EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinShared &s, uint32_t warp, uint32_t step) {
+/* Receives, as warp number `warp` of `step` warps. Tokens arrive in groups and out of order. So each lane polls the
+ * header of a different message, and the warp completes the messages that have arrived. */
+EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const EpCall &c, const FinShared &s, uint32_t warp, uint32_t step) {
   uint32_t all = fin_messages(c, s), i = warp + c.lane * step;
   EpSpin spin;
   for (;;) {
@@ -230,26 +226,24 @@ EP_DEVICE void fin_dispatch_wait(const EpArgs &a, const FinCall &c, const FinSha
 #ifndef EP_TEAM
 EP_ENTRY(EP_THREADS, 1) dispatch_final(const __grid_constant__ EpArgs a) {
   __shared__ FinShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  FinCall c = fin_call(a);
+  EpCall c = ep_call(a);
   if (threadIdx.x == 0) {
     s.failed = s.rows = 0;
     if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
   }
   if (ep_block_leaves(a)) return;
-  if (fin_sends(c)) {
+  if (ep_sends(c)) {
     fin_dispatch_async(a, c, s);
   } else {
     fin_wait_tokens(a, c, s);
   }
   EP_NUMBER_DONE(a, c.number);
-  if (fin_receives(c) && !s.failed) {
+  if (ep_receives(c) && !s.failed) {
     fin_dispatch_wait(a, c, s, fin_receiver(c), fin_receiving_warps(c));
     if (FIN_TILES) {
-      fin_meet(a, c, s);
+      fin_meet(a, c, s, fin_receiving_blocks(c), true);
       if (!s.failed) fin_place_tiles(a, c, s);
     }
   }

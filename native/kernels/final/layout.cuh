@@ -1,21 +1,19 @@
 /* The memory of the final-placement kernels, for large batches.
  *
- * Dispatch exchanges all counts first. Every sender then knows the output row of each of
- * its tokens and stores the token there. So there is no receive buffer, and the receiver
- * copies only the rows of a token's second and later experts on the rank. A header,
- * stored after the data and a fence, says that a token has arrived.
+ * Dispatch exchanges all counts first. Every sender then knows the output row of each of its tokens and stores the
+ * token there. So there is no receive buffer, and the receiver copies only the rows of a token's second and later
+ * experts on the rank. A header, stored after the data and a fence, says that a token has arrived.
  *
- * Why no barrier is needed between calls: a rank stores nothing on another rank before that
- * rank's counts (dispatch) or start word (combine) of the same call have arrived.
- */
+ * Why no barrier is needed between calls: a rank stores nothing on another rank before that rank's counts (dispatch)
+ * or start word (combine) of the same call have arrived. */
 #pragma once
 
-#include "common/check.cuh"
-#include "common/dtypes.cuh"
+#include "common/call.cuh"
+#include "common/token.cuh"
 
-/* Regions of the state, in the order of kernels/cuda/declare/final.go. R is the number of
- * ranks, T max_tokens, K top-k, E the number of experts, H hidden. "own": only the rank
- * that has the memory writes it. "All ones", "Zeroed": contents before the first call. */
+/* Regions of the state, in the order of kernels/cuda/declare/final.go. R is the number of ranks, T max_tokens, K
+ * top-k, E the number of experts, H hidden. "own": only the rank that has the memory writes it. "All ones", "Zeroed":
+ * contents before the first call. */
 enum FinRegion {
   FIN_COUNTS,  /* [2][R source][E + 1] u64: call << 32 | number of rows; in the last word call << 32 | number of tokens. Zeroed */
   FIN_PLACES,  /* [T][K] u32: the row's position among its block's rows for the same expert; own */
@@ -38,35 +36,18 @@ enum FinCounter {
 static const uint64_t FIN_EMPTY = ~0ull;
 static const uint32_t FIN_NOWHERE = 0xfffffffeu;
 
-static const uint32_t FIN_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN);
-static const uint32_t FIN_VECTORS = FIN_PAYLOAD / 16;
-static const uint32_t FIN_GROUPS = ep_scales(EP_DTYPE, EP_HIDDEN);
-static const uint32_t FIN_SCALE_BYTES = ep_up(FIN_GROUPS * 4, 16);
+static const uint32_t FIN_SCALE_BYTES = ep_up(EP_TOKEN_SCALES * 4, 16);
 static const uint32_t FIN_SLOTS = EP_RANKS > EP_TOPK ? EP_RANKS : EP_TOPK;
 
-/* The current call and this thread. */
-struct FinCall {
-  uint32_t number; /* 1, 2, 3, ... */
-  uint32_t warp, lane, warps; /* this thread's warp in its block, its lane, and the number of warps in a block */
-  uint32_t block, senders, receivers; /* this block, and the numbers of blocks that send and that receive; with 0 receivers every block does both */
-};
-
-EP_DEVICE FinCall fin_call(const EpArgs &a) {
-  uint32_t receivers = static_cast<uint32_t>(a.wait_sms);
-  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - receivers, receivers};
-}
-EP_DEVICE bool fin_sends(const FinCall &c) { return c.block < c.senders; }
-EP_DEVICE bool fin_receives(const FinCall &c) { return c.receivers == 0 || c.block >= c.senders; }
-
-/* These functions return the number of receiving blocks, this warp's number among the warps of
- * receiving blocks, and the number of these warps. Warps are numbered in turn over blocks: first
- * warp 0 of every block, then warp 1 of every block, and so on. */
-EP_DEVICE uint32_t fin_receiving_blocks(const FinCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
-EP_DEVICE uint32_t fin_receiver(const FinCall &c) {
+/* These functions return the number of receiving blocks, this warp's number among the warps of receiving blocks, and
+ * the number of these warps. Warps are numbered in turn over blocks: first warp 0 of every block, then warp 1 of
+ * every block, and so on. */
+EP_DEVICE uint32_t fin_receiving_blocks(const EpCall &c) { return c.receivers == 0 ? c.senders : c.receivers; }
+EP_DEVICE uint32_t fin_receiver(const EpCall &c) {
   uint32_t block = c.receivers == 0 ? c.block : c.block - c.senders;
   return c.warp * fin_receiving_blocks(c) + block;
 }
-EP_DEVICE uint32_t fin_receiving_warps(const FinCall &c) { return fin_receiving_blocks(c) * c.warps; }
+EP_DEVICE uint32_t fin_receiving_warps(const EpCall &c) { return fin_receiving_blocks(c) * c.warps; }
 
 EP_DEVICE uint8_t *fin_at(const EpArgs &a, int rank, FinRegion region) { return a.heap[rank] + a.region[region]; }
 
@@ -74,9 +55,7 @@ EP_DEVICE uint64_t *fin_counts(const EpArgs &a, int owner, uint32_t call, int so
   return reinterpret_cast<uint64_t *>(fin_at(a, owner, FIN_COUNTS)) +
          ((call & 1) * EP_RANKS + source) * (EP_EXPERTS + 1);
 }
-EP_DEVICE uint32_t *fin_places(const EpArgs &a) {
-  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_PLACES));
-}
+EP_DEVICE uint32_t *fin_places(const EpArgs &a) { return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_PLACES)); }
 
 /* Returns the address of the K words of a token in FIN_HEADERS or FIN_ROUTE. */
 EP_DEVICE uint64_t *fin_words(const EpArgs &a, int owner, FinRegion region, int source, uint32_t token) {
@@ -86,15 +65,11 @@ EP_DEVICE uint64_t *fin_words(const EpArgs &a, int owner, FinRegion region, int 
 EP_DEVICE uint8_t *fin_scales(const EpArgs &a, int owner, int source, uint32_t token) {
   return fin_at(a, owner, FIN_SCALES) + (static_cast<uint64_t>(source) * a.max_tokens + token) * FIN_SCALE_BYTES;
 }
-EP_DEVICE uint32_t *fin_origins(const EpArgs &a) {
-  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_ORIGINS));
-}
+EP_DEVICE uint32_t *fin_origins(const EpArgs &a) { return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_ORIGINS)); }
 EP_DEVICE uint32_t *fin_met(const EpArgs &a, uint32_t call) {
   return reinterpret_cast<uint32_t *>(a.counters) + FIN_MET + (call & 1);
 }
-EP_DEVICE uint32_t *fin_tokens(const EpArgs &a) {
-  return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_TOKENS));
-}
+EP_DEVICE uint32_t *fin_tokens(const EpArgs &a) { return reinterpret_cast<uint32_t *>(fin_at(a, a.rank, FIN_TOKENS)); }
 EP_DEVICE uint32_t *ep_started(const EpArgs &a, int owner) {
   return reinterpret_cast<uint32_t *>(fin_at(a, owner, FIN_STARTED));
 }

@@ -1,16 +1,13 @@
-/* Scales of dispatch_final. They are sent row by row, but the output has the order
- * [group][row], so that the scales of one row go to many cache lines, four bytes to each.
+/* Scales of dispatch_final. They are sent row by row, but the output has the order [group][row], so that the scales
+ * of one row go to many cache lines, four bytes to each.
  *
- * Compile-time: EP_SCALES says when scales are written to the output. 0 (row): with their
- * row, four bytes for each group. 1 (tile): after all rows have arrived, for 32 rows
- * together, a line of 128 bytes for each group.
+ * Compile-time: EP_SCALES says when scales are written to the output. 0 (row): with their row, four bytes for each
+ * group. 1 (tile): after all rows have arrived, for 32 rows together, a line of 128 bytes for each group.
  *
- * Value 0 costs time in two ways. If a sector is evicted from L2 before its other rows have
- * arrived, it is read from memory and written again. And a store of four bytes takes an SM
- * as long as a store of 512 bytes. Two changes to value 0 gained less than value 1, or
- * nothing: to ask L2 to keep those sectors longest (evict_last), and to write four rows
- * together when the last of the four arrives.
- */
+ * Value 0 costs time in two ways. If a sector is evicted from L2 before its other rows have arrived, it is read from
+ * memory and written again. And a store of four bytes takes an SM as long as a store of 512 bytes. Two changes to
+ * value 0 gained less than value 1, or nothing: to ask L2 to keep those sectors longest (evict_last), and to write
+ * four rows together when the last of the four arrives. */
 #pragma once
 
 #include "final/count.cuh"
@@ -22,44 +19,44 @@ struct FinMessage {
 
 /* ---- row by row ---- */
 
-static const int FIN_LANE_SCALES = (FIN_GROUPS + 31) / 32;
+static const int FIN_LANE_SCALES = (EP_TOKEN_SCALES + 31) / 32;
 struct FinScales {
   uint32_t bits[FIN_LANE_SCALES + 1]; /* one extra element, because dtypes without scales would have none */
 };
-EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const FinCall &c, FinMessage m) {
+EP_DEVICE FinScales fin_load_scales(const EpArgs &a, const EpCall &c, FinMessage m) {
   const uint32_t *in = reinterpret_cast<const uint32_t *>(fin_scales(a, a.rank, m.source, m.token));
   FinScales s = {};
 #pragma unroll
   for (int i = 0; i < FIN_LANE_SCALES; i++)
-    if (i * 32 + c.lane < FIN_GROUPS) s.bits[i] = in[i * 32 + c.lane];
+    if (i * 32 + c.lane < EP_TOKEN_SCALES) s.bits[i] = in[i * 32 + c.lane];
   return s;
 }
-EP_DEVICE void fin_place_scales(const EpArgs &a, const FinCall &c, const FinScales &s, uint32_t here, uint32_t row) {
+EP_DEVICE void fin_place_scales(const EpArgs &a, const EpCall &c, const FinScales &s, uint32_t here, uint32_t row) {
   for (uint32_t left = here; left != 0; left &= left - 1) {
     uint32_t *out = reinterpret_cast<uint32_t *>(a.out_scales) + __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
 #pragma unroll
     for (int i = 0; i < FIN_LANE_SCALES; i++)
-      if (i * 32 + c.lane < FIN_GROUPS) out[(i * 32 + c.lane) * a.max_rows] = s.bits[i];
+      if (i * 32 + c.lane < EP_TOKEN_SCALES) out[(i * 32 + c.lane) * a.max_rows] = s.bits[i];
   }
 }
 
 /* ---- tiles ---- */
 
-/* Records from which token a row comes. A plain store is enough, because fin_meet is called
- * before the record is read. */
+/* Records from which token a row comes. A plain store is enough, because fin_meet is called before the record is
+ * read. */
 EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
 
-/* Waits until all receiving blocks have placed their rows. */
-EP_DEVICE void fin_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
+/* Counts this block and, if `waits` is true, waits until `blocks` blocks have placed their rows. */
+EP_DEVICE void fin_meet(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t blocks, bool waits) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    uint32_t blocks = fin_receiving_blocks(c), seen;
+    uint32_t seen;
     EpSpin spin;
     fence_acq_rel_gpu();
     add_relaxed_gpu(fin_met(a, c.number), 1u);
-    while ((seen = ld_relaxed_gpu(fin_met(a, c.number))) != blocks)
+    while (waits && (seen = ld_relaxed_gpu(fin_met(a, c.number))) != blocks)
       if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, -1}, blocks, seen)) {
         s.failed = 1;
         break;
@@ -69,14 +66,14 @@ EP_DEVICE void fin_meet(const EpArgs &a, const FinCall &c, FinShared &s) {
   __syncthreads();
 }
 
-/* A warp handles 32 rows at a time (a tile), with all groups. If a lane cannot load the
- * scales of all groups together, a tile has several parts with some groups each. */
+/* A warp handles 32 rows at a time (a tile), with all groups. If a lane cannot load the scales of all groups
+ * together, a tile has several parts with some groups each. */
 static const uint32_t FIN_SCALE_VECTORS = FIN_SCALE_BYTES / 16;
 static const uint32_t FIN_TILE_PARTS = FIN_SCALE_VECTORS <= 8 ? 1 : (FIN_SCALE_VECTORS + 7) / 8;
 static const uint32_t FIN_TILE_VECTORS = FIN_SCALE_VECTORS == 0 ? 1 : (FIN_SCALE_VECTORS + FIN_TILE_PARTS - 1) / FIN_TILE_PARTS;
 
-/* Writes a part of a tile to the output; each lane handles one row. The padding rows after
- * an expert's last row get old scales, which nobody reads. */
+/* Writes a part of a tile to the output; each lane handles one row. The padding rows after an expert's last row get
+ * old scales, which nobody reads. */
 EP_DEVICE void fin_place_tile(const EpArgs &a, uint32_t row, uint32_t part) {
   uint32_t from = fin_origins(a)[row], first = part * FIN_TILE_VECTORS;
   const uint4 *in = reinterpret_cast<const uint4 *>(fin_scales(a, a.rank, from / a.max_tokens, from % a.max_tokens));
@@ -88,13 +85,13 @@ EP_DEVICE void fin_place_tile(const EpArgs &a, uint32_t row, uint32_t part) {
 #pragma unroll
   for (uint32_t v = 0; v < FIN_TILE_VECTORS; v++) {
     uint32_t g = 4 * (first + v);
-    if (g < FIN_GROUPS) out[g * a.max_rows] = bits[v].x;
-    if (g + 1 < FIN_GROUPS) out[(g + 1) * a.max_rows] = bits[v].y;
-    if (g + 2 < FIN_GROUPS) out[(g + 2) * a.max_rows] = bits[v].z;
-    if (g + 3 < FIN_GROUPS) out[(g + 3) * a.max_rows] = bits[v].w;
+    if (g < EP_TOKEN_SCALES) out[g * a.max_rows] = bits[v].x;
+    if (g + 1 < EP_TOKEN_SCALES) out[(g + 1) * a.max_rows] = bits[v].y;
+    if (g + 2 < EP_TOKEN_SCALES) out[(g + 2) * a.max_rows] = bits[v].z;
+    if (g + 3 < EP_TOKEN_SCALES) out[(g + 3) * a.max_rows] = bits[v].w;
   }
 }
-EP_DEVICE void fin_place_tiles(const EpArgs &a, const FinCall &c, const FinShared &s) {
+EP_DEVICE void fin_place_tiles(const EpArgs &a, const EpCall &c, const FinShared &s) {
   uint32_t all = ceil_div(s.rows, 32u) * FIN_TILE_PARTS;
   for (uint32_t i = fin_receiver(c); i < all; i += fin_receiving_warps(c)) {
     uint32_t row = i / FIN_TILE_PARTS * 32 + c.lane;

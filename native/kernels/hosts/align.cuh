@@ -1,12 +1,11 @@
-/* The kernels of common/align.cuh for ranks of several hosts. The words of the barrier are in
- * the table that hosts/transport.cuh describes.
- */
+/* The kernels of common/align.cuh for ranks of several hosts. The words of the barrier are in the table that
+ * hosts/transport.cuh describes. */
 #include "common/align.cuh"
 #include "hosts/transport.cuh"
 
-/* Waits until all ranks have begun the batch. It numbers alignments as ep_align does. A rank
- * may begin the next alignment while its signal of this alignment is still being sent.
- * Therefore each signal adds 1 to a word, instead of setting the word. */
+/* Waits until all ranks have begun the batch. It numbers alignments as ep_align does. A rank may begin the next
+ * alignment while its signal of this alignment is still being sent. Therefore each signal adds 1 to a word, instead
+ * of setting the word. */
 EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];

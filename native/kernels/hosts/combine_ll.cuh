@@ -1,9 +1,7 @@
-/* combine_hosts with arrival=data does over hosts what combine_ll with algo direct does. Every row is sent
- * back to its own slot at the token's rank, and the rows are summed there in top-k order. The
- * kernel reads the route that dispatch_hosts with arrival=data wrote. A call may follow another without a
- * dispatch between them. There is one kernel (ll_hosts_combine), or one for each half
- * (ll_hosts_combine_async, ll_hosts_combine_wait).
- */
+/* combine_hosts with arrival=data does over hosts what combine_ll with algo direct does. Every row is sent back to
+ * its own slot at the token's rank, and the rows are summed there in top-k order. The kernel reads the route that
+ * dispatch_hosts with arrival=data wrote. A call may follow another without a dispatch between them. There is one
+ * kernel (ll_hosts_combine), or one for each half (ll_hosts_combine_async, ll_hosts_combine_wait). */
 #include "hosts/ll_layout.cuh"
 
 static const uint32_t LH_CHUNKS = (LH_ROW + LL_WARP_BYTES - 1) / LL_WARP_BYTES; /* number of chunks of a row */
@@ -17,9 +15,9 @@ EP_DEVICE bool lh_in_row(uint32_t column) { return LH_ROW % LL_WARP_BYTES == 0 |
 
 /* ---- sending ---- */
 
-/* Tells every rank that this rank began a call, and so has ended the call before. Then it
- * waits until every rank has begun the previous call. A rank that has begun the previous
- * call has emptied the slots that this call fills. Usually the words arrived long before. */
+/* Tells every rank that this rank began a call, and so has ended the call before. Then it waits until every rank has
+ * begun the previous call. A rank that has begun the previous call has emptied the slots that this call fills.
+ * Usually the words arrived long before. */
 static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   if (c.block == 0)
     for (int32_t rank = static_cast<int32_t>(threadIdx.x); rank < EP_RANKS; rank += static_cast<int32_t>(blockDim.x))
@@ -38,9 +36,9 @@ static __device__ bool lh_begin(const EpArgs &a, const LlCall &c) {
   return true;
 }
 
-/* One unit of sending, for a message of dispatch whose rows are sent back. To another host a
- * unit is all rows of the message; inside the host it is one chunk of each row. Consecutive
- * units go to different ranks, and each rank begins with the rank after itself. */
+/* One unit of sending, for a message of dispatch whose rows are sent back. To another host a unit is all rows of the
+ * message; inside the host it is one chunk of each row. Consecutive units go to different ranks, and each rank begins
+ * with the rank after itself. */
 struct LhReturn {
   uint32_t source, message, chunk;
 };
@@ -54,8 +52,8 @@ EP_DEVICE LhReturn lh_near_unit(const EpArgs &a, uint32_t unit) {
   return {static_cast<uint32_t>(ep_node_of(a.rank) * EP_PER_NODE) + place, unit / EP_PER_NODE / LH_CHUNKS, unit / EP_PER_NODE % LH_CHUNKS};
 }
 
-/* Returns in lane k the row of top-k position k, or LL_NOWHERE if this rank does not have it; in
- * lane EP_TOPK the token. */
+/* Returns in lane k the row of top-k position k, or LL_NOWHERE if this rank does not have it; in lane EP_TOPK the
+ * token. */
 EP_DEVICE uint32_t lh_rows_of(const EpArgs &a, const LhReturn &r) {
   return lane_id() < LH_HEAD ? static_cast<uint32_t>(lh_route(a, r.source, r.message)[lane_id()]) : LL_NOWHERE;
 }
@@ -71,8 +69,7 @@ EP_DEVICE void lh_put_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) 
   }
 }
 
-/* Sends a chunk of each row of a message inside the host. There is no branch between the
- * loads. */
+/* Sends a chunk of each row of a message inside the host. There is no branch between the loads. */
 EP_DEVICE void lh_store_rows(const EpArgs &a, const LlCall &c, const LhReturn &r) {
   const uint32_t rows = lh_rows_of(a, r), token = __shfl_sync(EP_FULL_WARP, rows, EP_TOPK), column = lh_column(r.chunk);
   const bool inside = lh_in_row(column);
@@ -142,8 +139,8 @@ EP_DEVICE bool lh_await_far(const EpArgs &a, const LlCall &c, uint32_t token, in
   return __all_sync(EP_FULL_WARP, ok);
 }
 
-/* Polls the slots of a batch together until all rows of near ranks have arrived. It also reads
- * slots that are not used, so that there is no branch between the loads. */
+/* Polls the slots of a batch together until all rows of near ranks have arrived. It also reads slots that are not
+ * used, so that there is no branch between the loads. */
 EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uint4 (&data)[LH_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -159,9 +156,9 @@ EP_DEVICE bool lh_await_batch(const EpArgs &a, const LhBatch &b, int32_t id, uin
   }
 }
 
-/* Sums one chunk of one token. It waits for the token's rows, adds them in top-k order, and
- * empties all their slots. It also empties the slots of far rows, because in a later call
- * the row may come from a near rank and is then polled. */
+/* Sums one chunk of one token. It waits for the token's rows, adds them in top-k order, and empties all their slots.
+ * It also empties the slots of far rows, because in a later call the row may come from a near rank and is then
+ * polled. */
 EP_DEVICE bool lh_sum_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   const uint32_t token = unit / LH_CHUNKS, column = lh_column(unit % LH_CHUNKS), at = token * EP_TOPK + c.lane;
   const int32_t id = c.lane < EP_TOPK ? a.topk_ids[at] : -1;
@@ -193,39 +190,22 @@ static __device__ void lh_combine_wait(const EpArgs &a, const LlCall &c) {
 }
 
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_async(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  const LlCall c = ll_call(a);
-  if (ep_block_leaves(a)) return;
-  if (lh_combine_send(a, c) && LH_FAR_RANKS > 0) net_quiet();
-  pdl_launch();
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_end(a);
+  lh_run(a, [&](const LlCall &c) {
+    if (lh_combine_send(a, c) && LH_FAR_RANKS > 0) net_quiet();
+  });
 }
 
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine_wait(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  const LlCall c = ll_call(a);
-  if (ep_block_leaves(a)) return;
-  lh_combine_wait(a, c);
-  pdl_launch();
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_end(a);
+  lh_run(a, [&](const LlCall &c) { lh_combine_wait(a, c); });
 }
 
-/* Sends rows back and sums the rows that arrive. The caller may overwrite the rows once the kernel has
- * ended. So the kernel waits for the network, but only after the sums, when most rows have been sent. */
+/* Sends rows back and sums the rows that arrive. The caller may overwrite the rows once the kernel has ended. So the
+ * kernel waits for the network, but only after the sums, when most rows have been sent. */
 EP_ENTRY(EP_THREADS, 1) ll_hosts_combine(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  const LlCall c = ll_call(a);
-  if (ep_block_leaves(a)) return;
-  if (lh_combine_send(a, c)) {
-    lh_combine_wait(a, c);
-    if (LH_FAR_RANKS > 0) net_quiet();
-  }
-  pdl_launch();
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_end(a);
+  lh_run(a, [&](const LlCall &c) {
+    if (lh_combine_send(a, c)) {
+      lh_combine_wait(a, c);
+      if (LH_FAR_RANKS > 0) net_quiet();
+    }
+  });
 }

@@ -1,18 +1,14 @@
-/* combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host,
- * and only the sum is sent over the network. The ranks of a host write their rows for a token
- * of another host to the token's collector. The collector is the rank of their host that has
- * the same place (number on its host) as the token's rank. The collector sums the rows in
- * f32, in top-k order.
+/* combine over hosts with EP_ROUTE_RAIL. A token's rows on one host are summed on that host, and only the sum is sent
+ * over the network. The ranks of a host write their rows for a token of another host to the token's collector. The
+ * collector is the rank of their host that has the same place (number on its host) as the token's rank. The collector
+ * sums the rows in f32, in top-k order.
  *
- * A collector may have no expert of the token. Then it has no weights of the token from
- * dispatch. So every rank sends the ids and weights of its tokens to its collectors on the
- * other hosts, in one put to each. From the ids a collector also knows for which rows it
- * must wait.
+ * A collector may have no expert of the token. Then it has no weights of the token from dispatch. So every rank sends
+ * the ids and weights of its tokens to its collectors on the other hosts, in one put to each. From the ids a
+ * collector also knows for which rows it must wait.
  *
- * Compile-time: EP_PARTIAL 0: a sum is sent as f32, without further rounding. 1: it is sent as
- * BF16, with half the bytes and one more rounding. If a host has only one row of a token, it
- * sends the row itself.
- */
+ * Compile-time: EP_PARTIAL 0: a sum is sent as f32, without further rounding. 1: it is sent as BF16, with half the
+ * bytes and one more rounding. If a host has only one row of a token, it sends the row itself. */
 #pragma once
 
 #include "hosts/layout.cuh"
@@ -21,8 +17,7 @@
 
 static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 
-/* Returns whether hosts send sums. Without router weights rows are not summed, and each row has to
- * be sent. */
+/* Returns whether hosts send sums. Without router weights rows are not summed, and each row has to be sent. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
 
 /* ---- offsets in any rank's heap ---- */
@@ -41,8 +36,8 @@ EP_DEVICE uint64_t ep_sum_at(const EpArgs &a, int32_t node, uint64_t token) {
 EP_DEVICE uint64_t ep_recipe_at(const EpArgs &a, int32_t node) {
   return a.region[EP_H_RECIPE] + static_cast<uint64_t>(node) * ((8ull * static_cast<uint64_t>(a.max_tokens) * EP_TOPK + 15) / 16 * 16);
 }
-/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes; [N, T] number of the call whose sum
- * has arrived; [N, T, K] number of the call whose row has arrived. */
+/* Words of EP_H_RAIL_WORDS: [N] announcements of recipes; [N, T] number of the call whose sum has arrived; [N, T, K]
+ * number of the call whose row has arrived. */
 EP_DEVICE uint64_t ep_recipe_word(const EpArgs &a, int32_t node) { return ep_host_at(a, EP_H_RAIL_WORDS, static_cast<uint64_t>(node)); }
 EP_DEVICE uint64_t ep_sum_word(const EpArgs &a, int32_t node, uint64_t token) {
   return ep_host_at(a, EP_H_RAIL_WORDS, EP_NODES + ep_rail_token(a, node, token));
@@ -54,8 +49,8 @@ EP_DEVICE uint64_t ep_gather_word(const EpArgs &a, int32_t node, uint64_t token,
 
 /* ---- sending ---- */
 
-/* Sends weight << 32 | expert of every selection to the collectors of this rank; one block
- * calls it. The copy that is sent is not changed before the next call. */
+/* Sends weight << 32 | expert of every selection to the collectors of this rank; one block calls it. The copy that is
+ * sent is not changed before the next call. */
 static __device__ void ep_send_recipe(const EpArgs &a) {
   const int32_t here = ep_node_of(a.rank);
   const uint32_t selections = static_cast<uint32_t>(a.tokens) * EP_TOPK;
@@ -79,8 +74,8 @@ EP_DEVICE EpTarget ep_collector_target(const EpArgs &a, int32_t source, uint64_t
 
 /* ---- summing ---- */
 
-/* Adds one vector of the rows at the top-k positions in `which` to acc, in the order of
- * positions. Lane k has the address of the row of position k, and its weight. */
+/* Adds one vector of the rows at the top-k positions in `which` to acc, in the order of positions. Lane k has the
+ * address of the row of position k, and its weight. */
 EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t which, uint32_t vector, bool inside) {
   while (which != 0) {
     uint4 v[EP_IN_FLIGHT];
@@ -100,8 +95,8 @@ EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t
   }
 }
 
-/* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four are in the
- * first row and four in the second. */
+/* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four are in the first row and four in
+ * the second. */
 EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
   uint4 *out = reinterpret_cast<uint4 *>(to) + vector;
   if (!EP_F32_SUMS) {
@@ -126,8 +121,8 @@ EP_DEVICE void ep_add_sum(float (&acc)[8], const uint8_t *from, uint32_t vector)
 
 /* ---- the collector ---- */
 
-/* Waits for the rows of a token of host `node` that are on this host, sums them in place,
- * and sends the sum to the token's rank by a put; one warp calls it. */
+/* Waits for the rows of a token of host `node` that are on this host, sums them in place, and sends the sum to the
+ * token's rank by a put; one warp calls it. */
 EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const uint64_t *recipe = ep_own_word(a, ep_recipe_at(a, node)) + static_cast<uint64_t>(token) * EP_TOPK;
@@ -157,8 +152,7 @@ EP_DEVICE bool ep_collect_token(const EpArgs &a, int32_t node, uint32_t token, u
   return true;
 }
 
-/* Collects all tokens of other hosts. Warps take the tokens in turn, beginning with the
- * tokens of the next host. */
+/* Collects all tokens of other hosts. Warps take the tokens in turn, beginning with the tokens of the next host. */
 static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   for (int32_t turn = 1; turn < EP_NODES; turn++) {
@@ -177,9 +171,8 @@ static __device__ bool ep_collect(const EpArgs &a, uint32_t block, uint32_t bloc
 
 /* ---- the token's rank ---- */
 
-/* The parts of a token's sum. Lane k has the address of the part of top-k position k. A
- * position without a bit in either mask is masked, or its row is part of another position's
- * sum. */
+/* The parts of a token's sum. Lane k has the address of the part of top-k position k. A position without a bit in
+ * either mask is masked, or its row is part of another position's sum. */
 struct EpParts {
   uint64_t at;
   float weight;
@@ -233,8 +226,8 @@ EP_DEVICE void ep_finish_tokens(const EpArgs &a, uint32_t block, uint32_t blocks
     if (!ep_finish_chunk(a, u / chunks, static_cast<uint32_t>(u % chunks))) return;
 }
 
-/* Collects all tokens of other hosts and finishes this rank's tokens. Then it waits for the
- * network, because the next call may overwrite the memory that the network reads. */
+/* Collects all tokens of other hosts and finishes this rank's tokens. Then it waits for the network, because the next
+ * call may overwrite the memory that the network reads. */
 static __device__ void ep_collect_and_finish(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const bool ok = ep_collect(a, block, blocks);
   if (__syncthreads_or(!ok)) return;

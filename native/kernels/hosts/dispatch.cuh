@@ -1,6 +1,5 @@
 /* dispatch_hosts. Receivers wait until all messages have been counted, or with EP_ARRIVAL_DATA they poll each
- * message.
- */
+ * message. */
 #ifdef EP_ARRIVAL_DATA
 #include "hosts/dispatch_ll.cuh"
 #else

@@ -1,19 +1,18 @@
-/* dispatch_hosts with arrival=data does the work of dispatch_ll over hosts, see ll_layout.cuh for the
- * protocol. There is one kernel (ll_hosts_dispatch), or one for each half
- * (ll_hosts_dispatch_async, ll_hosts_dispatch_wait).
+/* dispatch_hosts with arrival=data does the work of dispatch_ll over hosts, see ll_layout.cuh for the protocol. There
+ * is one kernel (ll_hosts_dispatch), or one for each half (ll_hosts_dispatch_async, ll_hosts_dispatch_wait).
  *
- * Compile-time: EP_PART_BYTES, message bytes that a receiving or forwarding warp handles at a
- * time (a part); EP_ROUTE, see topology.cuh.
- */
+ * Compile-time: EP_PART_BYTES, message bytes that a receiving or forwarding warp handles at a time (a part);
+ * EP_ROUTE, see topology.cuh. */
 #include "hosts/dispatch_ll_send.cuh"
+#include "ll/offsets.cuh"
 
 static const uint32_t LH_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane */
-static const uint32_t LH_PARTS = (LH_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART);
+static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART);
 
 /* ---- counts ---- */
 
 struct LhArrived {
-  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; lh_offsets replaces it by the first row of each segment */
+  uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; ll_offsets replaces it by the first row of each segment */
   uint32_t messages[EP_RANKS];
   uint32_t relayed[EP_RANKS]; /* number of messages that the rank of this host with the source's place forwards */
 };
@@ -35,43 +34,11 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Polls a count until it is of this call. The count of a far source (on another host) has
- * arrived already. */
+/* Polls a count until it is of this call. The count of a far source (on another host) has arrived already. */
 EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
-  const uint64_t *at = ep_own_word(a, lh_counts(a, c.number, source)) + word;
   const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
-  EpSpin spin;
-  for (;;) {
-    const uint64_t v = ld_relaxed_sys(at);
-    *count = static_cast<uint32_t>(v);
-    if (v >> 32 == c.number) return true;
-    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, v >> 32)) return false;
-  }
-}
-
-/* Replaces the counts by the first row of every (source, expert) segment, as ll_offsets does.
- * One warp calls it. With `publish` it also writes the index of the output. */
-EP_DEVICE void lh_offsets(const EpArgs &a, LhArrived &s, bool publish) {
-  uint32_t start = 0;
-  for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
-    const uint32_t e = first + lane_id();
-    uint32_t total = 0;
-    for (int r = 0; r < EP_RANKS; r++) total += e < EP_LOCAL_EXPERTS ? s.rows[r][e] : 0;
-    const uint32_t padded = ceil_div(total, EP_ROW_PAD) * EP_ROW_PAD, end = warp_prefix_sum(padded);
-    uint32_t row = start + end - padded;
-    start += __shfl_sync(EP_FULL_WARP, end, 31);
-    if (e >= EP_LOCAL_EXPERTS) continue;
-    if (publish) {
-      a.row_offsets[e] = row;
-      a.expert_ids[e] = static_cast<int32_t>(e);
-    }
-    for (int r = 0; r < EP_RANKS; r++) {
-      const uint32_t rows = s.rows[r][e];
-      s.rows[r][e] = row;
-      row += rows;
-    }
-  }
-  if (publish && lane_id() == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
+  return ep_wait_word(a, ep_own_word(a, lh_counts(a, c.number, source)) + word,
+                      {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, count);
 }
 
 /* Reads all counts. Every block calls it, as in dispatch_ll. */
@@ -85,7 +52,7 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
     *lh_arrived(s, source, word) = count;
   }
   if (__syncthreads_or(!ok)) return false;
-  if (c.warp == 0) lh_offsets(a, s, c.block == 0);
+  if (c.warp == 0) ll_offsets(a, s.rows, c.lane, c.block == 0);
   for (uint32_t source = threadIdx.x; source < EP_RANKS && c.block == 0; source += blockDim.x) lh_messages(a)[source] = s.messages[source];
   __syncthreads();
   ep_span_stage(a, EP_STAGE_READY);
@@ -117,41 +84,19 @@ EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
-/* Loads a part and returns its largest word. If this word is the sentinel, some of the data
- * has not arrived. */
-EP_DEVICE uint32_t lh_load(LhPart &p, uint8_t *slot) {
-  uint32_t largest = 0;
-#pragma unroll
-  for (uint32_t v = 0; v < LH_PART; v++) {
-    const uint32_t vector = p.first + 32 * v;
-    p.data[v] = make_uint4(0, 0, 0, 0);
-    p.scale[v] = 0;
-    if (lh_inside<LH_PART>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
-    if (lh_has_scale<LH_PART>(vector)) p.scale[v] = ld_relaxed_sys(lh_scale(slot, vector));
-  }
-#pragma unroll
-  for (uint32_t v = 0; v < LH_PART; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
-  return largest;
-}
-
-/* Polls header and data together, because polling them one after the other would cost two
- * latencies. Then it empties the slot. */
+/* Polls header and data together, because polling them one after the other would cost two latencies. Then it empties
+ * the slot. */
 EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
   EpSpin spin;
   for (;;) {
     p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header) : 0;
-    const uint32_t largest = lh_load(p, slot);
+    const uint32_t largest = ep_load_part<LH_PART>(slot, p.first, p.data, p.scale);
     const uint32_t missing = __ballot_sync(EP_FULL_WARP, p.head == ~0ull || largest == EP_SENTINEL);
     if (missing == 0) break;
     if (!ep_again_warp(spin, a, {EP_PHASE_DISPATCH_WAIT, -1, static_cast<int32_t>(p.source)}, 0, missing)) return false;
   }
-#pragma unroll
-  for (uint32_t v = 0; v < LH_PART; v++) {
-    const uint32_t vector = p.first + 32 * v;
-    if (lh_inside<LH_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
-    if (lh_has_scale<LH_PART>(vector)) st_relaxed_sys(lh_scale(slot, vector), EP_SENTINEL);
-  }
+  ep_empty_part<LH_PART>(slot, p.first);
   return true;
 }
 
@@ -165,12 +110,12 @@ EP_DEVICE bool lh_take_put(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t 
   if (!__all_sync(EP_FULL_WARP, ok)) return false;
   const uint64_t *header = reinterpret_cast<const uint64_t *>(slot + LH_HEAD_AT);
   p.head = c.lane < LH_HEAD ? ld_relaxed_sys(header + c.lane) : 0;
-  lh_load(p, slot);
+  ep_load_part<LH_PART>(slot, p.first, p.data, p.scale);
   return true;
 }
 
-/* Copies a part to the row of each of the token's experts on this rank. With the first part of
- * a message it also records the token of each row, and the route for combine. */
+/* Copies a part to the row of each of the token's experts on this rank. With the first part of a message it also
+ * records the token of each row, and the route for combine. */
 EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   const int32_t expert = lh_expert(c, p);
@@ -178,14 +123,7 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
   const uint32_t row = mine ? s.rows[p.source][expert % EP_LOCAL_EXPERTS] + (place & ((1u << LL_PLACE_BITS) - 1)) : LL_NOWHERE;
   for (uint32_t left = __ballot_sync(EP_FULL_WARP, mine); left != 0; left &= left - 1) {
     const uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
-    uint4 *out = reinterpret_cast<uint4 *>(a.out + to * LL_PAYLOAD);
-    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + to;
-#pragma unroll
-    for (uint32_t v = 0; v < LH_PART; v++) {
-      const uint32_t vector = p.first + 32 * v;
-      if (lh_inside<LH_PART>(vector)) out[vector] = p.data[v];
-      if (lh_has_scale<LH_PART>(vector)) scales[vector / 8 * a.max_rows] = p.scale[v];
-    }
+    ep_write_part(a.out + to * EP_PAYLOAD, reinterpret_cast<uint32_t *>(a.out_scales) + to, a.max_rows, p.first, p.data, p.scale);
   }
   const uint32_t token = __shfl_sync(EP_FULL_WARP, place, EP_TOPK);
   if (p.first != c.lane || c.lane >= LH_HEAD) return;
@@ -204,9 +142,8 @@ EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
 
-/* Stores a part on each rank of this host that has any of the token's experts, as a sender on
- * this host would. No word of the part is all ones, because the sender has replaced such
- * words. */
+/* Stores a part on each rank of this host that has any of the token's experts, as a sender on this host would. No
+ * word of the part is all ones, because the sender has replaced such words. */
 EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, uint8_t *relayed) {
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));
@@ -221,10 +158,9 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* Forwards the messages that other hosts put to this rank. A warp forwards before it
- * receives. While it forwards it waits only for senders, which wait for no rank. So no two
- * ranks wait for each other. Forwarding begins with the first warps and receiving with the
- * last: if there are few messages, no warp does both. */
+/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards it
+ * waits only for senders, which wait for no rank. So no two ranks wait for each other. Forwarding begins with the
+ * first warps and receiving with the last: if there are few messages, no warp does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);
@@ -264,35 +200,16 @@ static __device__ void lh_dispatch_wait(const EpArgs &a, const LlCall &c) {
 }
 
 EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  const LlCall c = ll_call(a);
-  if (ep_block_leaves(a)) return;
-  lh_dispatch_send(a, c);
-  pdl_launch();
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_end(a);
+  lh_run(a, [&](const LlCall &c) { lh_dispatch_send(a, c); });
 }
 
 EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  const LlCall c = ll_call(a);
-  if (ep_block_leaves(a)) return;
-  lh_dispatch_wait(a, c);
-  pdl_launch();
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_end(a);
+  lh_run(a, [&](const LlCall &c) { lh_dispatch_wait(a, c); });
 }
 
 EP_ENTRY(EP_THREADS, 1) ll_hosts_dispatch(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  const LlCall c = ll_call(a);
-  if (ep_block_leaves(a)) return;
-  lh_dispatch_send(a, c);
-  lh_dispatch_wait(a, c);
-  pdl_launch();
-  EP_NUMBER_DONE(a, c.number);
-  ep_span_end(a);
+  lh_run(a, [&](const LlCall &c) {
+    lh_dispatch_send(a, c);
+    lh_dispatch_wait(a, c);
+  });
 }

@@ -1,7 +1,6 @@
-/* First half of dispatch_hosts with arrival=data. A block sends one token at a time: to near ranks (on this
- * host) with stores, and to each far rank (on another host) with a put, or with the rail to
- * each other host with one put. The last block sends the counts to every rank.
- */
+/* First half of dispatch_hosts with arrival=data. A block sends one token at a time: to near ranks (on this host)
+ * with stores, and to each far rank (on another host) with a put, or with the rail to each other host with one put.
+ * The last block sends the counts to every rank. */
 #pragma once
 
 #include "common/message.cuh"
@@ -12,10 +11,9 @@ EP_DEVICE int32_t lh_id(const EpArgs &a, uint32_t token) {
   return lane_id() < EP_TOPK ? a.topk_ids[token * EP_TOPK + lane_id()] : -1;
 }
 
-/* Returns whether a fault drill (a fault that is caused on purpose) omits the counts for rank
- * `owner`. The drill loses data for an expert. With route direct the counts for the expert's rank
- * are not sent. With the rail the messages to the expert's host are not sent, and the forwarding
- * rank waits for them. */
+/* Returns whether a fault drill (a fault that is caused on purpose) omits the counts for rank `owner`. The drill
+ * loses data for an expert. With route direct the counts for the expert's rank are not sent. With the rail the
+ * messages to the expert's host are not sent, and the forwarding rank waits for them. */
 EP_DEVICE bool lh_loses_counts(const EpArgs &a, int32_t owner) {
   return EP_ROUTE == EP_ROUTE_DIRECT && a.drop_signal > 0 && lh_owner(a.drop_signal - 1) == owner;
 }
@@ -48,17 +46,15 @@ static __device__ void lh_count_all(const EpArgs &a, LhCounted &s) {
   __syncthreads();
 }
 
-/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of messages that are
- * relayed to the host. Ranks that forward nothing see from it that the call used the rail, see
- * lh_headers_used. */
+/* Returns a word of LH_COUNTS for a rank. All ranks of a host get the number of messages that are relayed to the
+ * host. Ranks that forward nothing see from it that the call used the rail, see lh_headers_used. */
 EP_DEVICE uint32_t lh_count(const LhCounted &s, uint32_t owner, uint32_t word) {
   if (word < EP_LOCAL_EXPERTS) return s.rows[owner * EP_LOCAL_EXPERTS + word];
   return word < LL_COUNT_WORDS ? s.messages[owner] : s.relayed[owner / EP_PER_NODE];
 }
 
-/* Sends every rank the number of messages, and of rows for each of its experts, that it gets
- * from this rank. A near rank polls these words. A far rank receives them in one put, which
- * the fault drill omits. */
+/* Sends every rank the number of messages, and of rows for each of its experts, that it gets from this rank. A near
+ * rank polls these words. A far rank receives them in one put, which the fault drill omits. */
 static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
   __shared__ LhCounted s;
   lh_count_all(a, s);
@@ -83,8 +79,7 @@ static __device__ void lh_announce(const EpArgs &a, const LlCall &c) {
 
 /* ---- tokens ---- */
 
-/* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last
- * word. */
+/* Lane k: the message and header word for top-k position k. Lane EP_TOPK: the header's last word. */
 struct LhTarget {
   int32_t rank;     /* receiver of the message that this position begins, -1 if it begins none */
   uint32_t message; /* number of this message */
@@ -93,15 +88,15 @@ struct LhTarget {
   uint64_t head;    /* header word */
 };
 
-/* Numbers of earlier tokens, for each top-k position of a token. rows: tokens that have the position's
- * expert; messages: tokens that have any expert of its rank; relayed, under EP_ROUTE_RAIL: tokens
- * that have any expert of its host. */
+/* Numbers of earlier tokens, for each top-k position of a token. rows: tokens that have the position's expert;
+ * messages: tokens that have any expert of its rank; relayed, under EP_ROUTE_RAIL: tokens that have any expert of its
+ * host. */
 struct LhEarlier {
   uint32_t rows[EP_TOPK], messages[EP_TOPK], relayed[EP_TOPK];
 };
 
-/* Counts earlier tokens. No atomics of several blocks are used, so that rows have the order of
- * tokens in every run. */
+/* Counts earlier tokens. No atomics of several blocks are used, so that rows have the order of tokens in every
+ * run. */
 static __device__ void lh_count_earlier(const EpArgs &a, LhEarlier &s, uint32_t token, int32_t id) {
   if (threadIdx.x < EP_TOPK) s.rows[threadIdx.x] = s.messages[threadIdx.x] = s.relayed[threadIdx.x] = 0;
   __syncthreads();
@@ -178,17 +173,17 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
 /* Stores a vector and its scale, for one lane of a warp that stores n vectors in each lane. */
 template <uint32_t n>
 EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
-  if (lh_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
-  if (lh_has_scale<n>(vector)) st_relaxed_sys(lh_scale(slot, vector), v.scale);
+  if (ep_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
+  if (ep_has_scale<n>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), v.scale);
 }
 
-/* Sends the vectors of a token to every near rank and, if the token has far ranks, copies them
- * to LH_SEND for the network. Each thread of the block handles one vector at a time. */
+/* Sends the vectors of a token to every near rank and, if the token has far ranks, copies them to LH_SEND for the
+ * network. Each thread of the block handles one vector at a time. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
   const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
-  for (uint32_t first = 32 * c.warp; first < LH_VECTORS; first += blockDim.x) {
+  for (uint32_t first = 32 * c.warp; first < EP_VECTORS; first += blockDim.x) {
     const uint32_t vector = first + c.lane;
-    EpVector v = ep_convert(ep_load_source(row, vector, lh_inside<1>(vector)));
+    EpVector v = ep_convert(ep_load_source(row, vector, ep_inside<1>(vector)));
     if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
     for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
       const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
@@ -213,8 +208,8 @@ EP_DEVICE void lh_put_messages(const EpArgs &a, const LlCall &c, const LhTarget 
   }
 }
 
-/* Sends tokens; all blocks but the last call it. It may overwrite what LH_SEND had two calls
- * ago: the network has read it, because the receivers have ended that call, see ll_layout.cuh. */
+/* Sends tokens; all blocks but the last call it. It may overwrite what LH_SEND had two calls ago: the network has
+ * read it, because the receivers have ended that call, see ll_layout.cuh. */
 static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   __shared__ LhEarlier s;
   for (uint32_t token = c.block; token < static_cast<uint32_t>(a.tokens); token += c.blocks - 1) {
@@ -227,17 +222,17 @@ static __device__ void lh_send_tokens(const EpArgs &a, const LlCall &c) {
   }
 }
 
-/* Returns the number of headers of a source that an earlier call used. A far source uses headers only
- * with the rail, and then it has relayed at least one message. */
+/* Returns the number of headers of a source that an earlier call used. A far source uses headers only with the rail,
+ * and then it has relayed at least one message. */
 EP_DEVICE uint32_t lh_headers_used(const EpArgs &a, uint32_t call, uint32_t source) {
   const uint64_t *counts = ep_own_word(a, lh_counts(a, call, source));
   const uint32_t messages = static_cast<uint32_t>(counts[EP_LOCAL_EXPERTS]), relayed = static_cast<uint32_t>(counts[LL_COUNT_WORDS]);
   return relayed > 0 || ep_is_near(a, static_cast<int32_t>(source)) ? messages : 0;
 }
 
-/* Clears the headers that the previous call used, because the call after the next one uses the
- * same set. The previous call's counts determine the number of headers and the route of that call.
- * The lanes of a warp load these counts together. */
+/* Clears the headers that the previous call used, because the call after the next one uses the same set. The previous
+ * call's counts determine the number of headers and the route of that call. The lanes of a warp load these counts
+ * together. */
 static __device__ void lh_clear_headers(const EpArgs &a, const LlCall &c) {
   const uint32_t before = ep_number_before(c.number);
   for (uint32_t first = 0; first < EP_RANKS; first += 32) {

@@ -1,8 +1,6 @@
-/* First half of dispatch over hosts. Some blocks send tokens; others, the monitors, announce
- * how many tokens there are. An announcement may arrive before the tokens. The receiver
- * sees from the arrival words when all tokens have arrived, in whatever order the network
- * delivers them.
- */
+/* First half of dispatch over hosts. Some blocks send tokens; others, the monitors, announce how many tokens there
+ * are. An announcement may arrive before the tokens. The receiver sees from the arrival words when all tokens have
+ * arrived, in whatever order the network delivers them. */
 #pragma once
 
 #include "hosts/layout.cuh"
@@ -33,9 +31,8 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
   return {ep_rail(a, node), EP_NET_SET, a.region[EP_H_RELAY] + at * EP_MSG_BYTES, ep_host_at(a, EP_H_RELAY_FLAG, at), call};
 }
 
-/* Finds the targets of one token. Warp 0 calls it; lane k gets the target of top-k position
- * k. Under EP_ROUTE_RAIL, of several positions with experts on the same other host only the
- * first has a target. */
+/* Finds the targets of one token. Warp 0 calls it; lane k gets the target of top-k position k. Under EP_ROUTE_RAIL,
+ * of several positions with experts on the same other host only the first has a target. */
 EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t call) {
   const uint32_t k = lane_id();
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
@@ -83,29 +80,15 @@ static __device__ void ep_put_tokens(const EpArgs &a, uint32_t block, uint32_t b
   if (threadIdx.x == 0) red_add_release_gpu(ep_counter(a, EP_SHARED_READY), 1);
 }
 
-/* Counts this rank's tokens that name any expert of a host; one warp calls it. */
-EP_DEVICE uint32_t ep_count_tokens_for_node(const EpArgs &a, int32_t node) {
-  uint32_t count = 0;
-  for (int64_t t = lane_id(); t < a.tokens; t += 32) {
-    bool any = false;
-    for (uint32_t k = 0; k < EP_TOPK; k++) {
-      const int32_t e = a.topk_ids[t * EP_TOPK + k];
-      any |= e >= 0 && e < EP_EXPERTS && ep_node_of(e / EP_LOCAL_EXPERTS) == node;
-    }
-    count += any;
-  }
-  return __reduce_add_sync(EP_FULL_WARP, count);
-}
-
-/* Does the work of a monitor block. One warp announces the tokens of an expert, and under
- * EP_ROUTE_RAIL one warp announces the messages for a host. */
+/* Does the work of a monitor block. One warp announces the tokens of an expert, and under EP_ROUTE_RAIL one warp
+ * announces the messages for a host. */
 static __device__ void ep_announce(const EpArgs &a, uint32_t block, uint32_t blocks) {
   const uint32_t call = ep_round(a);
   const uint32_t items = EP_EXPERTS + (EP_ROUTE == EP_ROUTE_RAIL ? EP_NODES : 0);
   for (uint32_t i = block * warps_in_block() + warp_id(); i < items; i += blocks * warps_in_block()) {
     const int32_t expert = static_cast<int32_t>(i), node = expert - EP_EXPERTS;
     if (node >= 0) {
-      const uint32_t count = node == ep_node_of(a.rank) ? 0 : ep_count_tokens_for_node(a, node);
+      const uint32_t count = node == ep_node_of(a.rank) ? 0 : ep_count_tokens(a, [node](int32_t e) { return ep_node_of(e / EP_LOCAL_EXPERTS) == node; });
       if (lane_id() == 0 && node != ep_node_of(a.rank))
         ep_signal(a, ep_rail(a, node), ep_host_at(a, EP_H_RELAY_COUNT, static_cast<uint64_t>(ep_node_of(a.rank))), ep_announcement(call, count));
       continue;

@@ -1,15 +1,12 @@
-/* The memory of the hosts kernels. Messages, output rows and the functions that copy them are
- * the same as in the ep kernels. The memory that other ranks write is different.
- * kernels/cuda/declare/hosts.go computes the same sizes.
+/* The memory of the hosts kernels. Messages, output rows and the functions that copy them are the same as in the ep
+ * kernels. The memory that other ranks write is different. kernels/cuda/declare/hosts.go computes the same sizes.
  *
- * The letters mean the same as in ep/layout.cuh, and N is the number of hosts.
- */
+ * The letters mean the same as in ep/layout.cuh, and N is the number of hosts. */
 #pragma once
 
-/* In the ep kernels ep_region and ep_word return addresses in any rank's memory, from
- * EpArgs.heap. Here they return addresses in this rank's own memory. So the second halves of
- * dispatch and combine, which only read data that has arrived, are included from ep/. The
- * first halves, which write to other ranks, are in this folder. */
+/* In the ep kernels ep_region and ep_word return addresses in any rank's memory, from EpArgs.heap. Here they return
+ * addresses in this rank's own memory. So the second halves of dispatch and combine, which only read data that has
+ * arrived, are included from ep/. The first halves, which write to other ranks, are in this folder. */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
 #include "ep/layout.cuh"
@@ -24,10 +21,10 @@ EP_DEVICE uint64_t *ep_word(const EpArgs &a, int rank, EpRegion region, uint32_t
   return reinterpret_cast<uint64_t *>(ep_region(a, rank, region)) + index;
 }
 
-/* Indices into EpArgs.region. The regions with the numbers of EP_D_SEND, EP_D_RECV and EP_C_RECV
- * are the same as in ep/layout.cuh. An arrival word counts the parts that have arrived from a rank since
- * set-up. An announcement is a word with a call number and a count, see transport.cuh. "From
- * the same place of each host" means: from the rank of each host that has this rank's place. */
+/* Indices into EpArgs.region. The regions with the numbers of EP_D_SEND, EP_D_RECV and EP_C_RECV are the same as in
+ * ep/layout.cuh. An arrival word counts the parts that have arrived from a rank since set-up. An announcement is a
+ * word with a call number and a count, see transport.cuh. "From the same place of each host" means: from the rank of
+ * each host that has this rank's place. */
 enum EpHostRegion {
   EP_H_SEND = EP_D_SEND,     /* [T, message] */
   EP_H_RECV = EP_D_RECV,     /* [L, R, T, message] */
@@ -47,8 +44,8 @@ enum EpHostRegion {
   EP_H_RAIL_WORDS,           /* see combine_rail.cuh */
 };
 
-/* Words of EpArgs.counters that follow the words of ep/layout.cuh. There are two sets, for calls
- * of even and of odd number. A call zeroes the other set, which no block uses at that time. */
+/* Words of EpArgs.counters that follow the words of ep/layout.cuh. There are two sets, for calls of even and of odd
+ * number. A call zeroes the other set, which no block uses at that time. */
 enum EpHostCounter {
   EP_SLOTS = EP_COUNTERS,                /* [2, E] number of slots at an expert that senders have taken */
   EP_RAIL_SLOTS = EP_SLOTS + 2 * EP_EXPERTS, /* [2, N] number of slots at a host that senders have taken */

@@ -1,43 +1,35 @@
-/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes
- * the same sizes.
+/* The memory of the low-latency kernels over hosts. kernels/cuda/declare/hosts_ll.go computes the same sizes.
  *
- * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's
- * memory, and a receiver polls the words themselves until none is all ones. Between hosts a
- * receiver cannot poll the data, because a network may deliver the parts of a put in any
- * order. So a message between hosts is one put, and its receiver waits for the word that
- * the put sets after its bytes have arrived. Each message has its own word, so that the
- * network may also deliver messages in any order.
+ * Inside a host everything is as in ll/layout.cuh: ranks store words in each other's memory, and a receiver polls the
+ * words themselves until none is all ones. Between hosts a receiver cannot poll the data, because a network may
+ * deliver the parts of a put in any order. So a message between hosts is one put, and its receiver waits for the word
+ * that the put sets after its bytes have arrived. Each message has its own word, so that the network may also deliver
+ * messages in any order.
  *
- * A token is sent in one message to each rank that has any of its experts. The messages from
- * one rank to another are numbered from 0 in the order of their tokens.
+ * A token is sent in one message to each rank that has any of its experts. The messages from one rank to another are
+ * numbered from 0 in the order of their tokens.
  *
- * Under EP_ROUTE_RAIL a token is sent to another host once, as a relayed message, to the
- * rank of that host that has the sender's place (number on its host). That rank forwards
- * the message by stores to each rank of its host that has any of the experts. These ranks
- * poll forwarded messages like messages of their own host. A relayed message contains, for
- * each of these ranks, the message's number there. The counts say how many messages a rank
- * has to forward.
+ * Under EP_ROUTE_RAIL a token is sent to another host once, as a relayed message, to the rank of that host that has
+ * the sender's place (number on its host). That rank forwards the message by stores to each rank of its host that has
+ * any of the experts. These ranks poll forwarded messages like messages of their own host. A relayed message
+ * contains, for each of these ranks, the message's number there. The counts say how many messages a rank has to
+ * forward.
  *
- * Calls of both routes may follow each other on the same memory. So memory that puts fill
- * is never polled as data. With either route, puts fill the slots of far sources in
- * LH_SLOTS. With the rail, stores fill LH_FORWARDED. A call of either route clears the
- * headers that the previous call used. If the previous call used the rail, these include
+ * Calls of both routes may follow each other on the same memory. So memory that puts fill is never polled as data.
+ * With either route, puts fill the slots of far sources in LH_SLOTS. With the rail, stores fill LH_FORWARDED. A call
+ * of either route clears the headers that the previous call used. If the previous call used the rail, these include
  * headers of far sources.
  *
- * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of
- * dispatch ends when the counts of every rank have arrived, and a rank sends its counts
- * after its earlier calls have ended. So no rank is more than one call ahead, and a rank
- * that is ahead writes to another set of the memory. A put sets its word to the call's
- * number. Every set has its own words, because two puts of one rank may arrive in either
- * order.
+ * Calls follow each other without a barrier, for the reason in ll/layout.cuh: a call of dispatch ends when the counts
+ * of every rank have arrived, and a rank sends its counts after its earlier calls have ended. So no rank is more than
+ * one call ahead, and a rank that is ahead writes to another set of the memory. A put sets its word to the call's
+ * number. Every set has its own words, because two puts of one rank may arrive in either order.
  *
- * The same is true for forwarded messages. A rank ends a call after it has forwarded all
- * messages of the call. A sender in call n + 2 has ended call n + 1, so its forwarders have
- * ended call n: they have read the slots that the sender fills now, and the tokens that the
- * sender staged in call n have been sent. A forwarder in call n + 2 has ended call n + 1, so its
- * receivers have ended call n: they have emptied the slots of call n and cleared the
- * headers of call n - 1, which the forwarder fills.
- */
+ * The same is true for forwarded messages. A rank ends a call after it has forwarded all messages of the call. A
+ * sender in call n + 2 has ended call n + 1, so its forwarders have ended call n: they have read the slots that the
+ * sender fills now, and the tokens that the sender staged in call n have been sent. A forwarder in call n + 2 has
+ * ended call n + 1, so its receivers have ended call n: they have emptied the slots of call n and cleared the headers
+ * of call n - 1, which the forwarder fills. */
 #pragma once
 
 /* Sizes, calls and sentinels are the same as in ll/layout.cuh; the regions are different. */
@@ -47,9 +39,9 @@
 #include "hosts/topology.cuh"
 #include "hosts/transport.cuh"
 
-/* Indices into EpArgs.region. R is the number of ranks, T max_tokens, K top-k, H hidden.
- * "near": on this host; "far": on another host; "own": only the rank that has the memory
- * uses it. "All ones", "Zeroed": contents before the first call. */
+/* Indices into EpArgs.region. R is the number of ranks, T max_tokens, K top-k, H hidden. "near": on this host; "far":
+ * on another host; "own": only the rank that has the memory uses it. "All ones", "Zeroed": contents before the first
+ * call. */
 enum LhRegion {
   LH_COUNTS,      /* [3][R source][LH_COUNT_WORDS] u64: call << 32 | count: rows of each local expert, then messages, then relayed messages. Zeroed */
   LH_COUNT_FLAG,  /* [3][R source] u64: number of the call whose counts have arrived from a far source. Zeroed */
@@ -66,22 +58,20 @@ enum LhRegion {
   LH_FORWARDED,   /* [2][R source][T][LL_SLOT_BYTES]: elements and scales of forwarded messages from far sources. All ones between calls */
 };
 
-/* Number of words of a header. It has for each top-k position weight << 32 | expert << 20 |
- * position among this source's rows for the expert; the lower half is LL_NOWHERE if the
- * position is masked. The last word is the token's number. A warp reads a header, one word
- * in each lane. */
+/* Number of words of a header. It has for each top-k position weight << 32 | expert << 20 | position among this
+ * source's rows for the expert; the lower half is LL_NOWHERE if the position is masked. The last word is the token's
+ * number. A warp reads a header, one word in each lane. */
 static const uint32_t LH_HEAD = EP_TOPK + 1;
 static const uint32_t LH_HEAD_AT = LL_SLOT_BYTES; /* in a far message */
 /* In a relayed message: for each position the number of the message to its rank, u32. */
 static const uint32_t LH_NUMBERS_AT = LH_HEAD_AT + ep_up(8 * LH_HEAD, 16);
 static const uint32_t LH_MESSAGE = LH_NUMBERS_AT + ep_up(4 * EP_TOPK, 16);
 static const uint32_t LH_PUT = EP_ROUTE == EP_ROUTE_RAIL ? LH_MESSAGE : LH_NUMBERS_AT; /* bytes of a put */
-/* Number of words of LH_COUNTS for which a receiver waits. LH_COUNTS always has the word that
- * only the rail needs, and may have one more, because the bytes of a put are a multiple of 16. */
+/* Number of words of LH_COUNTS for which a receiver waits. LH_COUNTS always has the word that only the rail needs,
+ * and may have one more, because the bytes of a put are a multiple of 16. */
 static const uint32_t LH_AWAITED = LL_COUNT_WORDS + (EP_ROUTE == EP_ROUTE_RAIL ? 1 : 0);
 static const uint32_t LH_COUNT_WORDS = ep_up(LL_COUNT_WORDS + 1, 2);
 static const uint32_t LH_ROW = 2 * EP_HIDDEN; /* bytes */
-static const uint32_t LH_VECTORS = LL_PAYLOAD / 16; /* of a token */
 
 /* ---- offsets in any rank's heap ---- */
 
@@ -135,18 +125,6 @@ EP_DEVICE uint64_t *lh_route(const EpArgs &a, uint32_t source, uint32_t message)
 }
 EP_DEVICE uint32_t *lh_messages(const EpArgs &a) { return reinterpret_cast<uint32_t *>(ep_own_heap(a) + a.region[LH_MESSAGES]); }
 
-/* Returns whether a vector number is inside the token, for a warp that moves n vectors in each lane. */
-template <uint32_t n>
-EP_DEVICE bool lh_inside(uint32_t vector) {
-  return LH_VECTORS % (32 * n) == 0 || vector < LH_VECTORS;
-}
-/* Returns whether this lane has a scale too, besides its vector. */
-template <uint32_t n>
-EP_DEVICE bool lh_has_scale(uint32_t vector) {
-  return LL_SCALES > 0 && lh_inside<n>(vector) && vector % 8 == 0;
-}
-EP_DEVICE uint32_t *lh_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8; }
-
 /* lh_owner returns the rank of an expert, and lh_host the host of a rank; -1 for a masked position. */
 EP_DEVICE int32_t lh_owner(int32_t expert) { return expert < 0 ? -1 : expert / EP_LOCAL_EXPERTS; }
 EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(owner); }
@@ -154,4 +132,17 @@ EP_DEVICE int32_t lh_host(int32_t owner) { return owner < 0 ? -1 : ep_node_of(ow
 /* Returns whether no lower lane has the same value. Such a lane begins a message. */
 EP_DEVICE bool lh_first(int32_t value) {
   return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
+}
+
+/* Does `work` as a call of a kernel all of whose blocks must run at the same time. */
+template <class Work>
+EP_DEVICE void lh_run(const EpArgs &a, Work work) {
+  ep_span_begin(a);
+  pdl_wait();
+  const LlCall c = ll_call(a);
+  if (ep_block_leaves(a)) return;
+  work(c);
+  pdl_launch();
+  EP_NUMBER_DONE(a, c.number);
+  ep_span_end(a);
 }

@@ -1,18 +1,16 @@
-/* Assigns ranks to hosts: there are N hosts of G ranks, and rank r is on host r / G. A rank's
- * place is its number on its host. The file also defines the routes by which tokens and rows
- * cross hosts.
- */
+/* Assigns ranks to hosts: there are N hosts of G ranks, and rank r is on host r / G. A rank's place is its number on
+ * its host. The file also defines the routes by which tokens and rows cross hosts. */
 #pragma once
 
 #include "common/ptx.cuh"
 
 /* Values of EP_ROUTE.
- * DIRECT: in dispatch every message goes to the rank of its expert; in combine every row
- * goes to the rank of its token.
- * RAIL: in dispatch a token is sent to another host once. It goes to the rank there that has
- * the sender's place, and that rank forwards it. In combine the rows of a token of another
- * host are first summed on their host, by the rank that has the place of the token's rank,
- * see combine_rail.cuh. A rank's rail is the set of ranks with its place on all hosts. */
+ * DIRECT: in dispatch every message goes to the rank of its expert; in combine every row goes to the rank of its
+ * token.
+ * RAIL: in dispatch a token is sent to another host once. It goes to the rank there that has the sender's place, and
+ * that rank forwards it. In combine the rows of a token of another host are first summed on their host, by the rank
+ * that has the place of the token's rank, see combine_rail.cuh. A rank's rail is the set of ranks with its place on
+ * all hosts. */
 #define EP_ROUTE_DIRECT 0
 #define EP_ROUTE_RAIL 1
 #ifndef EP_ROUTE

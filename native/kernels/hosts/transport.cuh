@@ -1,14 +1,12 @@
-/* put, signal and wait between any two ranks. Inside a host they are loads and stores;
- * between hosts they use hosts/network.cuh.
+/* put, signal and wait between any two ranks. Inside a host they are loads and stores; between hosts they use
+ * hosts/network.cuh.
  *
- * There may be more ranks than EpArgs.heap has entries. So in the kernels of this folder
- * heap[0] is this rank's own heap, and heap[1] is a table in this heap. The table has for
- * each rank the address of its heap on this GPU, or null if the rank is on another host. Then
- * it has for each rank a word that counts the start alignments (ep_align_hosts) that the rank
- * has begun. control[0] is this rank's own control.
+ * There may be more ranks than EpArgs.heap has entries. So in the kernels of this folder heap[0] is this rank's own
+ * heap, and heap[1] is a table in this heap. The table has for each rank the address of its heap on this GPU, or null
+ * if the rank is on another host. Then it has for each rank a word that counts the start alignments (ep_align_hosts)
+ * that the rank has begun. control[0] is this rank's own control.
  *
- * An address in another rank's heap is given by its offset, which is equal on all ranks.
- */
+ * An address in another rank's heap is given by its offset, which is equal on all ranks. */
 #pragma once
 
 #include "common/block.cuh"
@@ -27,8 +25,7 @@ EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
 
 EP_DEVICE uint64_t *ep_own_word(const EpArgs &a, uint64_t offset) { return reinterpret_cast<uint64_t *>(ep_own_heap(a) + offset); }
 
-/* The target of a copy: a rank, an offset for the bytes, and the word that changes once
- * they have arrived. */
+/* The target of a copy: a rank, an offset for the bytes, and the word that changes once they have arrived. */
 struct EpTarget {
   int32_t rank; /* -1: nowhere */
   int32_t op;   /* EP_NET_ADD or EP_NET_SET */
@@ -37,8 +34,8 @@ struct EpTarget {
   uint64_t value;
 };
 
-/* Copies bytes (a multiple of 16) and then changes the target's word; one warp calls it. The
- * word never changes before its bytes have arrived. */
+/* Copies bytes (a multiple of 16) and then changes the target's word; one warp calls it. The word never changes
+ * before its bytes have arrived. */
 template <int in_flight>
 EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint32_t bytes) {
   uint8_t *peer = ep_peer_heap(a, t.rank);
@@ -58,9 +55,8 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   }
 }
 
-/* Sets another rank's word; one thread calls it. Inside a host a rank that sees the word also
- * sees everything that the thread wrote or acquired before. Between hosts the word is not
- * ordered with any put. */
+/* Sets another rank's word; one thread calls it. Inside a host a rank that sees the word also sees everything that
+ * the thread wrote or acquired before. Between hosts the word is not ordered with any put. */
 EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -71,8 +67,8 @@ EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t 
   st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
 }
 
-/* Adds one to another rank's word. Two signals of the same rank to the word may be on the way at
- * the same time, and the network may deliver them in any order. */
+/* Adds one to another rank's word. Two signals of the same rank to the word may be on the way at the same time, and
+ * the network may deliver them in any order. */
 EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
   uint8_t *peer = ep_peer_heap(a, rank);
   if (peer == nullptr) {
@@ -111,14 +107,14 @@ EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint
   return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
 }
 
-/* Waits until a word holds the number of a call: with `shift` 0 in its lower half, with 32 in its upper
- * half. A larger number is not accepted, because numbers begin again at 1. */
+/* Waits until a word holds the number of a call: with `shift` 0 in its lower half, with 32 in its upper half. A
+ * larger number is not accepted, because numbers begin again at 1. */
 EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
 
-/* Returns an announcement: the number of a call in the upper half and a count in the lower half. The
- * next call's announcement overwrites it. */
+/* Returns an announcement: the number of a call in the upper half and a count in the lower half. The next call's
+ * announcement overwrites it. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
 /* Waits for this call's announcement; one thread calls it. */

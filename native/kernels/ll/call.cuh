@@ -1,14 +1,13 @@
 /* Definitions for the low-latency kernels, except their memory. Usually ll/layout.cuh defines the memory.
  * masked/dispatch_ids.cuh, masked/combine.cuh and final/polled.cuh have kernels for other memory: they define
- * LL_MEMORY, and then the names of ll/layout.cuh themselves.
- */
+ * LL_MEMORY, and then the names of ll/layout.cuh themselves. */
 #pragma once
 
 #include "common/check.cuh"
 #include "common/sentinel.cuh"
 
-/* A place is local expert << 20 | position among this source's rows for this expert.
- * LL_NOWHERE is not a place, because the legality check allows fewer than 4095 local experts. */
+/* A place is local expert << 20 | position among this source's rows for this expert. LL_NOWHERE is not a place,
+ * because the legality check allows fewer than 4095 local experts. */
 static const uint32_t LL_NOWHERE = 0xfffffffeu;
 static const uint32_t LL_PLACE_BITS = 20;
 
@@ -32,15 +31,14 @@ EP_DEVICE LlCall ll_call(const EpArgs &a) {
   return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
 }
 
-/* Units of work are given to warp 0 of every block, then to warp 1 of every block, and so on,
- * so that a small batch uses every SM. Receiving begins with the last warps instead, so that
- * with little work no warp both sends and receives. */
+/* Units of work are given to warp 0 of every block, then to warp 1 of every block, and so on, so that a small batch
+ * uses every SM. Receiving begins with the last warps instead, so that with little work no warp both sends and
+ * receives. */
 EP_DEVICE uint32_t ll_from_bottom(const LlCall &c) { return c.warp * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_from_top(const LlCall &c) { return (c.warps - 1 - c.warp) * c.blocks + c.block; }
 EP_DEVICE uint32_t ll_all_warps(const LlCall &c) { return c.warps * c.blocks; }
 
-/* One unit of sending in a combine: a chunk of the row or rows that are sent back for one token of one
- * source. */
+/* One unit of sending in a combine: a chunk of the row or rows that are sent back for one token of one source. */
 struct LlReturn {
   uint32_t source, token, chunk;
 };

@@ -1,11 +1,9 @@
-/* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the
- * slots to which rows or sums are sent. Rows of a rank's own tokens are written to slots, like rows of
- * other ranks (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers
- * (ll/combine_partial.cuh).
+/* combine_ll sends the experts' rows back to their tokens' ranks and sums them. Receivers poll the slots to which
+ * rows or sums are sent. Rows of a rank's own tokens are written to slots, like rows of other ranks
+ * (ll/combine_slots.cuh), or with EP_PARTIAL they are summed in registers (ll/combine_partial.cuh).
  *
- * The kernel reads the route that a dispatch wrote on this rank: dispatch_ll, or with EP_AFTER_FINAL
- * dispatch_final. A call may follow another without a dispatch between them: see common/started.cuh.
- */
+ * The kernel reads the route that a dispatch wrote on this rank: dispatch_ll, or with EP_AFTER_FINAL dispatch_final.
+ * A call may follow another without a dispatch between them: see common/started.cuh. */
 #ifdef EP_AFTER_FINAL
 #include "final/polled.cuh"
 #endif
@@ -28,8 +26,8 @@ static const uint32_t LL_SOURCES = EP_RANKS - LL_PEERS; /* ranks to which a rank
 EP_DEVICE uint32_t ll_column(uint32_t chunk, uint32_t lane, uint32_t v = 0) { return chunk * LL_CHUNK_BYTES + v * LL_WARP_BYTES + lane * 16; }
 EP_DEVICE bool ll_in_row(uint32_t column) { return 2 * EP_HIDDEN % LL_CHUNK_BYTES == 0 || column < 2 * EP_HIDDEN; }
 
-/* Returns unit number `unit`. Consecutive units go to different ranks, and each rank begins with the
- * rank after itself. */
+/* Returns unit number `unit`. Consecutive units go to different ranks, and each rank begins with the rank after
+ * itself. */
 EP_DEVICE LlReturn ll_return_unit(const EpArgs &a, uint32_t unit) {
   LlReturn r;
   r.source = (unit + static_cast<uint32_t>(a.rank) + 1) % EP_RANKS;
@@ -59,9 +57,8 @@ EP_DEVICE uint32_t ll_returners(const EpArgs &a, const LlCall &c) {
 
 /* ---- sending ---- */
 
-/* The first loads of a warp, issued together with the load of the call's number. In a short
- * call it would take too long to make these loads one after the other. Most ranks' start words
- * have arrived at that time. */
+/* The first loads of a warp, issued together with the load of the call's number. In a short call it would take too
+ * long to make these loads one after the other. Most ranks' start words have arrived at that time. */
 struct LlReturnAhead {
   LlRoute route;   /* route of the warp's first unit */
   uint32_t tokens; /* lane r: number of tokens of rank r; with LL_PEERS 0 for this rank */
@@ -76,8 +73,7 @@ EP_DEVICE LlReturnAhead ll_return_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends all units of this warp. It loads the route of the next unit while it loads the rows
- * of this unit. */
+/* Sends all units of this warp. It loads the route of the next unit while it loads the rows of this unit. */
 EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead ahead) {
   uint32_t senders = ll_returners(a, c), unit = ll_from_bottom(c), step = senders * c.blocks, tokens = ahead.tokens;
   if (LL_PEERS && c.warp >= senders) return;

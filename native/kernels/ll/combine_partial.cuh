@@ -1,12 +1,11 @@
-/* The parts of combine_ll (ll/combine.cuh) for own=registers. Ranks send only partial sums, see
- * common/partial.cuh, and keep the sums of their own tokens in registers.
- */
+/* The parts of combine_ll (ll/combine.cuh) for own=registers. Ranks send only partial sums, see common/partial.cuh,
+ * and keep the sums of their own tokens in registers. */
 #pragma once
 
 /* ---- sending ---- */
 
-/* Sends eight elements of the sum, or of the row if there is only one. All ones means an empty slot, but
- * it is also a NaN in f32: ep_canonical changes such a sum to another NaN. */
+/* Sends eight elements of the sum, or of the row if there is only one. All ones means an empty slot, but it is also a
+ * NaN in f32: ep_canonical changes such a sum to another NaN. */
 EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const LlRoute &route, uint32_t here) {
   uint32_t column = ll_column(r.chunk, c.lane);
   bool inside = ll_in_row(column);
@@ -31,8 +30,8 @@ EP_DEVICE bool ll_send_back(const EpArgs &a, const LlCall &c, LlReturn r, const 
 
 /* ---- receiving ---- */
 
-/* Polls the slots of a group of ranks until all have arrived. It also reads slots that are
- * not used, so that there is no branch between the loads. */
+/* Polls the slots of a group of ranks until all have arrived. It also reads slots that are not used, so that there is
+ * no branch between the loads. */
 EP_DEVICE bool ll_wait_group(const EpArgs &a, const PartialSum &s, bool inside, PartialGroup &g) {
   EpSpin spin;
   for (;;) {
@@ -61,8 +60,7 @@ EP_DEVICE void ll_empty_group(const EpArgs &a, const PartialSum &s, const Partia
       if (partial_has(g.here[i], p)) st_relaxed_sys(partial_at(a, s, g, i, p), ep_sentinels());
 }
 
-/* Sums one chunk of one token. It reads this rank's rows while the rows of other ranks are
- * being sent. */
+/* Sums one chunk of one token. It reads this rank's rows while the rows of other ranks are being sent. */
 EP_DEVICE bool ll_partial_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_CHUNKS, column = ll_column(unit % LL_CHUNKS, c.lane), at = token * EP_TOPK + c.lane;
   bool mine = c.lane < EP_TOPK, inside = ll_in_row(column);
@@ -98,8 +96,8 @@ EP_DEVICE void ll_begin_sums() {
   __syncthreads();
 }
 
-/* Sums the units of this block. Warps draw the units one by one, so that a warp that is
- * still sending sums fewer units. */
+/* Sums the units of this block. Warps draw the units one by one, so that a warp that is still sending sums fewer
+ * units. */
 EP_DEVICE void ll_combine_wait(const EpArgs &a, const LlCall &c) {
   for (;;) {
     uint32_t drawn = c.lane == 0 ? atomicAdd(ll_taken(), 1u) : 0;

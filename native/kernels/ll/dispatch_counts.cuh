@@ -1,23 +1,21 @@
-/* dispatch_ll is a dispatch for small batches. A token is sent once to each rank that has
- * any of its experts. The receiver copies it to one row of each of these experts, which the
- * token's header names. See layout.cuh for the protocol.
+/* dispatch_ll is a dispatch for small batches. A token is sent once to each rank that has any of its experts. The
+ * receiver copies it to one row of each of these experts, which the token's header names. See layout.cuh for the
+ * protocol.
  *
- * Compile-time: EP_SEND_BYTES, message bytes that a sending warp handles at a time (a unit);
- * EP_PART_BYTES, the same for a receiving warp (a part); EP_EARLY 1, a warp receives its
- * first part before it knows the offsets; EP_RAW, see common/message.cuh; EP_SPLIT, see
- * common/split.cuh.
- */
+ * Compile-time: EP_SEND_BYTES, message bytes that a sending warp handles at a time (a unit); EP_PART_BYTES, the same
+ * for a receiving warp (a part); EP_EARLY 1, a warp receives its first part before it knows the offsets; EP_RAW, see
+ * common/message.cuh; EP_SPLIT, see common/split.cuh. */
 #include "common/message.cuh"
 #include "common/split.cuh"
+#include "ll/offsets.cuh"
 #ifndef LL_MEMORY
 #include "ll/rows.cuh"
 #endif
 
-static const uint32_t LL_VECTORS = LL_PAYLOAD / 16; /* vectors of 16 bytes in a token */
 static const uint32_t LL_SEND = EP_SEND_BYTES / LL_WARP_BYTES; /* vectors of a lane in a unit */
 static const uint32_t LL_PART = EP_PART_BYTES / LL_WARP_BYTES; /* vectors of a lane in a part */
-static const uint32_t LL_UNITS = (LL_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* units of a token */
-static const uint32_t LL_PARTS = (LL_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART); /* parts of a token */
+static const uint32_t LL_UNITS = (EP_VECTORS + 32 * LL_SEND - 1) / (32 * LL_SEND); /* units of a token */
+static const uint32_t LL_PARTS = (EP_VECTORS + 32 * LL_PART - 1) / (32 * LL_PART); /* parts of a token */
 static const uint32_t LL_COUNT_WARPS = 8; /* warps that count */
 
 enum LlBarrier { LL_BAR_COUNT = 1, LL_BAR_OFFSETS };
@@ -32,18 +30,12 @@ struct LlShared {
 
 /* ---- sending ---- */
 
-/* Counts this rank's tokens for each expert and sends each rank the counts of its experts.
- * `threads` threads of one block call it; `i` is the number of this thread among them. */
+/* Counts this rank's tokens for each expert and sends each rank the counts of its experts. `threads` threads of one
+ * block call it; `i` is the number of this thread among them. */
 EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t i, uint32_t threads) {
   for (uint32_t e = i; e < EP_EXPERTS; e += threads) s.selected[e] = 0;
   bar_sync(LL_BAR_COUNT, threads);
-  uint32_t all = static_cast<uint32_t>(a.tokens) * EP_TOPK;
-  for (uint32_t j = i; j < all; j += threads * EP_IDS) {
-    EpIds ids = ep_load_ids(a, j, threads, all);
-#pragma unroll
-    for (uint32_t n = 0; n < EP_IDS; n++)
-      if (ep_is_expert(ids.id[n])) atomicAdd(&s.selected[ids.id[n]], 1u);
-  }
+  ep_tally_ids(a, i, threads, static_cast<uint32_t>(a.tokens) * EP_TOPK, s.selected);
   bar_sync(LL_BAR_COUNT, threads);
   for (uint32_t e = i; e < EP_EXPERTS + EP_RANKS; e += threads) {
     bool total = e >= EP_EXPERTS;
@@ -55,9 +47,9 @@ EP_DEVICE void ll_count_and_signal(const EpArgs &a, const LlCall &c, LlShared &s
   }
 }
 
-/* Returns in lane k the number of earlier tokens that chose the same expert as top-k position k of
- * `token`: the row's position in its segment. No atomics are used, so the position is the same in
- * every run. Eight top-k positions are handled at a time, so that the counters stay in registers. */
+/* Returns in lane k the number of earlier tokens that chose the same expert as top-k position k of `token`: the row's
+ * position in its segment. No atomics are used, so the position is the same in every run. Eight top-k positions are
+ * handled at a time, so that the counters stay in registers. */
 EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, int32_t id) {
   const uint32_t batch = EP_TOPK < 8 ? EP_TOPK : 8;
   uint32_t mine = 0;
@@ -86,9 +78,8 @@ EP_DEVICE uint32_t ll_positions(const EpArgs &a, uint32_t lane, uint32_t token, 
   return mine;
 }
 
-/* Sends a token's header to every rank. For each top-k position it says to which row the
- * token belongs on that rank, or that it has none there. It also has the weights, so that
- * combine can sum rows before it sends them back. */
+/* Sends a token's header to every rank. For each top-k position it says to which row the token belongs on that rank,
+ * or that it has none there. It also has the weights, so that combine can sum rows before it sends them back. */
 EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) {
   int32_t id = -1;
   uint64_t weight = 0;
@@ -106,23 +97,6 @@ EP_DEVICE void ll_send_header(const EpArgs &a, const LlCall &c, uint32_t token) 
   }
 }
 
-/* Returns whether a vector number is inside the token, for a warp that moves n vectors in
- * each lane. If a token's size is a multiple of 32 * n vectors, every vector number is inside,
- * and the compiler knows it. */
-template <uint32_t n>
-EP_DEVICE bool ll_inside(uint32_t vector) {
-  return LL_VECTORS % (32 * n) == 0 || vector < LL_VECTORS;
-}
-
-/* Returns whether this lane has a scale as well as its vector. */
-template <uint32_t n>
-EP_DEVICE bool ll_has_scale(uint32_t vector) {
-  return LL_SCALES > 0 && ll_inside<n>(vector) && vector % 8 == 0;
-}
-EP_DEVICE uint32_t *ll_slot_scale(uint8_t *slot, uint32_t vector) {
-  return reinterpret_cast<uint32_t *>(slot + LL_PAYLOAD) + vector / 8;
-}
-
 /* One unit of a token before the cast, and the expert of top-k position k in lane k. */
 struct LlUnit {
   EpInput in[LL_SEND];
@@ -133,14 +107,13 @@ EP_DEVICE LlUnit ll_load_unit(const EpArgs &a, const LlCall &c, uint32_t unit) {
   uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit);
   LlUnit u;
 #pragma unroll
-  for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_input(a, token, first + 32 * v, ll_inside<LL_SEND>(first + 32 * v));
+  for (uint32_t v = 0; v < LL_SEND; v++) u.in[v] = ep_load_input(a, token, first + 32 * v, ep_inside<LL_SEND>(first + 32 * v));
   u.id = c.lane < EP_TOPK ? ep_load_id(a, token * EP_TOPK + c.lane) : -1;
   return u;
 }
 
-/* Converts one unit of a token and stores it on every rank that has any of the token's
- * experts, this rank included. The order of ranks differs from unit to unit, so that all
- * links are in use at any time. */
+/* Converts one unit of a token and stores it on every rank that has any of the token's experts, this rank included.
+ * The order of ranks differs from unit to unit, so that all links are in use at any time. */
 EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, const LlUnit &u) {
   uint32_t token = unit / LL_UNITS, first = ll_unit_first(c, unit), turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   uint32_t ranks = __reduce_or_sync(EP_FULL_WARP, ep_is_expert(u.id) ? 1u << (u.id / EP_LOCAL_EXPERTS) : 0u);
@@ -150,13 +123,7 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, con
   for (uint32_t i = 0; i < EP_RANKS; i++) {
     uint32_t to = (turn + i) % EP_RANKS;
     if (!(ranks >> to & 1u)) continue;
-    uint8_t *slot = ll_slot(a, to, c.number, a.rank, token);
-#pragma unroll
-    for (uint32_t v = 0; v < LL_SEND; v++) {
-      uint32_t vector = first + 32 * v;
-      if (ll_inside<LL_SEND>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
-      if (ll_has_scale<LL_SEND>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), out[v].scale);
-    }
+    ep_send_part(ll_slot(a, to, c.number, a.rank, token), first, out);
   }
 }
 
@@ -167,8 +134,8 @@ EP_DEVICE uint32_t ll_senders(const EpArgs &a, const LlCall &c) {
   return min((units + c.blocks - 1) / c.blocks, c.warps - receivers);
 }
 
-/* Sends headers, counts and data. The last warps of a block send headers, the first warps
- * send data. In the last block, warps below its last warp also count and send the counts. */
+/* Sends headers, counts and data. The last warps of a block send headers, the first warps send data. In the last
+ * block, warps below its last warp also count and send the counts. */
 EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t senders) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t counters = min(LL_COUNT_WARPS, c.warps - 1), top = c.warps - 1;
@@ -179,9 +146,8 @@ EP_DEVICE void ll_dispatch_async(const EpArgs &a, const LlCall &c, LlShared &s, 
   for (uint32_t u = ll_from_bottom(c); u < tokens * LL_UNITS; u += senders * c.blocks) ll_send_unit(a, c, u, ll_load_unit(a, c, u));
 }
 
-/* Clears the headers that the previous call used, because the call after the next one uses
- * the same set. The previous call's counts give the number of these headers. One warp of each
- * block calls it. */
+/* Clears the headers that the previous call used, because the call after the next one uses the same set. The previous
+ * call's counts give the number of these headers. One warp of each block calls it. */
 EP_DEVICE void ll_clear_headers(const EpArgs &a, const LlCall &c) {
   uint32_t tokens = 0;
   const uint32_t before = ep_number_before(c.number);
@@ -208,33 +174,8 @@ EP_DEVICE bool ll_wait_count(const EpArgs &a, const LlCall &c, int source, uint3
   }
 }
 
-/* Replaces the counts in s.rows by the first row of every (source, expert) segment. One warp
- * calls it. With `publish` it also writes the index of the output. */
-EP_DEVICE void ll_offsets(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
-  uint32_t start = 0;
-  for (uint32_t first = 0; first < EP_LOCAL_EXPERTS; first += 32) {
-    uint32_t e = first + lane, total = 0;
-    for (int r = 0; r < EP_RANKS; r++) total += e < EP_LOCAL_EXPERTS ? s.rows[r][e] : 0;
-    uint32_t padded = ceil_div(total, EP_ROW_PAD) * EP_ROW_PAD, end = warp_prefix_sum(padded);
-    uint32_t row = start + end - padded;
-    start += __shfl_sync(EP_FULL_WARP, end, 31);
-    if (e >= EP_LOCAL_EXPERTS) continue;
-    if (publish) {
-      a.row_offsets[e] = row;
-      a.expert_ids[e] = static_cast<int32_t>(e);
-    }
-    for (int r = 0; r < EP_RANKS; r++) {
-      uint32_t rows = s.rows[r][e];
-      s.rows[r][e] = row;
-      row += rows;
-    }
-  }
-  if (publish && lane == 0) a.row_offsets[EP_LOCAL_EXPERTS] = start;
-}
-
-/* Reads all counts and computes the offsets, in every block, because this costs less than
- * passing offsets from one block to the others. Warps from `first` on do the work; the
- * others wait. */
+/* Reads all counts and computes the offsets, in every block, because this costs less than passing offsets from one
+ * block to the others. Warps from `first` on do the work; the others wait. */
 EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t first) {
   if (c.warp < first) {
     while (ld_acquire_cta(&s.ready) == 0) spin_pause();
@@ -251,7 +192,7 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
   bar_sync(LL_BAR_OFFSETS, threads);
   if (c.warp == first) {
     const bool publish = c.block == 0 && !s.failed;
-    ll_offsets(a, s, c.lane, publish);
+    ll_offsets(a, s.rows, c.lane, publish);
     if (publish && c.lane < EP_RANKS) ll_tokens(a)[c.lane] = s.tokens[c.lane];
     __syncwarp();
     if (c.lane == 0) st_release_cta(&s.ready, 1u);
@@ -277,9 +218,8 @@ EP_DEVICE LlPart ll_part(uint32_t job, uint32_t lane) {
   return p;
 }
 
-/* Polls header, count and data of a part together. To poll one after the other would take three
- * round trips to memory. Returns false if the token does not exist, has no expert on
- * this rank, or never arrived. */
+/* Polls header, count and data of a part together. To poll one after the other would take three round trips to
+ * memory. Returns false if the token does not exist, has no expert on this rank, or never arrived. */
 EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   if (!ep_alive(a, p.source)) return false;
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
@@ -290,17 +230,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
     p.head = c.lane < EP_TOPK ? ld_relaxed_sys(header) : LL_NOWHERE;
     uint64_t count = ld_relaxed_sys(tokens);
     bool none = count >> 32 == c.number && p.token >= static_cast<uint32_t>(count);
-    uint32_t largest = 0;
-#pragma unroll
-    for (uint32_t v = 0; v < LL_PART; v++) {
-      uint32_t vector = p.first + 32 * v;
-      p.data[v] = make_uint4(0, 0, 0, 0);
-      p.scale[v] = 0;
-      if (ll_inside<LL_PART>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
-      if (ll_has_scale<LL_PART>(vector)) p.scale[v] = ld_relaxed_sys(ll_slot_scale(slot, vector));
-    }
-#pragma unroll
-    for (uint32_t v = 0; v < LL_PART; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
+    uint32_t largest = ep_load_part<LL_PART>(slot, p.first, p.data, p.scale);
     if (__all_sync(EP_FULL_WARP, p.head != ~0ull)) {
       p.here = __ballot_sync(EP_FULL_WARP, static_cast<uint32_t>(p.head) != LL_NOWHERE);
       if (p.here == 0 || __all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) return p.here != 0;
@@ -312,8 +242,7 @@ EP_DEVICE bool ll_wait_part(const EpArgs &a, const LlCall &c, LlPart &p) {
   }
 }
 
-/* Copies a part to the row of each of its experts here, and empties the slot with all
- * ones. */
+/* Copies a part to the row of each of its experts here, and empties the slot with all ones. */
 EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s, const LlPart &p) {
   uint32_t place = static_cast<uint32_t>(p.head);
   bool mine = p.here >> c.lane & 1u;
@@ -321,21 +250,21 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
   if (mine) row = s.rows[p.source][place >> LL_PLACE_BITS] + (place & ((1u << LL_PLACE_BITS) - 1));
   for (uint32_t left = p.here; left != 0; left &= left - 1) {
     uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
-    uint4 *out = reinterpret_cast<uint4 *>(a.out + to * LL_PAYLOAD);
+    uint4 *out = reinterpret_cast<uint4 *>(a.out + to * EP_PAYLOAD);
     uint32_t *scales = ll_row_scales(a, to, place, __ffs(left) - 1);
 #pragma unroll
     for (uint32_t v = 0; v < LL_PART; v++) {
       uint32_t vector = p.first + 32 * v;
-      if (ll_inside<LL_PART>(vector)) out[vector] = p.data[v];
-      if (ll_has_scale<LL_PART>(vector)) scales[vector / 8 * ll_scale_step(a)] = p.scale[v];
+      if (ep_inside<LL_PART>(vector)) out[vector] = p.data[v];
+      if (ep_has_scale<LL_PART>(vector)) scales[vector / 8 * ll_scale_step(a)] = p.scale[v];
     }
   }
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
 #pragma unroll
   for (uint32_t v = 0; v < LL_PART; v++) {
     uint32_t vector = p.first + 32 * v;
-    if (ll_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
-    if (ll_has_scale<LL_PART>(vector)) st_relaxed_sys(ll_slot_scale(slot, vector), EP_SENTINEL);
+    if (ep_inside<LL_PART>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (ep_has_scale<LL_PART>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), EP_SENTINEL);
   }
   if (p.first == c.lane && mine) {
     a.src_info[2 * static_cast<uint64_t>(row)] = static_cast<int32_t>(p.token);

@@ -1,14 +1,12 @@
-/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. A header names the
- * expert of a row. Each block that copies rows reads the headers of all tokens, counts
- * them, and computes the rows' positions in the output itself. So a sender needs no counts,
- * reads its ids once, and has no barrier.
+/* dispatch_ll_ids is a dispatch_ll in which senders do not count rows. A header names the expert of a row. Each block
+ * that copies rows reads the headers of all tokens, counts them, and computes the rows' positions in the output
+ * itself. So a sender needs no counts, reads its ids once, and has no barrier.
  *
- * Memory, messages and polling are the same as in dispatch_ll (layout.cuh), with two
- * differences. A header word is weight << 32 | local expert << LL_PLACE_BITS, without
- * the position. And a source sends only the last of its count words, its number of tokens.
+ * Memory, messages and polling are the same as in dispatch_ll (layout.cuh), with two differences. A header word is
+ * weight << 32 | local expert << LL_PLACE_BITS, without the position. And a source sends only the last of its count
+ * words, its number of tokens.
  *
- * Why memory may be used again. Call n uses set n % 3 of counts and headers, and set n & 1
- * of slots.
+ * Why memory may be used again. Call n uses set n % 3 of counts and headers, and set n & 1 of slots.
  * - A rank ends call n only when its last block has the token counts that all ranks send
  *   for call n. Every rank sends its count for call n after it has ended call n - 1. So
  *   while a rank is in call n, the others are in n - 1 (still receiving), n or n + 1.
@@ -24,8 +22,7 @@
  * - Shared memory: gathering warps (those that read the headers) clear rows and marks, pass
  *   their barrier, and count there. Other warps read rows and marks after they have seen
  *   that `ready` is not 0. `ready` is set to 0 before the block's only __syncthreads. It is
- *   stored with release order after the last change to rows and marks.
- */
+ *   stored with release order after the last change to rows and marks. */
 #define EP_EARLY 1
 #include "ll/ids_send.cuh"
 
@@ -34,8 +31,8 @@ static const uint32_t LL_HEADS = EP_THREADS > 512 ? 2 : 4;
 static const uint32_t LL_HEADS_WARP = 32 * LL_HEADS;
 static const uint32_t LL_LANE_EXPERTS = (EP_LOCAL_EXPERTS + 31) / 32;
 
-/* The warps of a block that read the headers: the warps above the senders, and only as many
- * as are needed for the words. More warps would ask L2 for the same few lines at once. */
+/* The warps of a block that read the headers: the warps above the senders, and only as many as are needed for the
+ * words. More warps would ask L2 for the same few lines at once. */
 struct LlGather {
   uint32_t first, warps;
 };
@@ -52,36 +49,36 @@ EP_DEVICE void ll_gather_sync(const LlGather &g) {
   }
 }
 
-/* Marks are in dynamic shared memory: [max_tokens / 32][R source][local experts]. Bit t % 32
- * of word t / 32 says that token t of the source has a row for the expert. The position of
- * a row in its segment is the number of marks of earlier tokens. */
+/* Marks are in dynamic shared memory: [max_tokens / 32][R source][local experts]. Bit t % 32 of word t / 32 says that
+ * token t of the source has a row for the expert. The position of a row in its segment is the number of marks of
+ * earlier tokens. */
 EP_DEVICE uint32_t ll_mark_words(int32_t tokens) { return ceil_div(static_cast<uint32_t>(tokens), 32) * EP_EXPERTS; }
 EP_DEVICE uint32_t ll_mark(uint32_t source, uint32_t token, uint32_t expert) {
   return (token / 32 * EP_RANKS + source) * EP_LOCAL_EXPERTS + expert;
 }
 
-/* `ready` of LlShared is first 0, later 1 + the largest number of tokens of a rank, or LL_LOST
- * if data never arrived. */
+/* `ready` of LlShared is first 0, later 1 + the largest number of tokens of a rank, or LL_LOST if data never
+ * arrived. */
 static const uint32_t LL_LOST = 0xffffffffu;
 
 /* ---- counting what arrives ---- */
 
-/* Returns whether the block must read the headers, because it has a part to copy or writes
- * the index of the output. */
+/* Returns whether the block must read the headers, because it has a part to copy or writes the index of the
+ * output. */
 EP_DEVICE bool ll_needs_ids(const LlCall &c, uint32_t tokens) {
   return c.block < tokens * EP_RANKS * LL_PARTS || c.block == c.blocks - 1;
 }
 
-/* The knowledge of a gathering warp about this call. Until it knows the tokens of all ranks, it
- * assumes that the other ranks have as many tokens as this rank. */
+/* The knowledge of a gathering warp about this call. Until it knows the tokens of all ranks, it assumes that the
+ * other ranks have as many tokens as this rank. */
 struct LlArrivals {
   uint32_t tokens; /* lane r: number of tokens of rank r % EP_RANKS; 0 if not known yet */
   uint32_t end;    /* the largest number of tokens of any rank, as far as known */
   bool reads;      /* this block must read the headers */
 };
 
-/* Header words are numbered in the order of tokens, then sources, then top-k positions, so
- * that the first tokens of all sources are read first. */
+/* Header words are numbered in the order of tokens, then sources, then top-k positions, so that the first tokens of
+ * all sources are read first. */
 struct LlHeads {
   uint32_t first; /* word of lane 0 */
   uint64_t word[LL_HEADS];
@@ -89,8 +86,7 @@ struct LlHeads {
 EP_DEVICE uint32_t ll_head_token(uint32_t w) { return w / LL_HEADS_TOKEN; }
 EP_DEVICE uint32_t ll_head_source(uint32_t w) { return w / EP_TOPK % EP_RANKS; }
 
-/* Returns whether the lane's words have arrived. Words of tokens that do not exist stay all ones
- * and are ignored. */
+/* Returns whether the lane's words have arrived. Words of tokens that do not exist stay all ones and are ignored. */
 EP_DEVICE bool ll_heads_here(const LlCall &c, const LlArrivals &n, const LlHeads &h) {
   bool here = true;
 #pragma unroll
@@ -114,8 +110,8 @@ EP_DEVICE int32_t ll_missing_source(const LlCall &c, const LlArrivals &n, const 
   return static_cast<int32_t>(__reduce_max_sync(EP_FULL_WARP, source));
 }
 
-/* Polls the token counts of all ranks and some headers together. A poll that finds all of them
- * costs only shuffles and one vote. The search for a missing source comes after the vote. */
+/* Polls the token counts of all ranks and some headers together. A poll that finds all of them costs only shuffles
+ * and one vote. The search for a missing source comes after the vote. */
 EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   const uint64_t *counts = ll_counts(a, a.rank, c.number, c.lane % EP_RANKS) + EP_LOCAL_EXPERTS;
   const uint64_t lost = ep_alive(a, c.lane % EP_RANKS) ? 0 : static_cast<uint64_t>(c.number) << 32; /* no tokens */
@@ -157,10 +153,9 @@ EP_DEVICE void ll_clear_marks(const LlCall &c, LlShared &s, uint32_t *marks, con
   ll_gather_sync(g);
 }
 
-/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank,
- * or LL_LOST. If another rank has more tokens than this rank, a block may have parts to copy
- * only because of these tokens. Such a block waits for the counts first, and then a second
- * time, for the headers too. */
+/* Waits for the first headers and all counts. Returns the largest number of tokens of a rank, or LL_LOST. If another
+ * rank has more tokens than this rank, a block may have parts to copy only because of these tokens. Such a block
+ * waits for the counts first, and then a second time, for the headers too. */
 EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n, LlHeads &h) {
   if (!ll_wait_heads(a, c, n, h)) return LL_LOST;
   uint32_t most = __reduce_max_sync(EP_FULL_WARP, n.tokens);
@@ -170,9 +165,8 @@ EP_DEVICE uint32_t ll_wait_first(const EpArgs &a, const LlCall &c, LlArrivals &n
   return ll_wait_heads(a, c, n, h) ? most : LL_LOST;
 }
 
-/* Counts all headers. All gathering warps call it and pass the same barriers, even if a
- * header never arrived. If another rank has more tokens than this one, more marks are
- * cleared. Returns the value for `ready`. */
+/* Counts all headers. All gathering warps call it and pass the same barriers, even if a header never arrived. If
+ * another rank has more tokens than this one, more marks are cleared. Returns the value for `ready`. */
 EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t own = static_cast<uint32_t>(a.tokens), warp = c.warp - g.first, clear = ll_mark_words(a.tokens);
   LlArrivals n = {0, own, ll_needs_ids(c, own)};
@@ -198,8 +192,8 @@ EP_DEVICE uint32_t ll_gather(const EpArgs &a, const LlCall &c, LlShared &s, uint
   return s.failed ? LL_LOST : 1 + most;
 }
 
-/* Turns counts into the first row of every (source, expert) segment. One warp calls it. A
- * lane has neighbouring experts, so that one sum over lanes is enough. */
+/* Turns counts into the first row of every (source, expert) segment. One warp calls it. A lane has neighbouring
+ * experts, so that one sum over lanes is enough. */
 EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bool publish) {
   uint32_t count[LL_LANE_EXPERTS][EP_RANKS], padded[LL_LANE_EXPERTS], rows = 0;
 #pragma unroll
@@ -226,8 +220,8 @@ EP_DEVICE void ll_place_segments(const EpArgs &a, LlShared &s, uint32_t lane, bo
   if (lane < EP_RANKS) ll_tokens(a)[lane] = s.tokens[lane];
 }
 
-/* Counts the rows and finds their positions. The last block, which has the least to copy,
- * also writes the index of the output. */
+/* Counts the rows and finds their positions. The last block, which has the least to copy, also writes the index of
+ * the output. */
 EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   uint32_t ready = ll_gather(a, c, s, marks, g);
   if (c.warp != g.first) return;
@@ -238,8 +232,8 @@ EP_DEVICE void ll_gather_and_place(const EpArgs &a, const LlCall &c, LlShared &s
 
 /* ---- receiving ---- */
 
-/* Waits until the gathering warps have found the rows' positions. Returns the largest number
- * of tokens of a rank, or 0 if a count or a header never arrived. */
+/* Waits until the gathering warps have found the rows' positions. Returns the largest number of tokens of a rank, or
+ * 0 if a count or a header never arrived. */
 EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   EpSpin spin;
   for (;;) {
@@ -249,8 +243,7 @@ EP_DEVICE uint32_t ll_wait_ready(const EpArgs &a, const LlShared &s) {
   }
 }
 
-/* Adds the positions of a part's rows to its header words. In dispatch_ll the senders write
- * these positions. */
+/* Adds the positions of a part's rows to its header words. In dispatch_ll the senders write these positions. */
 EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart &p) {
   if (!(p.here >> c.lane & 1u)) return;
   uint32_t expert = static_cast<uint32_t>(p.head) >> LL_PLACE_BITS;
@@ -259,9 +252,9 @@ EP_DEVICE void ll_find_positions(const LlCall &c, const uint32_t *marks, LlPart 
   p.head += position;
 }
 
-/* Receives. A gathering warp first reads and counts headers. Each other warp already polls the
- * data of its first part while headers arrive, if the part's token number is below the number
- * of this rank's tokens: it is likely then that the part's source has the token too. */
+/* Receives. A gathering warp first reads and counts headers. Each other warp already polls the data of its first part
+ * while headers arrive, if the part's token number is below the number of this rank's tokens: it is likely then that
+ * the part's source has the token too. */
 EP_DEVICE void ll_ids_wait(const EpArgs &a, const LlCall &c, LlShared &s, uint32_t *marks, const LlGather &g) {
   const uint32_t per_token = EP_RANKS * LL_PARTS;
   uint32_t job = ll_from_top(c);
@@ -294,9 +287,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_ll_ids(const __grid_constant__ EpArgs a) {
   __shared__ LlShared s;
   EP_DYNAMIC_SHARED(shared);
   uint32_t *marks = reinterpret_cast<uint32_t *>(shared);
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
   LlCall c = {0, warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x};
   LlAhead ahead = ll_load_ahead(a, c);

@@ -5,8 +5,8 @@
 
 static const uint32_t LL_HEADS_TOKEN = EP_RANKS * EP_TOPK; /* number of header words of one token of every source, added up */
 
-/* Sends every rank the number of this rank's tokens. The fault drill that drops an expert's
- * signal does not send it to that expert's rank. */
+/* Sends every rank the number of this rank's tokens. The fault drill that drops an expert's signal does not send it
+ * to that expert's rank. */
 EP_DEVICE void ll_send_tokens(const EpArgs &a, const LlCall &c) {
   if (c.block != c.blocks - 1 || c.warp != c.warps - 1 || c.lane >= EP_RANKS) return;
   if (!ep_alive(a, c.lane)) return;
@@ -25,8 +25,7 @@ EP_DEVICE LlHead ll_load_head(const EpArgs &a, uint32_t token, uint32_t i) {
   return {ep_load_id(a, at), LL_WEIGHTS ? __float_as_uint(a.weights[at]) : 0};
 }
 
-/* Sends a token's header to all ranks, to this rank last. In lane i, `first` holds the
- * values for word i. */
+/* Sends a token's header to all ranks, to this rank last. In lane i, `first` holds the values for word i. */
 EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlHead first) {
   for (uint32_t i = c.lane; i < LL_HEADS_TOKEN; i += 32) {
     LlHead h = i == c.lane ? first : ll_load_head(a, token, i);
@@ -39,8 +38,8 @@ EP_DEVICE void ll_send_ids(const EpArgs &a, const LlCall &c, uint32_t token, LlH
   }
 }
 
-/* The unit and the header that a warp sends first. They are loaded together with the number
- * of the call. In a short call it would take too long to make these loads one after the other. */
+/* The unit and the header that a warp sends first. They are loaded together with the number of the call. In a short
+ * call it would take too long to make these loads one after the other. */
 struct LlAhead {
   LlHead head;
   LlUnit unit;
@@ -53,8 +52,8 @@ EP_DEVICE LlAhead ll_load_ahead(const EpArgs &a, const LlCall &c) {
   return ahead;
 }
 
-/* Sends headers and data. The last warps of a block send headers, the first warps send data.
- * A warp loads the next unit while it sends this one. */
+/* Sends headers and data. The last warps of a block send headers, the first warps send data. A warp loads the next
+ * unit while it sends this one. */
 EP_DEVICE void ll_ids_async(const EpArgs &a, const LlCall &c, uint32_t senders, LlAhead ahead) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), units = tokens * LL_UNITS, step = senders * c.blocks;
   ll_send_tokens(a, c);

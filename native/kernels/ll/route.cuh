@@ -1,7 +1,6 @@
-/* The route of a token of layout expert, which a dispatch wrote for combine. Lane k has `weight << 32 | row`
- * of top-k position k. The words are at the address ll_route(a, source, token). For layout masked,
- * masked/combine.cuh defines the same names.
- */
+/* The route of a token of layout expert, which a dispatch wrote for combine. Lane k has `weight << 32 | row` of top-k
+ * position k. The words are at the address ll_route(a, source, token). For layout masked, masked/combine.cuh defines
+ * the same names. */
 #pragma once
 
 #include "ll/call.cuh"

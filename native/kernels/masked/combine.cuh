@@ -1,14 +1,13 @@
 /* combine_masked is combine_ll for layout masked. The code is in ll/combine.cuh, which uses some names of
  * ll/layout.cuh and ll/route.cuh. This file defines these names for the memory of masked/layout.cuh.
  *
- * The weights are not known when tokens are dispatched. A rank that sums rows before it sends them needs the
- * weights. So each rank sends its weights at the start of this call, one word for each expert. This takes no longer
- * than the load of the first rows. With mode=split the sending kernel occupies its SMs until the last rank has sent
- * its weights. With own=registers a rank with one row of a token sends that row and waits for no weight.
+ * The weights are not known when tokens are dispatched. A rank that sums rows before it sends them needs the weights.
+ * So each rank sends its weights at the start of this call, one word for each expert. This takes no longer than the
+ * load of the first rows. With mode=split the sending kernel occupies its SMs until the last rank has sent its
+ * weights. With own=registers a rank with one row of a token sends that row and waits for no weight.
  *
  * The kernel reads the routes that lie after src_info; any dispatch_masked of this rank may have written them.
- * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time.
- */
+ * Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time. */
 #define LL_MEMORY /* the memory is defined in this file and not in ll/layout.cuh and ll/route.cuh */
 #include "common/ids.cuh"
 #include "ll/call.cuh"

@@ -1,10 +1,7 @@
-/* dispatch_masked sends each token once to each rank of its experts. The receiver copies
- * the token to one row of each of the token's experts on that rank. See layout.cuh for the
- * protocol.
+/* dispatch_masked sends each token once to each rank of its experts. The receiver copies the token to one row of each
+ * of the token's experts on that rank. See layout.cuh for the protocol.
  *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
- * common/message.cuh.
- */
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see common/message.cuh. */
 #include "common/split.cuh"
 #include "masked/places.cuh"
 #include "rank/rows.cuh"
@@ -19,9 +16,8 @@ struct MaskedShared {
 
 /* ---- sending ---- */
 
-/* Sends every rank the number of messages, and of rows for each of its experts, that it gets
- * from this rank. */
-EP_DEVICE void masked_signal(const EpArgs &a, const RankCall &c, const MaskedShared &s) {
+/* Sends every rank the number of messages, and of rows for each of its experts, that it gets from this rank. */
+EP_DEVICE void masked_signal(const EpArgs &a, const EpCall &c, const MaskedShared &s) {
   uint64_t call = static_cast<uint64_t>(c.number) << 32;
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS + EP_RANKS; e += blockDim.x) {
     if (!ep_alive(a, e < EP_EXPERTS ? e / EP_LOCAL_EXPERTS : e - EP_EXPERTS)) continue;
@@ -42,9 +38,8 @@ EP_DEVICE uint32_t masked_head_word(const MaskedPlaces &m, uint32_t token, uint3
   return w <= EP_TOPK ? static_cast<uint32_t>(id % EP_LOCAL_EXPERTS) : m.place[i][k];
 }
 
-/* Sends one unit of token i of the tile to all its ranks; the head is sent with the first
- * unit. */
-EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
+/* Sends one unit of token i of the tile to all its ranks; the head is sent with the first unit. */
+EP_DEVICE void masked_send(const EpArgs &a, const EpCall &c, const MaskedShared &s, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
 #pragma unroll
@@ -54,22 +49,15 @@ EP_DEVICE void masked_send(const EpArgs &a, const RankCall &c, const MaskedShare
     int to = static_cast<int>((turn + j) % EP_RANKS);
     if (!rank_goes(s.tile, i, to)) continue;
     uint32_t place = rank_place(s.tile, i, to);
-    uint8_t *slot = rank_slot(a, to, c.number, a.rank, place);
-#pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) {
-      uint32_t vector = first + 32 * v;
-      if (rank_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
-      if (rank_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), out[v].scale);
-    }
+    ep_send_part(rank_slot(a, to, c.number, a.rank, place), first, out);
     for (uint32_t w = c.lane; unit == 0 && w < RANK_HEAD; w += 32)
       st_relaxed_sys(masked_head(a, to, c.number, a.rank, place) + w, masked_head_word(s.places, token, i, to, w));
   }
 }
 
-/* Sends this block's tokens; all threads of a sending block call it. The first unit is
- * loaded before the tokens are placed. Each later unit is loaded while the unit before it
- * is sent. */
-EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedShared &s) {
+/* Sends this block's tokens; all threads of a sending block call it. The first unit is loaded before the tokens are
+ * placed. Each later unit is loaded while the unit before it is sent. */
+EP_DEVICE void masked_dispatch_async(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t step = c.warps * run.share, begin = run.turn + c.warp * run.share;
   if (c.block == c.senders - 1) {
@@ -94,9 +82,8 @@ EP_DEVICE void masked_dispatch_async(const EpArgs &a, const RankCall &c, MaskedS
   }
 }
 
-/* Clears the heads and ids of the previous call, because the call after the next one uses the
- * same memory. */
-EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
+/* Clears the heads and ids of the previous call, because the call after the next one uses the same memory. */
+EP_DEVICE void masked_clear_heads(const EpArgs &a, const EpCall &c) {
   if (c.warp != 0) return;
   MaskedClear before = {ep_number_before(c.number), c.block, gridDim.x, c.lane};
   masked_clear_heads_of(a, before);
@@ -105,7 +92,7 @@ EP_DEVICE void masked_clear_heads(const EpArgs &a, const RankCall &c) {
 
 /* ---- receiving ---- */
 
-EP_DEVICE bool masked_wait_count(const EpArgs &a, const RankCall &c, const uint64_t *p, int32_t expert, int source, uint32_t *count) {
+EP_DEVICE bool masked_wait_count(const EpArgs &a, const EpCall &c, const uint64_t *p, int32_t expert, int source, uint32_t *count) {
   EpSpin spin;
   for (;;) {
     uint64_t v = ld_relaxed_sys(p);
@@ -122,9 +109,9 @@ EP_DEVICE void masked_publish(const EpArgs &a, const MaskedShared &s, uint32_t e
   a.row_offsets[e] = all;
 }
 
-/* Reads all counts and computes s.base. Every block does so, because this takes less time than
- * passing s.base from one block to the others. The last block also writes the index of the output. */
-EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s) {
+/* Reads all counts and computes s.base. Every block does so, because this takes less time than passing s.base from
+ * one block to the others. The last block also writes the index of the output. */
+EP_DEVICE void masked_index(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * (EP_LOCAL_EXPERTS + 1); i += blockDim.x) {
     uint32_t source = i / (EP_LOCAL_EXPERTS + 1), e = i % (EP_LOCAL_EXPERTS + 1), count = 0;
@@ -158,8 +145,7 @@ EP_DEVICE void masked_index(const EpArgs &a, const RankCall &c, MaskedShared &s)
   if (publish && threadIdx.x == 0) a.row_offsets[EP_LOCAL_EXPERTS] = s.places.all[0];
 }
 
-/* One unit of a message, in the registers of a warp; lane k has the head's words of top-k
- * position k. */
+/* One unit of a message, in the registers of a warp; lane k has the head's words of top-k position k. */
 struct MaskedPart {
   uint32_t source, place, unit;
   uint4 data[RANK_STEP];
@@ -167,7 +153,7 @@ struct MaskedPart {
 };
 
 /* Polls the unit and the head until both have arrived. */
-EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const MaskedShared &s, MaskedPart &p) {
+EP_DEVICE bool masked_wait_part(const EpArgs &a, const EpCall &c, const MaskedShared &s, MaskedPart &p) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint32_t *head = masked_head(a, a.rank, c.number, p.source, p.place);
   uint32_t first = p.unit * (32 * RANK_STEP) + c.lane, k = c.lane < EP_TOPK ? c.lane : 0;
@@ -182,8 +168,8 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const Masked
       uint32_t vector = first + 32 * v;
       p.data[v] = make_uint4(0, 0, 0, 0);
       p.scale[v] = 0;
-      if (rank_inside(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
-      if (rank_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
+      if (ep_inside<RANK_STEP>(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+      if (ep_has_scale<RANK_STEP>(vector)) p.scale[v] = ld_relaxed_sys(ep_slot_scale(slot, vector));
     }
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
@@ -196,27 +182,15 @@ EP_DEVICE bool masked_wait_part(const EpArgs &a, const RankCall &c, const Masked
 }
 
 /* Copies the unit to the rows of its experts, and empties the slot with all ones. */
-EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const MaskedPart &p) {
+EP_DEVICE void masked_take_part(const EpArgs &a, const EpCall &c, const MaskedPart &p) {
   uint32_t room = masked_room(a), first = p.unit * (32 * RANK_STEP) + c.lane;
   uint32_t here = __ballot_sync(EP_FULL_WARP, p.expert != RANK_ELSEWHERE);
   for (uint32_t left = here; left != 0; left &= left - 1) {
     uint64_t row = __shfl_sync(EP_FULL_WARP, p.row, __ffs(left) - 1), e = __shfl_sync(EP_FULL_WARP, p.expert, __ffs(left) - 1);
-    uint4 *out = reinterpret_cast<uint4 *>(a.out + row * RANK_PAYLOAD);
-    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + e * room * (RANK_SCALES - 1) + row;
-#pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) {
-      uint32_t vector = first + 32 * v;
-      if (rank_inside(vector)) out[vector] = p.data[v];
-      if (rank_has_scale(vector)) scales[static_cast<uint64_t>(vector / 8) * room] = p.scale[v];
-    }
+    uint32_t *scales = reinterpret_cast<uint32_t *>(a.out_scales) + e * room * (EP_TOKEN_SCALES - 1) + row;
+    ep_write_part(a.out + row * EP_PAYLOAD, scales, static_cast<uint64_t>(room), first, p.data, p.scale);
   }
-  uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
-#pragma unroll
-  for (uint32_t v = 0; v < RANK_STEP; v++) {
-    uint32_t vector = first + 32 * v;
-    if (rank_inside(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
-    if (rank_has_scale(vector)) st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
-  }
+  ep_empty_part<RANK_STEP>(rank_slot(a, a.rank, c.number, p.source, p.place), first);
   if (p.unit != 0) return;
   bool mine = (here >> c.lane & 1u) != 0;
   if (mine) {
@@ -228,7 +202,7 @@ EP_DEVICE void masked_take_part(const EpArgs &a, const RankCall &c, const Masked
   if (c.lane < EP_TOPK) route[1 + c.lane] = mine ? static_cast<int32_t>(p.row) : -1;
 }
 
-EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedShared &s) {
+EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const EpCall &c, MaskedShared &s) {
   masked_index(a, c, s);
   if (s.failed) return;
   ep_span_stage(a, EP_STAGE_READY);
@@ -248,35 +222,30 @@ EP_DEVICE void masked_dispatch_wait(const EpArgs &a, const RankCall &c, MaskedSh
 
 /* Initialises the shared words. The functions that read them begin with a barrier. */
 EP_DEVICE void masked_begin(MaskedShared &s) {
-  if (threadIdx.x == 0) s.failed = 0;
-  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  rank_begin(s);
   for (uint32_t e = threadIdx.x; e < EP_EXPERTS; e += blockDim.x) s.places.before[e] = s.places.all[e] = 0;
 }
 
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_masked)(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  RankCall c = rank_call(a);
+  EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   masked_begin(s);
-  if (!EP_FUSED || rank_sends(c)) masked_dispatch_async(a, c, s);
+  if (!EP_FUSED || ep_sends(c)) masked_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   masked_clear_heads(a, c);
-  if (EP_FUSED && rank_receives(c)) masked_dispatch_wait(a, c, s);
+  if (EP_FUSED && ep_receives(c)) masked_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
 
 #ifdef EP_SPLIT
 EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_masked)(const __grid_constant__ EpArgs a) {
   __shared__ MaskedShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  RankCall c = rank_call(a);
+  ep_begin(a);
+  EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   masked_begin(s);
   EP_NUMBER_DONE(a, c.number);

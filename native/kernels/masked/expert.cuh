@@ -1,5 +1,5 @@
-/* A kernel that takes the place of the experts, for layout masked. There each expert has a
- * block of rows and a count of them. */
+/* A kernel that takes the place of the experts, for layout masked. There each expert has a block of rows and a count
+ * of them. */
 #define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
 #include "common/expert.cuh"
 #undef ep_expert

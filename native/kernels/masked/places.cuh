@@ -1,6 +1,5 @@
-/* Finds the place of a row among its source's rows for the same expert: the number of earlier
- * tokens of the source that chose this expert. The place depends only on the ids and is the
- * same in every run. */
+/* Finds the place of a row among its source's rows for the same expert: the number of earlier tokens of the source
+ * that chose this expert. The place depends only on the ids and is the same in every run. */
 #pragma once
 
 #include "common/message.cuh"
@@ -16,23 +15,17 @@ struct MaskedPlaces {
   uint32_t place[MASKED_TILE][EP_TOPK];
 };
 
-/* Adds to `into` the number of rows that tokens [begin, end) have for each expert. Begins and
- * ends with a barrier. */
+/* Adds to `into` the number of rows that tokens [begin, end) have for each expert. Begins and ends with a barrier. */
 EP_DEVICE void masked_count_rows(const EpArgs &a, uint32_t begin, uint32_t end, uint32_t (&into)[EP_EXPERTS]) {
   __syncthreads();
-  for (uint32_t j = begin * EP_TOPK + threadIdx.x; j < end * EP_TOPK; j += blockDim.x * EP_IDS) {
-    EpIds ids = ep_load_ids(a, j, blockDim.x, end * EP_TOPK);
-#pragma unroll
-    for (uint32_t i = 0; i < EP_IDS; i++)
-      if (ep_is_expert(ids.id[i])) atomicAdd(&into[ids.id[i]], 1u);
-  }
+  ep_tally_ids(a, begin * EP_TOPK + threadIdx.x, blockDim.x, end * EP_TOPK, into);
   __syncthreads();
 }
 
-/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE tokens. One warp
- * handles the tokens one after the other. Its lanes change different counters, because a
- * token's experts are distinct. Begins and ends with a barrier. */
-EP_DEVICE void masked_place_tile(const EpArgs &a, const RankCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
+/* Finds the places of the rows of tokens [first, end), at most MASKED_TILE tokens. One warp handles the tokens one
+ * after the other. Its lanes change different counters, because a token's experts are distinct. Begins and ends with
+ * a barrier. */
+EP_DEVICE void masked_place_tile(const EpArgs &a, const EpCall &c, MaskedPlaces &m, uint32_t first, uint32_t end) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < (end - first) * EP_TOPK; i += blockDim.x)
     m.id[i / EP_TOPK][i % EP_TOPK] = ep_id(a, first * EP_TOPK + i);

@@ -1,12 +1,9 @@
-/* combine_rank sends back one row for each token and rank, and adds the rows of a token in f32
- * in the order of ranks. The row is the weighted sum of the outputs of the rank's experts, which
- * the caller has computed. Receivers poll the rows; a rank does not send the rows of its own
- * tokens.
+/* combine_rank sends back one row for each token and rank, and adds the rows of a token in f32 in the order of ranks.
+ * The row is the weighted sum of the outputs of the rank's experts, which the caller has computed. Receivers poll the
+ * rows; a rank does not send the rows of its own tokens.
  *
- * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the
- * last one, see ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp
- * moves at a time.
- */
+ * It may read row_offsets and src_info of any dispatch_rank of this rank, not only of the last one, see
+ * ep_wait_started. Compile-time: EP_UNIT_BYTES, bytes of a row that a warp moves at a time. */
 #include "common/split.cuh"
 #include "rank/return.cuh"
 
@@ -33,10 +30,10 @@ EP_DEVICE void rank_load_row(const EpArgs &a, RankReturn &r, uint64_t row, bool 
     if (there && rank_in_row(r.column + 512 * v)) r.data[v] = ld_readonly(rank_y(a, row, r.column + 512 * v));
   }
 }
-/* Loads a unit. With segments (rows that are not packed) the position of a row is known
- * without the count. With `ahead` the function then loads the row at once and checks the
- * count afterwards, which saves a round trip to memory. */
-EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32_t unit, RankRows of, bool ahead) {
+/* Loads a unit. With segments (rows that are not packed) the position of a row is known without the count. With
+ * `ahead` the function then loads the row at once and checks the count afterwards, which saves a round trip to
+ * memory. */
+EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const EpCall &c, uint32_t unit, RankRows of, bool ahead) {
   const uint32_t peers = RANK_PEERS, most = static_cast<uint32_t>(a.max_tokens);
   uint32_t place = unit / peers / RANK_CHUNKS;
   RankReturn r;
@@ -53,7 +50,7 @@ EP_DEVICE RankReturn rank_load_return(const EpArgs &a, const RankCall &c, uint32
 }
 
 /* Sends all units of this warp. It loads the next unit while it sends this one. */
-EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
+EP_DEVICE void rank_combine_async(const EpArgs &a, const EpCall &c) {
   if (EP_RANKS == 1) return;
   const uint32_t peers = RANK_PEERS;
   uint32_t unit = c.warp * c.senders + c.block, step = c.warps * c.senders;
@@ -80,8 +77,8 @@ EP_DEVICE void rank_combine_async(const EpArgs &a, const RankCall &c) {
  * calls on few SMs need. With more than 2 ranks the registers are enough for only one vector. */
 static const uint32_t RANK_WIDE = EP_RANKS <= 2 && RANK_STEP > 1 ? 2 : 1;
 
-/* Some vectors of the rows of a token, for the other ranks from number `first` on. Number i among the other
- * ranks is rank i, or i + 1 from this rank's own number on. */
+/* Some vectors of the rows of a token, for the other ranks from number `first` on. Number i among the other ranks is
+ * rank i, or i + 1 from this rank's own number on. */
 struct RankTerms {
   uint8_t *slots; /* this lane's first vector in the token's first slot */
   uint32_t first, used, left; /* used: bit i: other rank first + i has a row of the token; left: bytes of the row from this vector on */
@@ -93,8 +90,8 @@ EP_DEVICE uint4 *rank_term(const EpArgs &a, const RankTerms &t, uint32_t i, uint
   return reinterpret_cast<uint4 *>(t.slots + rank_other(a, exists ? t.first + i : 0) * RANK_ROW + (rank_there(t, v) ? v * 512 : 0));
 }
 
-/* Polls the slots of a batch of ranks together until all have arrived. It also reads slots that are not
- * used, so that there is no branch between the loads. */
+/* Polls the slots of a batch of ranks together until all have arrived. It also reads slots that are not used, so that
+ * there is no branch between the loads. */
 EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data)[RANK_WIDE][RANK_BATCH]) {
   EpSpin spin;
   for (;;) {
@@ -115,7 +112,7 @@ EP_DEVICE bool rank_wait_terms(const EpArgs &a, const RankTerms &t, uint4 (&data
 }
 
 /* Sums RANK_WIDE vectors of one token, in the order of ranks, and empties the slots. */
-EP_DEVICE bool rank_reduce(const EpArgs &a, const RankCall &c, uint32_t token, uint32_t used, uint64_t row, uint32_t column) {
+EP_DEVICE bool rank_reduce(const EpArgs &a, const EpCall &c, uint32_t token, uint32_t used, uint64_t row, uint32_t column) {
   uint32_t self = static_cast<uint32_t>(a.rank), others = (used & ((1u << self) - 1)) | used >> (self + 1) << self;
   uint32_t left = column < RANK_ROW ? RANK_ROW - column : 0, at = column < RANK_ROW ? column : 0;
   RankTerms t = {rank_return(a, a.rank, c.number, token, 0) + at, 0, 0, left};
@@ -155,7 +152,7 @@ EP_DEVICE bool rank_reduce(const EpArgs &a, const RankCall &c, uint32_t token, u
   return true;
 }
 
-EP_DEVICE void rank_combine_wait(const EpArgs &a, const RankCall &c) {
+EP_DEVICE void rank_combine_wait(const EpArgs &a, const EpCall &c) {
   uint64_t first = __shfl_sync(EP_FULL_WARP, rank_rows(a, c.lane).first, a.rank);
   for (uint32_t u = rank_receiver(c); u < static_cast<uint32_t>(a.tokens) * RANK_CHUNKS; u += rank_receiving_warps(c)) {
     uint32_t token = u / RANK_CHUNKS;
@@ -169,26 +166,22 @@ EP_DEVICE void rank_combine_wait(const EpArgs &a, const RankCall &c) {
 }
 
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(combine_rank)(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  RankCall c = rank_call(a);
+  EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   ep_announce(a, c, 0);
-  if (!EP_FUSED || rank_sends(c)) rank_combine_async(a, c);
+  if (!EP_FUSED || ep_sends(c)) rank_combine_async(a, c);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED && rank_receives(c)) rank_combine_wait(a, c);
+  if (EP_FUSED && ep_receives(c)) rank_combine_wait(a, c);
   ep_span_end(a);
 }
 
 #ifdef EP_SPLIT
 EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(combine_rank)(const __grid_constant__ EpArgs a) {
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  RankCall c = rank_call(a);
+  ep_begin(a);
+  EpCall c = ep_call(a);
   if (ep_warp_leaves(a, c.number)) return;
   EP_NUMBER_DONE(a, c.number);
   rank_combine_wait(a, c);

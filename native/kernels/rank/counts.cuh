@@ -1,5 +1,5 @@
-/* Exchanges counts of rows, and finds where the rows of each rank begin. The dispatches of layout rank
- * that store rows directly in an output use it. */
+/* Exchanges counts of rows, and finds where the rows of each rank begin. The dispatches of layout rank that store
+ * rows directly in an output use it. */
 #pragma once
 
 #include "rank/tokens.cuh"
@@ -12,20 +12,20 @@ struct RankHomeShared {
   uint32_t failed;
 };
 
-/* Tells every rank that this rank has begun the call, before anything is counted. This is
- * needed only if each source has its own segment of the output. In that case a rank reads only
- * the number of rows that another rank sends to it. No other rank reads the word for the rows
- * that a rank sends to itself. So the call number in this word can be the signal. */
-EP_DEVICE void rank_home_begin(const EpArgs &a, const RankCall &c) {
+/* Tells every rank that this rank has begun the call, before anything is counted. This is needed only if each source
+ * has its own segment of the output. In that case a rank reads only the number of rows that another rank sends to it.
+ * No other rank reads the word for the rows that a rank sends to itself. So the call number in this word can be the
+ * signal. */
+EP_DEVICE void rank_home_begin(const EpArgs &a, const EpCall &c) {
   if (EP_PACKED || c.block != 0 || threadIdx.x >= EP_RANKS || threadIdx.x == static_cast<uint32_t>(a.rank)) return;
   int to = static_cast<int>(threadIdx.x);
   if (!ep_alive(a, to)) return;
   st_relaxed_sys(rank_count_for(a, to, c.number, a.rank, a.rank), static_cast<uint64_t>(c.number) << 32);
 }
 
-/* Sends every rank the number of rows that it receives from this rank. With packed rows it
- * sends every rank the numbers for all ranks. */
-EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
+/* Sends every rank the number of rows that it receives from this rank. With packed rows it sends every rank the
+ * numbers for all ranks. */
+EP_DEVICE void rank_home_tell(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int to = static_cast<int>((static_cast<uint32_t>(a.rank) + i / EP_RANKS) % EP_RANKS), of = static_cast<int>(i % EP_RANKS);
     if (!ep_alive(a, to) || (!EP_PACKED && of != to)) continue;
@@ -35,22 +35,16 @@ EP_DEVICE void rank_home_tell(const EpArgs &a, const RankCall &c, const uint32_t
 }
 
 /* Waits for the number of rows from a source for a rank, and returns it; 0 for a lost source. */
-EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const RankCall &c, RankHomeShared &s, int source, int rank) {
+EP_DEVICE uint32_t rank_home_wait_count(const EpArgs &a, const EpCall &c, RankHomeShared &s, int source, int rank) {
   if (!ep_alive(a, source)) return 0;
-  const uint64_t *p = rank_count_for(a, a.rank, c.number, source, rank);
-  uint64_t v;
-  EpSpin spin;
-  while ((v = ld_relaxed_sys(p)) >> 32 != c.number)
-    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, v >> 32)) {
-      s.failed = 1;
-      break;
-    }
-  return static_cast<uint32_t>(v);
+  uint32_t rows;
+  if (!ep_wait_word(a, rank_count_for(a, a.rank, c.number, source, rank), {EP_PHASE_DISPATCH_WAIT, -1, source}, c.number, &rows)) s.failed = 1;
+  return rows;
 }
 
-/* Waits for the counts, and finds where the rows of each source begin. All threads call it;
- * begins and ends with a barrier. */
-EP_DEVICE void rank_home_counts(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
+/* Waits for the counts, and finds where the rows of each source begin. All threads call it; begins and ends with a
+ * barrier. */
+EP_DEVICE void rank_home_counts(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   __syncthreads();
   for (uint32_t i = threadIdx.x; i < EP_RANKS * EP_RANKS; i += blockDim.x) {
     int source = static_cast<int>(i / EP_RANKS), rank = static_cast<int>(i % EP_RANKS);
@@ -70,9 +64,9 @@ EP_DEVICE void rank_home_counts(const EpArgs &a, const RankCall &c, RankHomeShar
   __syncthreads();
 }
 
-/* Waits until this rank may store rows on all other ranks, and knows their positions. All
- * threads call it; begins and ends with a barrier. */
-EP_DEVICE void rank_home_ready(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
+/* Waits until this rank may store rows on all other ranks, and knows their positions. All threads call it; begins and
+ * ends with a barrier. */
+EP_DEVICE void rank_home_ready(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   if (EP_PACKED) {
     rank_home_counts(a, c, s);
     return;
@@ -97,11 +91,10 @@ EP_DEVICE void rank_home_leave_counts(const EpArgs &a, const RankHomeShared &s) 
 /* Returns the row of token `i` of the tile on a rank. */
 EP_DEVICE uint64_t rank_row_on(const RankHomeShared &s, uint32_t i, int to) { return s.there[to] + static_cast<uint64_t>(rank_place(s.tile, i, to)); }
 
-/* Sets s.tile.base to the number of tokens before `begin` that go to each rank, and waits until this
- * rank may store rows on all other ranks. The last sending block first counts all tokens and sends
- * the counts, because every rank waits for them. All threads of a sending block call it; ends with
- * a barrier. */
-EP_DEVICE void rank_home_prepare(const EpArgs &a, const RankCall &c, RankHomeShared &s, uint32_t begin) {
+/* Sets s.tile.base to the number of tokens before `begin` that go to each rank, and waits until this rank may store
+ * rows on all other ranks. The last sending block first counts all tokens and sends the counts, because every rank
+ * waits for them. All threads of a sending block call it; ends with a barrier. */
+EP_DEVICE void rank_home_prepare(const EpArgs &a, const EpCall &c, RankHomeShared &s, uint32_t begin) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   if (c.block == c.senders - 1) {
     rank_count_tokens(a, c, 0, tokens, s.tile.all);

@@ -1,24 +1,21 @@
-/* dispatch_rank_home does the work of dispatch_rank for many tokens. A sender stores a token's
- * elements directly in their row of the receiver's output, so the receiver does not copy them.
- * With dispatch_rank a sender stores them in a slot, and the receiver reads them, writes them
- * to the output and empties the slot. With few SMs this takes longer than the transfer over
- * the link.
+/* dispatch_rank_home does the work of dispatch_rank for many tokens. A sender stores a token's elements directly in
+ * their row of the receiver's output, so the receiver does not copy them. With dispatch_rank a sender stores them in
+ * a slot, and the receiver reads them, writes them to the output and empties the slot. With few SMs this takes longer
+ * than the transfer over the link.
  *
- * On the other hand there is a wait before the first store, and a fence for each token. With
- * segments a sender waits until all ranks have begun the call. With packed rows it also waits
- * for the counts of all ranks, from which it computes its first row. After the fence it sends
- * scales and the head of a row to the slot. The receiver polls them; when they have arrived,
- * the elements have arrived too.
+ * On the other hand there is a wait before the first store, and a fence for each token. With segments a sender waits
+ * until all ranks have begun the call. With packed rows it also waits for the counts of all ranks, from which it
+ * computes its first row. After the fence it sends scales and the head of a row to the slot. The receiver polls them;
+ * when they have arrived, the elements have arrived too.
  *
- * dispatch_rank_staged (EP_STAGED) writes outputs that peers cannot reach. A sender stores the elements
- * of a peer's row in the slot, before scales and head. A receiver copies them to the output and
- * fills the slot with ones, because calls with rows=slot poll it. In a block that sends and
- * receives, half of the warps receive while the others send. On an SM it moves a third fewer bytes
- * than dispatch_rank, because rows of this rank itself do not pass through a slot.
+ * dispatch_rank_staged (EP_STAGED) writes outputs that peers cannot reach. A sender stores the elements of a peer's
+ * row in the slot, before scales and head. A receiver copies them to the output and fills the slot with ones, because
+ * calls with rows=slot poll it. In a block that sends and receives, half of the warps receive while the others send.
+ * On an SM it moves a third fewer bytes than dispatch_rank, because rows of this rank itself do not pass through a
+ * slot.
  *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see
- * layout.cuh; EP_RAW, see common/message.cuh.
- */
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see layout.cuh; EP_RAW, see
+ * common/message.cuh. */
 #include "rank/tails.cuh"
 
 #ifdef EP_STAGED
@@ -29,15 +26,15 @@ static const bool RANK_STAGED = false;
 
 /* ---- sending ---- */
 
-/* Stores a unit in the token's rows, and keeps the unit's scales in registers. The first rank
- * changes from unit to unit, so that units stored at the same time go to different ranks. */
-EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
+/* Stores a unit in the token's rows, and keeps the unit's scales in registers. The first rank changes from unit to
+ * unit, so that units stored at the same time go to different ranks. */
+EP_DEVICE void rank_home_store(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t i, uint32_t unit, const RankUnit &u, RankScales &kept) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane, turn = static_cast<uint32_t>(a.rank) + 1 + unit;
   EpVector out[RANK_STEP];
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
     out[v] = ep_message(u.in[v]);
-    if (RANK_SCALES > 0) rank_keep_scales(c.lane, unit * RANK_STEP + v, out[v].scale, kept);
+    if (EP_TOKEN_SCALES > 0) rank_keep_scales(c.lane, unit * RANK_STEP + v, out[v].scale, kept);
   }
   for (uint32_t j = 0; j < EP_RANKS; j++) {
     int to = static_cast<int>((turn + j) % EP_RANKS);
@@ -46,18 +43,17 @@ EP_DEVICE void rank_home_store(const EpArgs &a, const RankCall &c, const RankHom
     if (RANK_STAGED && to != a.rank) {
       data = reinterpret_cast<uint4 *>(rank_slot(a, to, c.number, a.rank, rank_place(s.tile, i, to)));
     } else {
-      data = reinterpret_cast<uint4 *>(ep_heap(a, to) + (a.out - ep_heap(a, a.rank)) + rank_row_on(s, i, to) * RANK_PAYLOAD);
+      data = reinterpret_cast<uint4 *>(ep_heap(a, to) + (a.out - ep_heap(a, a.rank)) + rank_row_on(s, i, to) * EP_PAYLOAD);
     }
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++)
-      if (rank_inside(first + 32 * v)) st_relaxed_sys(data + first + 32 * v, out[v].data);
+      if (ep_inside<RANK_STEP>(first + 32 * v)) st_relaxed_sys(data + first + 32 * v, out[v].data);
   }
 }
 
-/* Sends tokens [first, end), which are the tile; one warp sends one token. While a unit is
- * being stored, the next unit is already being loaded; after a token's last unit this is the
- * first unit of the warp's next token. */
-EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
+/* Sends tokens [first, end), which are the tile; one warp sends one token. While a unit is being stored, the next
+ * unit is already being loaded; after a token's last unit this is the first unit of the warp's next token. */
+EP_DEVICE void rank_home_send(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t first, uint32_t end, RankUnit next) {
   for (uint32_t token = first + c.warp; token < end; token += c.warps) {
     RankScales kept = {};
     for (uint32_t unit = 0; unit < RANK_UNITS; unit++) {
@@ -71,9 +67,9 @@ EP_DEVICE void rank_home_send(const EpArgs &a, const RankCall &c, const RankHome
   }
 }
 
-/* Sends this block's tokens [begin, end) in tiles. A tile has one token for each thread of c.warps warps.
- * These warps call it. `unit` is the first unit of the first token of this warp. */
-EP_DEVICE void rank_home_tiles(const EpArgs &a, const RankCall &c, RankHomeShared &s, uint32_t begin, uint32_t end, RankUnit unit) {
+/* Sends this block's tokens [begin, end) in tiles. A tile has one token for each thread of c.warps warps. These warps
+ * call it. `unit` is the first unit of the first token of this warp. */
+EP_DEVICE void rank_home_tiles(const EpArgs &a, const EpCall &c, RankHomeShared &s, uint32_t begin, uint32_t end, RankUnit unit) {
   const uint32_t tile = RANK_STAGED ? c.warps * 32 : blockDim.x;
   for (uint32_t first = begin; first < end; first += tile) {
     uint32_t last = min(first + tile, end);
@@ -84,7 +80,7 @@ EP_DEVICE void rank_home_tiles(const EpArgs &a, const RankCall &c, RankHomeShare
 }
 
 /* Sends this block's run of tokens; all threads of a sending block call it. */
-EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShared &s) {
+EP_DEVICE void rank_home_async(const EpArgs &a, const EpCall &c, RankHomeShared &s) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
   uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);
   RankUnit unit = rank_load(a, begin + c.warp, c.lane, begin + c.warp < end);
@@ -100,25 +96,25 @@ EP_DEVICE void rank_home_async(const EpArgs &a, const RankCall &c, RankHomeShare
 static const uint32_t RANK_TAKEN = EP_THREADS > 768 ? 4 : 7;
 
 /* Copies the elements of a message from the slot to its row, and fills the slot with ones. */
-EP_DEVICE void rank_take_elements(const EpArgs &a, const RankCall &c, const RankHomeShared &s, const RankTailWords &m) {
+EP_DEVICE void rank_take_elements(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint4 *slot = reinterpret_cast<uint4 *>(rank_slot(a, a.rank, c.number, m.source, m.place));
   uint4 *row = rank_out(a, s.first[m.source] + static_cast<uint64_t>(m.place));
 #pragma unroll 1
-  for (uint32_t first = c.lane; first < RANK_VECTORS; first += 32 * RANK_TAKEN) {
+  for (uint32_t first = c.lane; first < EP_VECTORS; first += 32 * RANK_TAKEN) {
     uint4 data[RANK_TAKEN];
 #pragma unroll
     for (uint32_t v = 0; v < RANK_TAKEN; v++)
-      if (first + 32 * v < RANK_VECTORS) data[v] = ld_relaxed_sys(slot + first + 32 * v);
+      if (first + 32 * v < EP_VECTORS) data[v] = ld_relaxed_sys(slot + first + 32 * v);
 #pragma unroll
     for (uint32_t v = 0; v < RANK_TAKEN; v++)
-      if (first + 32 * v < RANK_VECTORS) {
+      if (first + 32 * v < EP_VECTORS) {
         row[first + 32 * v] = data[v];
         st_relaxed_sys(slot + first + 32 * v, ep_sentinels());
       }
   }
 }
 
-EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHomeShared &s) {
+EP_DEVICE void rank_home_wait(const EpArgs &a, const EpCall &c, const RankHomeShared &s) {
   uint32_t most = 0, step = rank_receiving_warps(c);
   for (uint32_t i = 1; i < EP_RANKS; i++) most = max(most, rank_turns(c, s.rows[(a.rank + i) % EP_RANKS][a.rank]));
   for (uint32_t job = rank_receiver(c); job < most * RANK_PEERS; job += RANK_TAILS * step) {
@@ -146,46 +142,40 @@ EP_DEVICE void rank_home_wait(const EpArgs &a, const RankCall &c, const RankHome
 #ifndef EP_STAGED
 EP_ENTRY(EP_THREADS, 1) dispatch_rank_home(const __grid_constant__ EpArgs a) {
   __shared__ RankHomeShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  RankCall c = rank_call(a);
+  EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
-  if (threadIdx.x == 0) s.failed = 0;
-  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  rank_begin(s);
   rank_home_begin(a, c);
-  if (rank_sends(c)) rank_home_async(a, c, s);
-  if (rank_receives(c) && !(EP_PACKED && rank_sends(c))) rank_home_counts(a, c, s);
+  if (ep_sends(c)) rank_home_async(a, c, s);
+  if (ep_receives(c) && !(EP_PACKED && ep_sends(c))) rank_home_counts(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
   if (!s.failed && c.block == gridDim.x - 1) rank_home_leave_counts(a, s);
-  if (!s.failed && rank_receives(c) && EP_RANKS > 1) rank_home_wait(a, c, s);
+  if (!s.failed && ep_receives(c) && EP_RANKS > 1) rank_home_wait(a, c, s);
   ep_span_end(a);
 }
 #else
 EP_ENTRY(EP_THREADS, 1) dispatch_rank_staged(const __grid_constant__ EpArgs a) {
   __shared__ RankHomeShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  RankCall c = rank_call(a);
+  EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
-  if (threadIdx.x == 0) s.failed = 0;
-  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
+  rank_begin(s);
   rank_home_begin(a, c);
   /* The first `senders` warps of the block send, and the others receive. */
-  uint32_t senders = !rank_sends(c) ? 0 : c.receivers > 0 ? c.warps : c.warps / 2;
+  uint32_t senders = !ep_sends(c) ? 0 : c.receivers > 0 ? c.warps : c.warps / 2;
   bool sends = c.warp < senders;
-  RankCall role = c;
+  EpCall role = c;
   role.warps = sends ? senders : c.warps - senders;
   role.warp = sends ? c.warp : c.warp - senders;
   uint32_t tokens = static_cast<uint32_t>(a.tokens), each = (tokens + c.senders - 1) / c.senders;
   uint32_t begin = min(c.block * each, tokens), end = min(begin + each, tokens);
   RankUnit unit = rank_load(a, begin + role.warp, c.lane, sends && begin + role.warp < end);
-  if (rank_sends(c)) rank_home_prepare(a, c, s, begin);
-  if (rank_receives(c) && !(EP_PACKED && rank_sends(c))) rank_home_counts(a, c, s);
+  if (ep_sends(c)) rank_home_prepare(a, c, s, begin);
+  if (ep_receives(c) && !(EP_PACKED && ep_sends(c))) rank_home_counts(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_READY);
   if (!s.failed && c.block == gridDim.x - 1) rank_home_leave_counts(a, s);

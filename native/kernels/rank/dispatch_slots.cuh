@@ -1,9 +1,7 @@
-/* dispatch_rank sends each token once to each rank of its experts, in one kernel. See
- * layout.cuh for the protocol.
+/* dispatch_rank sends each token once to each rank of its experts, in one kernel. See layout.cuh for the protocol.
  *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED,
- * see layout.cuh; EP_RAW, see common/message.cuh; EP_SPLIT, see common/split.cuh.
- */
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_PACKED, see layout.cuh; EP_RAW, see
+ * common/message.cuh; EP_SPLIT, see common/split.cuh. */
 #include "common/split.cuh"
 #include "rank/rows.cuh"
 #include "rank/tokens.cuh"
@@ -18,16 +16,16 @@ struct RankShared {
 /* ---- sending ---- */
 
 /* Sends every rank the number of rows that it receives from this rank. */
-EP_DEVICE void rank_signal(const EpArgs &a, const RankCall &c, const uint32_t (&all)[EP_RANKS]) {
+EP_DEVICE void rank_signal(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
   int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);
   if (!ep_alive(a, to) || (a.drop_signal > 0 && (a.drop_signal - 1) / EP_LOCAL_EXPERTS == to)) return;
   st_relaxed_sys(rank_count(a, to, c.number, a.rank), static_cast<uint64_t>(c.number) << 32 | all[to]);
 }
 
-/* Sends one unit of token `token`, number i of the tile, to all its ranks. If rows are not
- * packed, a row for this rank itself is written to its final place at once. */
-EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
+/* Sends one unit of token `token`, number i of the tile, to all its ranks. If rows are not packed, a row for this
+ * rank itself is written to its final place at once. */
+EP_DEVICE void rank_send(const EpArgs &a, const EpCall &c, const RankTile &t, uint32_t token, uint32_t i, uint32_t unit, const RankUnit &u) {
   uint32_t first = unit * (32 * RANK_STEP) + c.lane;
   EpVector out[RANK_STEP];
 #pragma unroll
@@ -44,8 +42,8 @@ EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, 
 #pragma unroll
     for (uint32_t v = 0; v < RANK_STEP; v++) {
       uint32_t vector = first + 32 * v;
-      if (rank_inside(vector)) st_relaxed_sys(data + vector, out[v].data);
-      if (rank_has_scale(vector)) st_relaxed_sys(direct ? rank_out_scale(a, row, vector) : rank_slot_scale(slot, vector), out[v].scale);
+      if (ep_inside<RANK_STEP>(vector)) st_relaxed_sys(data + vector, out[v].data);
+      if (ep_has_scale<RANK_STEP>(vector)) st_relaxed_sys(direct ? rank_out_scale(a, row, vector) : ep_slot_scale(slot, vector), out[v].scale);
     }
     if (unit != 0) continue;
     if (own && c.lane == 0) rank_places(a)[token] = static_cast<int32_t>(place);
@@ -60,10 +58,9 @@ EP_DEVICE void rank_send(const EpArgs &a, const RankCall &c, const RankTile &t, 
   }
 }
 
-/* Sends tokens [begin, end) of the tile whose first token is `first`. The first unit is
- * already in registers (`next`). Each later unit is loaded while the unit before it is
- * sent. */
-EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
+/* Sends tokens [begin, end) of the tile whose first token is `first`. The first unit is already in registers
+ * (`next`). Each later unit is loaded while the unit before it is sent. */
+EP_DEVICE void rank_send_tile(const EpArgs &a, const EpCall &c, const RankTile &t, const RankRun &run, uint32_t first, uint32_t begin, uint32_t end, RankUnit next) {
   uint32_t step = c.warps * run.share, job = run.turn + c.warp * run.share, jobs = (end - begin) * RANK_UNITS;
   while (job < jobs) {
     RankUnit u = next;
@@ -75,9 +72,8 @@ EP_DEVICE void rank_send_tile(const EpArgs &a, const RankCall &c, const RankTile
   }
 }
 
-/* Sends this block's tokens; all threads of a sending block call it. The last block sends
- * the counts. */
-EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShared &s) {
+/* Sends this block's tokens; all threads of a sending block call it. The last block sends the counts. */
+EP_DEVICE void rank_dispatch_async(const EpArgs &a, const EpCall &c, RankShared &s) {
   RankRun run = rank_run(a, c);
   uint32_t job = run.turn + c.warp * run.share;
   RankUnit unit = rank_load(a, run.begin + job / RANK_UNITS, job % RANK_UNITS * (32 * RANK_STEP) + c.lane, job < (run.end - run.begin) * RANK_UNITS);
@@ -104,7 +100,7 @@ EP_DEVICE void rank_dispatch_async(const EpArgs &a, const RankCall &c, RankShare
 /* ---- receiving ---- */
 
 /* Waits for the counts of all ranks; each lane has one, 0 for a lost rank. */
-EP_DEVICE bool rank_wait_counts(const EpArgs &a, const RankCall &c, uint32_t *rows) {
+EP_DEVICE bool rank_wait_counts(const EpArgs &a, const EpCall &c, uint32_t *rows) {
   const uint32_t source = c.lane < EP_RANKS ? c.lane : 0;
   const uint64_t *p = rank_count(a, a.rank, c.number, source);
   const bool lost = !ep_alive(a, source);
@@ -119,7 +115,7 @@ EP_DEVICE bool rank_wait_counts(const EpArgs &a, const RankCall &c, uint32_t *ro
 }
 
 /* Reads the counts, in every block. The last block also writes them to the output. */
-EP_DEVICE void rank_index(const EpArgs &a, const RankCall &c, RankShared &s) {
+EP_DEVICE void rank_index(const EpArgs &a, const EpCall &c, RankShared &s) {
   __syncthreads();
   if (c.warp == 0) {
     uint32_t rows = 0;
@@ -147,38 +143,27 @@ struct RankPart {
   uint32_t scale[RANK_STEP], head[RANK_HEAD_LANE];
 };
 
-/* Returns whether a message belongs to this warp, which polled it before it knew the source's
- * count. The message must exist, and the source must send at most one message from each block, so
- * that turn i is place i. Otherwise another warp may empty the slot. */
-EP_DEVICE bool rank_early_is_ours(const RankCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
+/* Returns whether a message belongs to this warp, which polled it before it knew the source's count. The message must
+ * exist, and the source must send at most one message from each block, so that turn i is place i. Otherwise another
+ * warp may empty the slot. */
+EP_DEVICE bool rank_early_is_ours(const EpCall &c, const RankPart &p, uint32_t rows) { return p.place < rows && rows <= c.senders; }
 
-/* Polls the unit until all of it has arrived. The head is polled with the first unit. With
- * `early` it polls the source's count too, and returns false if the unit does not belong to
- * this warp. */
-EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, bool early) {
+/* Polls the unit until all of it has arrived. The head is polled with the first unit. With `early` it polls the
+ * source's count too, and returns false if the unit does not belong to this warp. */
+EP_DEVICE bool rank_wait_part(const EpArgs &a, const EpCall &c, RankPart &p, bool early) {
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
   const uint64_t *count = rank_count(a, a.rank, c.number, p.source);
   uint32_t first = p.unit * (32 * RANK_STEP) + c.lane;
   EpSpin spin;
   for (;;) {
-    uint32_t largest = 0;
     uint64_t rows = early ? ld_relaxed_sys(count) : 0;
-#pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) {
-      uint32_t vector = first + 32 * v;
-      p.data[v] = make_uint4(0, 0, 0, 0);
-      p.scale[v] = 0;
-      if (rank_inside(vector)) p.data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
-      if (rank_has_scale(vector)) p.scale[v] = ld_relaxed_sys(rank_slot_scale(slot, vector));
-    }
+    uint32_t largest = ep_load_part<RANK_STEP>(slot, first, p.data, p.scale);
 #pragma unroll
     for (uint32_t i = 0; i < RANK_HEAD_LANE; i++) {
       p.head[i] = 0;
       if (p.unit == 0 && i * 32 + c.lane < RANK_HEAD) p.head[i] = ld_relaxed_sys(rank_slot_head(slot) + i * 32 + c.lane);
       largest = max(largest, p.head[i]);
     }
-#pragma unroll
-    for (uint32_t v = 0; v < RANK_STEP; v++) largest = max(largest, max(ep_largest(p.data[v]), p.scale[v]));
     if (__all_sync(EP_FULL_WARP, largest != EP_SENTINEL)) return true;
     bool known = early && rows >> 32 == c.number;
     if (__any_sync(EP_FULL_WARP, known && !rank_early_is_ours(c, p, static_cast<uint32_t>(rows)))) return false;
@@ -187,19 +172,19 @@ EP_DEVICE bool rank_wait_part(const EpArgs &a, const RankCall &c, RankPart &p, b
 }
 
 /* Copies the unit to its row, and empties the slot with all ones. */
-EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShared &s, const RankPart &p) {
+EP_DEVICE void rank_take_part(const EpArgs &a, const EpCall &c, const RankShared &s, const RankPart &p) {
   uint64_t row = s.first[p.source] + p.place;
   uint8_t *slot = rank_slot(a, a.rank, c.number, p.source, p.place);
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
     uint32_t vector = p.unit * (32 * RANK_STEP) + 32 * v + c.lane;
-    if (rank_inside(vector)) {
+    if (ep_inside<RANK_STEP>(vector)) {
       rank_out(a, row)[vector] = p.data[v];
       st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
     }
-    if (rank_has_scale(vector)) {
+    if (ep_has_scale<RANK_STEP>(vector)) {
       *rank_out_scale(a, row, vector) = p.scale[v];
-      st_relaxed_sys(rank_slot_scale(slot, vector), EP_SENTINEL);
+      st_relaxed_sys(ep_slot_scale(slot, vector), EP_SENTINEL);
     }
   }
 #pragma unroll
@@ -211,12 +196,12 @@ EP_DEVICE void rank_take_part(const EpArgs &a, const RankCall &c, const RankShar
   }
 }
 
-/* The number of sources that send through slots. If rows are not packed, this rank is not
- * counted, because it writes its own rows directly. */
+/* The number of sources that send through slots. If rows are not packed, this rank is not counted, because it writes
+ * its own rows directly. */
 static const uint32_t RANK_SOURCES = EP_PACKED ? EP_RANKS : EP_RANKS - 1;
 
-/* Returns the unit of job number `job`, with the job's turn in `place`. Turn and place are
- * equal only if the source sends at most one message from each block. */
+/* Returns the unit of job number `job`, with the job's turn in `place`. Turn and place are equal only if the source
+ * sends at most one message from each block. */
 EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   const uint32_t sources = max(RANK_SOURCES, 1u);
   RankPart p;
@@ -226,10 +211,9 @@ EP_DEVICE RankPart rank_part(const EpArgs &a, uint32_t job) {
   return p;
 }
 
-/* Receives. A warp already polls its first unit while the counts are on their way, if the
- * unit's place is below this rank's own number of tokens. Warp 0 does not, because it waits
- * for the counts. */
-EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared &s) {
+/* Receives. A warp already polls its first unit while the counts are on their way, if the unit's place is below this
+ * rank's own number of tokens. Warp 0 does not, because it waits for the counts. */
+EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const EpCall &c, RankShared &s) {
   uint32_t job = rank_receiver(c), most = 0;
   RankPart p = rank_part(a, job);
   bool early = RANK_SOURCES > 0 && c.warp != 0 && p.place < static_cast<uint32_t>(a.tokens) && ep_alive(a, p.source) && rank_wait_part(a, c, p, true);
@@ -251,35 +235,25 @@ EP_DEVICE void rank_dispatch_wait(const EpArgs &a, const RankCall &c, RankShared
   }
 }
 
-/* Initialises the shared words. The functions that read them begin with a barrier. */
-EP_DEVICE void rank_begin(RankShared &s) {
-  if (threadIdx.x == 0) s.failed = 0;
-  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
-}
-
 EP_ENTRY(EP_THREADS, 1) EP_SENDER(dispatch_rank)(const __grid_constant__ EpArgs a) {
   __shared__ RankShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
+  ep_begin(a);
   ep_drill_delay(a);
-  RankCall c = rank_call(a);
+  EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   rank_begin(s);
-  if (!EP_FUSED || rank_sends(c)) rank_dispatch_async(a, c, s);
+  if (!EP_FUSED || ep_sends(c)) rank_dispatch_async(a, c, s);
   EP_NUMBER_DONE(a, c.number);
   ep_span_stage(a, EP_STAGE_SENT);
-  if (EP_FUSED && rank_receives(c)) rank_dispatch_wait(a, c, s);
+  if (EP_FUSED && ep_receives(c)) rank_dispatch_wait(a, c, s);
   ep_span_end(a);
 }
 
 #ifdef EP_SPLIT
 EP_ENTRY(EP_THREADS, 1) EP_RECEIVER(dispatch_rank)(const __grid_constant__ EpArgs a) {
   __shared__ RankShared s;
-  ep_span_begin(a);
-  pdl_wait();
-  pdl_launch();
-  RankCall c = rank_call(a);
+  ep_begin(a);
+  EpCall c = ep_call(a);
   if (ep_block_leaves(a)) return;
   rank_begin(s);
   EP_NUMBER_DONE(a, c.number);

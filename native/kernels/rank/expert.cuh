@@ -1,6 +1,6 @@
-/* A kernel that takes the place of the experts, for layout rank. There a token has one row for
- * all its experts on a rank. y is the sum of these experts' outputs, each times its weight,
- * added in f32 in top-k order and rounded to BF16. */
+/* A kernel that takes the place of the experts, for layout rank. There a token has one row for all its experts on a
+ * rank. y is the sum of these experts' outputs, each times its weight, added in f32 in top-k order and rounded to
+ * BF16. */
 #define ep_expert ep_expert_alone /* only the arithmetic of common/expert.cuh is used */
 #include "common/expert.cuh"
 #undef ep_expert
@@ -30,8 +30,8 @@ EP_DEVICE void rank_expert_row(const EpArgs &a, uint64_t row) {
   }
 }
 
-/* Computes y for all received rows. With EP_PACKED 1 (see rank/layout.cuh) row_offsets has the
- * first row of each source; with 0 it has the number of rows of each source. */
+/* Computes y for all received rows. With EP_PACKED 1 (see rank/layout.cuh) row_offsets has the first row of each
+ * source; with 0 it has the number of rows of each source. */
 EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
   for (uint32_t r = 0; r < EP_RANKS; r++) {
     uint32_t first = EP_PACKED ? a.row_offsets[r] : r * static_cast<uint32_t>(a.max_tokens);

@@ -11,8 +11,8 @@ EP_DEVICE const uint4 *rank_y(const EpArgs &a, uint64_t row, uint32_t column) {
   return reinterpret_cast<const uint4 *>(reinterpret_cast<const uint8_t *>(a.y) + row * RANK_ROW + column);
 }
 
-/* Lane r holds the number of rows that came from rank r, and the number of the first of them. If rank r
- * was lost after the dispatch, its rows are not sent. */
+/* Lane r holds the number of rows that came from rank r, and the number of the first of them. If rank r was lost
+ * after the dispatch, its rows are not sent. */
 struct RankRows {
   uint32_t rows, first;
 };

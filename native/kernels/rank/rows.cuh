@@ -1,24 +1,19 @@
-/* Functions for all dispatches of layout rank. They handle the units of a token, the head of a
- * message with the token's local experts and weights, and the rows of the output.
+/* Functions for all dispatches of layout rank. They handle the units of a token, the head of a message with the
+ * token's local experts and weights, and the rows of the output.
  *
- * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see
- * common/message.cuh.
- */
+ * Compile-time: EP_UNIT_BYTES, message bytes that a warp moves at a time; EP_RAW, see common/message.cuh. */
 #pragma once
 
 #include "common/message.cuh"
 #include "rank/layout.cuh"
 
 static const uint32_t RANK_STEP = EP_UNIT_BYTES / 512; /* vectors of a lane */
-static const uint32_t RANK_UNITS = (RANK_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
-
-EP_DEVICE bool rank_inside(uint32_t vector) { return RANK_VECTORS % (32 * RANK_STEP) == 0 || vector < RANK_VECTORS; }
-EP_DEVICE bool rank_has_scale(uint32_t vector) { return RANK_SCALES > 0 && rank_inside(vector) && vector % 8 == 0; }
+static const uint32_t RANK_UNITS = (EP_VECTORS + 32 * RANK_STEP - 1) / (32 * RANK_STEP); /* units in a message */
 
 /* rank_out and rank_out_scale return addresses in this rank's output, for this rank's own stores. */
-EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * RANK_PAYLOAD); }
+EP_DEVICE uint4 *rank_out(const EpArgs &a, uint64_t row) { return reinterpret_cast<uint4 *>(rank_left(a) + row * EP_PAYLOAD); }
 EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vector) {
-  return rank_left_scales(a) + row * RANK_SCALES + vector / 8;
+  return rank_left_scales(a) + row * EP_TOKEN_SCALES + vector / 8;
 }
 
 /* Writes word i of a message's head to its row: the token, a local expert or a weight. */
@@ -49,7 +44,7 @@ EP_DEVICE RankUnit rank_load(const EpArgs &a, uint32_t token, uint32_t first, bo
 #pragma unroll
   for (uint32_t v = 0; v < RANK_STEP; v++) {
     uint32_t vector = first + 32 * v;
-    u.in[v] = ep_load_input(a, token, vector, exists && vector < RANK_VECTORS);
+    u.in[v] = ep_load_input(a, token, vector, exists && vector < EP_VECTORS);
   }
   return u;
 }

@@ -1,13 +1,12 @@
-/* Messages without elements: the scales and the head of a row. A sender writes them after the
- * elements of the row, and the receiver polls them; when they have arrived, the elements have
- * arrived too. */
+/* Messages without elements: the scales and the head of a row. A sender writes them after the elements of the row,
+ * and the receiver polls them; when they have arrived, the elements have arrived too. */
 #pragma once
 
 #include "rank/counts.cuh"
 #include "rank/rows.cuh"
 
-static const uint32_t RANK_SCALE_LANE = (RANK_SCALES + 31) / 32; /* number of scales of a lane: lane, lane + 32, ... */
-static const uint32_t RANK_TAIL = RANK_SCALES + RANK_HEAD;       /* number of words of a message, which has no elements here */
+static const uint32_t RANK_SCALE_LANE = (EP_TOKEN_SCALES + 31) / 32; /* number of scales of a lane: lane, lane + 32, ... */
+static const uint32_t RANK_TAIL = EP_TOKEN_SCALES + RANK_HEAD;       /* number of words of a message, which has no elements here */
 static const uint32_t RANK_TAIL_LANE = (RANK_TAIL + 31) / 32;
 static const uint32_t RANK_TAILS = 4; /* messages that a warp polls together; other numbers were not tried */
 static const uint32_t RANK_PEERS = EP_RANKS > 1 ? EP_RANKS - 1 : 1;
@@ -19,9 +18,9 @@ struct RankScales {
   uint32_t word[RANK_SCALE_LANE + 1]; /* one extra element, because dtypes without scales would have none */
 };
 
-/* Passes each scale to the lane that stores it. In a step each lane has one vector, and every
- * eighth lane has a scale. The function keeps the scales of all steps, so that they are stored
- * together. Otherwise each step would store four. */
+/* Passes each scale to the lane that stores it. In a step each lane has one vector, and every eighth lane has a
+ * scale. The function keeps the scales of all steps, so that they are stored together. Otherwise each step would
+ * store four. */
 EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, RankScales &kept) {
   uint32_t word = __shfl_sync(EP_FULL_WARP, scale, lane % 4 * 8);
 #pragma unroll
@@ -29,10 +28,10 @@ EP_DEVICE void rank_keep_scales(uint32_t lane, uint32_t step, uint32_t scale, Ra
     if (step / 8 == i && lane / 4 == step % 8) kept.word[i] = word;
 }
 
-/* Ends a token whose elements are stored: it writes scales and head to the token's rows on
- * this rank and to the slots of other ranks. Before these writes there are a barrier of
- * the warp and then a fence, so that the warp's stores of elements come first. */
-EP_DEVICE void rank_home_end(const EpArgs &a, const RankCall &c, const RankHomeShared &s, uint32_t token, uint32_t i, const RankScales &kept) {
+/* Ends a token whose elements are stored: it writes scales and head to the token's rows on this rank and to the slots
+ * of other ranks. Before these writes there are a barrier of the warp and then a fence, so that the warp's stores of
+ * elements come first. */
+EP_DEVICE void rank_home_end(const EpArgs &a, const EpCall &c, const RankHomeShared &s, uint32_t token, uint32_t i, const RankScales &kept) {
   __syncwarp();
   fence_acq_rel_sys();
   for (uint32_t j = 1; j <= EP_RANKS; j++) {
@@ -42,10 +41,10 @@ EP_DEVICE void rank_home_end(const EpArgs &a, const RankCall &c, const RankHomeS
     uint32_t place = rank_place(s.tile, i, to);
     uint64_t row = rank_row_on(s, i, to);
     uint8_t *slot = rank_slot(a, to, c.number, a.rank, place);
-    uint32_t *scales = own ? rank_out_scale(a, row, 0) : rank_slot_scale(slot, 0);
+    uint32_t *scales = own ? rank_out_scale(a, row, 0) : ep_slot_scale(slot, 0);
 #pragma unroll
     for (uint32_t w = 0; w < RANK_SCALE_LANE; w++)
-      if (w * 32 + c.lane < RANK_SCALES) st_relaxed_sys(scales + w * 32 + c.lane, kept.word[w]);
+      if (w * 32 + c.lane < EP_TOKEN_SCALES) st_relaxed_sys(scales + w * 32 + c.lane, kept.word[w]);
     for (uint32_t w = c.lane; w < RANK_HEAD; w += 32) {
       uint32_t word = rank_head(a, token, to, w);
       if (own) {
@@ -68,7 +67,7 @@ struct RankTailWords {
 };
 
 /* Returns the message of job `job`. Jobs are numbered in the order in which senders send their tokens. */
-EP_DEVICE RankTailWords rank_tail(const RankCall &c, const RankHomeShared &s, int rank, uint32_t job) {
+EP_DEVICE RankTailWords rank_tail(const EpCall &c, const RankHomeShared &s, int rank, uint32_t job) {
   RankTailWords m;
   m.source = (static_cast<uint32_t>(rank) + 1 + job % RANK_PEERS) % EP_RANKS;
   m.place = rank_turn(c, job / RANK_PEERS, s.rows[m.source][rank]);
@@ -77,13 +76,13 @@ EP_DEVICE RankTailWords rank_tail(const RankCall &c, const RankHomeShared &s, in
 }
 
 /* Polls messages until all words of all of them have arrived. */
-EP_DEVICE bool rank_wait_tails(const EpArgs &a, const RankCall &c, RankTailWords (&m)[RANK_TAILS]) {
+EP_DEVICE bool rank_wait_tails(const EpArgs &a, const EpCall &c, RankTailWords (&m)[RANK_TAILS]) {
   EpSpin spin;
   for (;;) {
     uint32_t missing = 0;
 #pragma unroll
     for (uint32_t b = 0; b < RANK_TAILS; b++) {
-      const uint32_t *words = rank_slot_scale(rank_slot(a, a.rank, c.number, m[b].source, m[b].exists ? m[b].place : 0), 0);
+      const uint32_t *words = ep_slot_scale(rank_slot(a, a.rank, c.number, m[b].source, m[b].exists ? m[b].place : 0), 0);
 #pragma unroll
       for (uint32_t i = 0; i < RANK_TAIL_LANE; i++) {
         m[b].word[i] = 0;
@@ -102,17 +101,17 @@ EP_DEVICE bool rank_wait_tails(const EpArgs &a, const RankCall &c, RankTailWords
 }
 
 /* Writes scales and head of a message to its row, and empties the slot with all ones. */
-EP_DEVICE void rank_take_tail(const EpArgs &a, const RankCall &c, const RankHomeShared &s, const RankTailWords &m) {
+EP_DEVICE void rank_take_tail(const EpArgs &a, const EpCall &c, const RankHomeShared &s, const RankTailWords &m) {
   uint64_t row = s.first[m.source] + static_cast<uint64_t>(m.place);
-  uint32_t *words = rank_slot_scale(rank_slot(a, a.rank, c.number, m.source, m.place), 0);
+  uint32_t *words = ep_slot_scale(rank_slot(a, a.rank, c.number, m.source, m.place), 0);
 #pragma unroll
   for (uint32_t i = 0; i < RANK_TAIL_LANE; i++) {
     uint32_t w = i * 32 + c.lane;
     if (w >= RANK_TAIL) continue;
-    if (w < RANK_SCALES) {
+    if (w < EP_TOKEN_SCALES) {
       rank_out_scale(a, row, 0)[w] = m.word[i];
     } else {
-      rank_put_head(a, m.source, row, w - RANK_SCALES, m.word[i]);
+      rank_put_head(a, m.source, row, w - EP_TOKEN_SCALES, m.word[i]);
     }
     st_relaxed_sys(words + w, EP_SENTINEL);
   }

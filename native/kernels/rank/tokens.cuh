@@ -1,14 +1,13 @@
-/* Finds which of this rank's tokens go to which rank, and the place of each among this rank's
- * tokens for that rank. The places depend only on the top-k ids and are the same in every
- * run; no atomics on global memory are needed. */
+/* Finds which of this rank's tokens go to which rank, and the place of each among this rank's tokens for that rank.
+ * The places depend only on the top-k ids and are the same in every run; no atomics on global memory are needed. */
 #pragma once
 
 #include "common/block.cuh"
 #include "common/ids.cuh"
 #include "rank/layout.cuh"
 
-/* A tile of a run of tokens: one token for each thread. Bit i of goes[g][r] is set if token i of
- * group g, which has 32 tokens, goes to rank r. */
+/* A tile of a run of tokens: one token for each thread. Bit i of goes[g][r] is set if token i of group g, which has
+ * 32 tokens, goes to rank r. */
 static const uint32_t RANK_GROUPS = EP_THREADS / 32;
 struct RankTile {
   uint32_t goes[RANK_GROUPS][EP_RANKS];
@@ -31,9 +30,9 @@ EP_DEVICE uint32_t rank_mask(const EpArgs &a, uint32_t token) {
 /* The number of tokens whose ids a thread loads at once when it counts. */
 static const uint32_t RANK_LOOKS = 4;
 
-/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of
- * the block call it; begins and ends with a barrier. */
-EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
+/* Adds to `into` the number of tokens of [begin, end) that go to each rank. All threads of the block call it; begins
+ * and ends with a barrier. */
+EP_DEVICE void rank_count_tokens(const EpArgs &a, const EpCall &c, uint32_t begin, uint32_t end, uint32_t (&into)[EP_RANKS]) {
   __syncthreads();
   uint32_t mine = 0;
   for (uint32_t first = begin; first < end; first += RANK_LOOKS * blockDim.x) {
@@ -55,9 +54,8 @@ EP_DEVICE void rank_count_tokens(const EpArgs &a, const RankCall &c, uint32_t be
   __syncthreads();
 }
 
-/* Waits for the first c.warps warps, which find places together. With EP_STAGED the other warps
- * receive meanwhile. */
-EP_DEVICE void rank_meet(const RankCall &c) {
+/* Waits for the first c.warps warps, which find places together. With EP_STAGED the other warps receive meanwhile. */
+EP_DEVICE void rank_meet(const EpCall &c) {
 #ifdef EP_STAGED
   bar_sync(1, c.warps * 32);
 #else
@@ -65,52 +63,46 @@ EP_DEVICE void rank_meet(const RankCall &c) {
 #endif
 }
 
-/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps,
- * which call it. `base` holds the number of tokens before them and is advanced. Begins and ends
- * with a barrier. */
-EP_DEVICE void rank_place_tile(const EpArgs &a, const RankCall &c, RankTile &t, uint32_t first, uint32_t end) {
+/* Records the ranks to which this thread's token goes. */
+EP_DEVICE void rank_mark(const EpCall &c, RankTile &t, uint32_t mask) {
+#pragma unroll
+  for (int r = 0; r < EP_RANKS; r++) {
+    uint32_t goes = __ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0);
+    if (c.lane == 0) t.goes[c.warp][r] = goes;
+  }
+}
+
+/* Counts the tokens before each of the first `groups` groups that go to rank `lane`, from `before` on. Returns their end. */
+EP_DEVICE uint32_t rank_scan(const EpCall &c, RankTile &t, uint32_t before, uint32_t groups) {
+  for (uint32_t g = 0; g < groups; g++) {
+    t.before[g][c.lane] = before;
+    before += __popc(t.goes[g][c.lane]);
+  }
+  return before;
+}
+
+/* Finds the places of tokens [first, end), at most one for each thread of the first c.warps warps, which call it.
+ * `base` holds the number of tokens before them and is advanced. Begins and ends with a barrier. */
+EP_DEVICE void rank_place_tile(const EpArgs &a, const EpCall &c, RankTile &t, uint32_t first, uint32_t end) {
   uint32_t token = first + threadIdx.x;
   uint32_t mask = token < end ? rank_mask(a, token) : 0;
   rank_meet(c);
-#pragma unroll
-  for (int r = 0; r < EP_RANKS; r++) {
-    uint32_t goes = __ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0);
-    if (c.lane == 0) t.goes[c.warp][r] = goes;
-  }
+  rank_mark(c, t, mask);
   rank_meet(c);
-  if (c.warp == 0 && c.lane < EP_RANKS) {
-    uint32_t before = t.base[c.lane];
-    for (uint32_t g = 0; g < c.warps; g++) {
-      t.before[g][c.lane] = before;
-      before += __popc(t.goes[g][c.lane]);
-    }
-    t.base[c.lane] = before;
-  }
+  if (c.warp == 0 && c.lane < EP_RANKS) t.base[c.lane] = rank_scan(c, t, t.base[c.lane], c.warps);
   rank_meet(c);
 }
 
-/* rank_one_tile returns whether there is a thread for each token of this rank. Then
- * rank_place_all finds the places of all tokens and reads the ids only once. It sets `all` to
- * the number of tokens for each rank. It ends with a barrier; no thread may use the tile
- * when it is called. */
+/* rank_one_tile returns whether there is a thread for each token of this rank. Then rank_place_all finds the places
+ * of all tokens and reads the ids only once. It sets `all` to the number of tokens for each rank. It ends with a
+ * barrier; no thread may use the tile when it is called. */
 EP_DEVICE bool rank_one_tile(const EpArgs &a) { return static_cast<uint32_t>(a.tokens) <= EP_THREADS; }
-EP_DEVICE void rank_place_all(const EpArgs &a, const RankCall &c, RankTile &t) {
+EP_DEVICE void rank_place_all(const EpArgs &a, const EpCall &c, RankTile &t) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens), groups = ceil_div(tokens, 32);
   uint32_t mask = threadIdx.x < tokens ? rank_mask(a, threadIdx.x) : 0;
-#pragma unroll
-  for (int r = 0; r < EP_RANKS; r++) {
-    uint32_t goes = __ballot_sync(EP_FULL_WARP, (mask >> r & 1u) != 0);
-    if (c.lane == 0) t.goes[c.warp][r] = goes;
-  }
+  rank_mark(c, t, mask);
   __syncthreads();
-  if (c.warp == 0 && c.lane < EP_RANKS) {
-    uint32_t before = 0;
-    for (uint32_t g = 0; g < groups; g++) {
-      t.before[g][c.lane] = before;
-      before += __popc(t.goes[g][c.lane]);
-    }
-    t.all[c.lane] = before;
-  }
+  if (c.warp == 0 && c.lane < EP_RANKS) t.all[c.lane] = rank_scan(c, t, 0, groups);
   __syncthreads();
 }
 
@@ -120,14 +112,21 @@ EP_DEVICE uint32_t rank_place(const RankTile &t, uint32_t i, int to) {
   return t.before[i / 32][to] + __popc(t.goes[i / 32][to] & ((1u << (i % 32)) - 1));
 }
 
-/* The part of this rank's tokens that a sending block has. With fewer tokens than blocks,
- * `share` blocks share a token: each takes every share-th unit. */
+/* The part of this rank's tokens that a sending block has. With fewer tokens than blocks, `share` blocks share a
+ * token: each takes every share-th unit. */
 struct RankRun {
   uint32_t begin, end, turn, share;
 };
-EP_DEVICE RankRun rank_run(const EpArgs &a, const RankCall &c) {
+EP_DEVICE RankRun rank_run(const EpArgs &a, const EpCall &c) {
   uint32_t tokens = static_cast<uint32_t>(a.tokens);
   uint32_t share = tokens == 0 || tokens >= c.senders ? 1 : c.senders / tokens;
   uint32_t runs = c.senders / share, each = (tokens + runs - 1) / runs, run = c.block / share;
   return {min(run * each, tokens), min((run + 1) * each, tokens), c.block % share, share};
+}
+
+/* Initialises the shared words of a dispatch. The functions that read them begin with a barrier. */
+template <class Shared>
+EP_DEVICE void rank_begin(Shared &s) {
+  if (threadIdx.x == 0) s.failed = 0;
+  if (threadIdx.x < EP_RANKS) s.tile.base[threadIdx.x] = s.tile.all[threadIdx.x] = 0;
 }

@@ -1,44 +1,25 @@
-/* SwiGLU between an expert's two matrix products: z = gate/(1+exp(-gate)) * up in float32.
- * The host does not know how many rows are valid: the kernel reads the number from the last
- * row offset, and writes no row beyond it.
+/* SwiGLU between an expert's two matrix products: z = gate/(1+exp(-gate)) * up in float32. The host does not know how
+ * many rows are valid: the kernel reads the number from the last row offset, and writes no row beyond it.
  *
- *   EP_COLS         D, the columns of the output: the problem's hidden size
+ *   EP_HIDDEN       D, the columns of the output
  *   EP_INTERLEAVED  1: columns gate0, up0, gate1, up1, ...; 0: all gates, then all ups
  *   EP_CLAMP        1: the clamped variant of gpt-oss, with limit and alpha of the arguments
  *   EP_IN_FLIGHT    number of pieces of 256 columns that are being loaded while a warp
  *                   computes another piece
  *
- * A call moves 4.5 to 6 bytes for each element and executes 15 to 30 instructions on it. So
- * memory limits its time, if enough loads are in flight: with a latency of 0.7 us and 4.3
- * TB/s each of 132 SMs needs 0.7 us x 4.3 TB/s / 132 = 23 KB in flight. A warp's piece is 1 KB.
- * If a load waited until all pieces before it are computed, memory would be idle in the
- * meantime: this was a quarter of the time.
- */
+ * A call moves 4.5 to 6 bytes for each element and executes 15 to 30 instructions on it. So memory limits its time,
+ * if enough loads are in flight: with a latency of 0.7 us and 4.3 TB/s each of 132 SMs needs 0.7 us x 4.3 TB/s / 132
+ * = 23 KB in flight. A warp's piece is 1 KB. If a load waited until all pieces before it are computed, memory would
+ * be idle in the meantime: this was a quarter of the time. */
 #pragma once
 
 #include "common/fp8.cuh"
 
-#ifndef EP_COLS
-#define EP_COLS EP_HIDDEN
-#endif
-#ifndef EP_INTERLEAVED
-#define EP_INTERLEAVED 0
-#endif
-#ifndef EP_CLAMP
-#define EP_CLAMP 0
-#endif
-#ifndef EP_THREADS
-#define EP_THREADS 1024
-#endif
-#ifndef EP_IN_FLIGHT
-#define EP_IN_FLIGHT 1
-#endif
-
-/* Returns x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits
- * or fewer shows such an error, and for a scale the oracle allows an error of 1 in a million.
- * expf and a division would take twice the instructions. The product in the exponent is rounded;
- * `lost` is the rounding error, which is added again. If y is beyond the bounds of `inside`, the
- * quotient is 0 or x anyway; without the bounds an infinite y would make `lost` NaN. */
+/* Returns x / (1 + exp(-y)). Up to |y| = 12 its error is at most 5 in ten million. No output of 8 bits or fewer shows
+ * such an error, and for a scale the oracle allows an error of 1 in a million. expf and a division would take twice
+ * the instructions. The product in the exponent is rounded; `lost` is the rounding error, which is added again. If y
+ * is beyond the bounds of `inside`, the quotient is 0 or x anyway; without the bounds an infinite y would make `lost`
+ * NaN. */
 EP_DEVICE float silu_gate(float x, float y) {
 #ifdef EP_EMULATE
   const float d = __fadd_rn(1.0f, expf(-y));
@@ -83,31 +64,28 @@ EP_DEVICE void silu8(const EpSiluArgs &a, const SiluInput &v, float (&z)[8]) {
 }
 
 /* Returns the number of valid rows, but at most as many as the buffers hold. */
-EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) {
-  return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows));
-}
+EP_DEVICE uint32_t silu_rows(const EpSiluArgs &a) { return min(a.row_offsets[a.groups], static_cast<uint32_t>(a.max_rows)); }
 
-/* One warp handles 256 columns of a row, 8 in each lane. The number of pieces is below
- * 2^32, because the buffers of so many pieces would take 2 TB. */
+/* One warp handles 256 columns of a row, 8 in each lane. The number of pieces is below 2^32, because the buffers of
+ * so many pieces would take 2 TB. */
 constexpr uint32_t EP_PIECE = 256;
-constexpr uint32_t EP_PIECES = (EP_COLS + EP_PIECE - 1) / EP_PIECE;
+constexpr uint32_t EP_PIECES = (EP_HIDDEN + EP_PIECE - 1) / EP_PIECE;
 
 EP_DEVICE uint32_t silu_column(uint32_t piece) { return piece % EP_PIECES * EP_PIECE + 8 * lane_id(); }
 
 /* Returns the input of a piece: zeros from piece `end` on, and beyond the end of the row. */
 EP_DEVICE SiluInput silu_load(const EpSiluArgs &a, uint32_t piece, uint32_t end) {
   const uint32_t c = silu_column(piece);
-  if (piece >= end || c >= EP_COLS) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
-  const uint16_t *in = a.in + static_cast<uint64_t>(piece / EP_PIECES) * (2 * EP_COLS) + (EP_INTERLEAVED ? 2 * c : c);
+  if (piece >= end || c >= EP_HIDDEN) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
+  const uint16_t *in = a.in + static_cast<uint64_t>(piece / EP_PIECES) * (2 * EP_HIDDEN) + (EP_INTERLEAVED ? 2 * c : c);
   return {ld_readonly(reinterpret_cast<const uint4 *>(in)),
-          ld_readonly(reinterpret_cast<const uint4 *>(in + (EP_INTERLEAVED ? 8 : EP_COLS)))};
+          ld_readonly(reinterpret_cast<const uint4 *>(in + (EP_INTERLEAVED ? 8 : EP_HIDDEN)))};
 }
 
-/* Calls body(row, column of this lane, its eight activated values) for every piece of the
- * valid rows. Consecutive pieces go to different blocks, so that few rows still use all
- * SMs. All lanes call body together; lanes beyond the end of the row pass zeros. The first
- * pieces are loaded before the number of valid rows is known, perhaps from rows that are not
- * valid. A wait for the number would add the latency of a load. */
+/* Calls body(row, column of this lane, its eight activated values) for every piece of the valid rows. Consecutive
+ * pieces go to different blocks, so that few rows still use all SMs. All lanes call body together; lanes beyond the
+ * end of the row pass zeros. The first pieces are loaded before the number of valid rows is known, perhaps from rows
+ * that are not valid. A wait for the number would add the latency of a load. */
 template <class Body>
 EP_DEVICE void silu_each_piece(const EpSiluArgs &a, Body body) {
   const uint32_t step = gridDim.x * warps_in_block(), held = static_cast<uint32_t>(a.max_rows) * EP_PIECES;

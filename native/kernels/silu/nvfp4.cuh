@@ -1,11 +1,10 @@
-/* The entries fused_silu_nvfp4 and fused_silu_nvfp4_interleaved. Output: [rows, D/2] bytes of
- * two e2m1 values, and e4m3 scales in the five-dimensional layout; D is a multiple of 64. Each
- * group has its own input scale. The scales after a group's last row are set to zero up to
- * the next multiple of 128 rows. A launch may have any number of blocks.
+/* The entries fused_silu_nvfp4 and fused_silu_nvfp4_interleaved. Output: [rows, D/2] bytes of two e2m1 values, and
+ * e4m3 scales in the five-dimensional layout; D is a multiple of 64. Each group has its own input scale. The scales
+ * after a group's last row are set to zero up to the next multiple of 128 rows. A launch may have any number of
+ * blocks.
  *
- * Blocks take pieces of all rows and look up the group of each piece. If each group had its
- * own blocks instead, 36 of 132 SMs would be idle with 96 groups.
- */
+ * Blocks take pieces of all rows and look up the group of each piece. If each group had its own blocks instead, 36 of
+ * 132 SMs would be idle with 96 groups. */
 #include "silu/fp4.cuh"
 
 /* Packs four neighbouring scales to a word. Every second lane has a scale. */
@@ -17,11 +16,11 @@ EP_DEVICE uint32_t silu_scale_atom(uint32_t scale) {
 }
 
 EP_DEVICE void silu_store_atom(const EpSiluArgs &a, EpRow r, uint32_t c, uint32_t atom) {
-  *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_COLS>(r, c / 64)) = atom;
+  *reinterpret_cast<uint32_t *>(a.scales + ep_nvfp4_atom<EP_HIDDEN>(r, c / 64)) = atom;
 }
 
-/* Returns the group of a row: the last group that begins at the row or before it. The warp looks
- * at 32 offsets at a time, which divides the range of the search by 32. */
+/* Returns the group of a row: the last group that begins at the row or before it. The warp looks at 32 offsets at a
+ * time, which divides the range of the search by 32. */
 EP_DEVICE uint32_t silu_group(const EpSiluArgs &a, int64_t row) {
   uint32_t first = 0, count = static_cast<uint32_t>(a.groups);
   while (count > 1) {
@@ -40,15 +39,15 @@ EP_DEVICE EpRow silu_place(const EpSiluArgs &a, uint32_t group, uint32_t in_grou
   return {static_cast<int64_t>(start) + in_group, in_group, start / EP_SCALE_ROWS + a.scale_offsets[group]};
 }
 
-/* Sets the scales to zero between each group's last row and the next multiple of 128 rows.
- * One warp handles one row at a time. */
+/* Sets the scales to zero between each group's last row and the next multiple of 128 rows. One warp handles one row
+ * at a time. */
 EP_DEVICE void silu_zero_padding(const EpSiluArgs &a) {
   const uint32_t warps = gridDim.x * warps_in_block(), rows = static_cast<uint32_t>(a.groups) * EP_SCALE_ROWS;
   for (uint32_t u = blockIdx.x + warp_id() * gridDim.x; u < rows; u += warps) {
     const uint32_t group = u / EP_SCALE_ROWS, i = u % EP_SCALE_ROWS;
     const uint32_t n = a.row_offsets[group + 1] - a.row_offsets[group];
     if (n % EP_SCALE_ROWS == 0 || i < n % EP_SCALE_ROWS) continue;
-    ep_zero_scales<EP_COLS>(a.scales, silu_place(a, group, n / EP_SCALE_ROWS * EP_SCALE_ROWS + i));
+    ep_zero_scales<EP_HIDDEN>(a.scales, silu_place(a, group, n / EP_SCALE_ROWS * EP_SCALE_ROWS + i));
   }
 }
 
@@ -57,8 +56,8 @@ EP_DEVICE void silu_nvfp4(const EpSiluArgs &a) {
     const uint32_t group = silu_group(a, row);
     const EpQuantized q = silu_fp4<EP_NVFP4>(z, a.input_scales[group]);
     const uint32_t atom = silu_scale_atom(q.scale);
-    if (c >= EP_COLS) return;
-    *reinterpret_cast<uint32_t *>(a.out + (row * EP_COLS + c) / 2) = q.payload.x;
+    if (c >= EP_HIDDEN) return;
+    *reinterpret_cast<uint32_t *>(a.out + (row * EP_HIDDEN + c) / 2) = q.payload.x;
     if (c % 64 == 0) silu_store_atom(a, silu_place(a, group, static_cast<uint32_t>(row) - a.row_offsets[group]), c, atom);
   });
   silu_zero_padding(a);

@@ -1,5 +1,5 @@
-/* Defines the entry for EP_DTYPE: fused_silu, fused_silu_fp8 or fused_silu_mxfp4; for NVFP4 the
- * entries are in silu/nvfp4.cuh. A launch may have any number of blocks; a block has whole warps. */
+/* Defines the entry for EP_DTYPE: fused_silu, fused_silu_fp8 or fused_silu_mxfp4; for NVFP4 the entries are in
+ * silu/nvfp4.cuh. A launch may have any number of blocks; a block has whole warps. */
 #include "silu/activate.cuh"
 
 #if EP_DTYPE == EP_BF16
@@ -7,13 +7,13 @@
 EP_ENTRY(EP_THREADS, 1) fused_silu(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
-    if (c < EP_COLS) *reinterpret_cast<uint4 *>(a.out + 2 * (row * EP_COLS + c)) = bf16_pack(z);
+    if (c < EP_HIDDEN) *reinterpret_cast<uint4 *>(a.out + 2 * (row * EP_HIDDEN + c)) = bf16_pack(z);
   });
   pdl_launch();
 }
 #elif EP_DTYPE == EP_FP8
-/* Quantizes eight values, with the same bits as ep_quantize8<EP_FP8> and a third of the
- * instructions, see common/fp8.cuh. */
+/* Quantizes eight values, with the same bits as ep_quantize8<EP_FP8> and a third of the instructions, see
+ * common/fp8.cuh. */
 EP_DEVICE uint2 silu_fp8(const float (&z)[8], const Fp8Scale &s) {
   float y[8];
 #pragma unroll
@@ -26,8 +26,8 @@ EP_ENTRY(EP_THREADS, 1) fused_silu_fp8(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
     const Fp8Scale s = fp8_scale(__float_as_uint(lanes_max<16>(amax8(z))));
-    if (c >= EP_COLS) return;
-    *reinterpret_cast<uint2 *>(a.out + row * EP_COLS + c) = silu_fp8(z, s);
+    if (c >= EP_HIDDEN) return;
+    *reinterpret_cast<uint2 *>(a.out + row * EP_HIDDEN + c) = silu_fp8(z, s);
     if (c % 128 == 0) reinterpret_cast<float *>(a.scales)[c / 128 * a.max_rows + row] = s.scale;
   });
   pdl_launch();
@@ -40,9 +40,9 @@ EP_ENTRY(EP_THREADS, 1) fused_silu_mxfp4(const __grid_constant__ EpSiluArgs a) {
   pdl_wait();
   silu_each_piece(a, [&](uint64_t row, uint32_t c, const float (&z)[8]) {
     const EpQuantized q = silu_fp4<EP_MXFP4>(z, 1.0f);
-    if (c >= EP_COLS) return;
-    *reinterpret_cast<uint32_t *>(a.out + (row * EP_COLS + c) / 2) = q.payload.x;
-    if (c % 32 == 0) a.scales[(row * EP_COLS + c) / 32] = static_cast<uint8_t>(q.scale);
+    if (c >= EP_HIDDEN) return;
+    *reinterpret_cast<uint32_t *>(a.out + (row * EP_HIDDEN + c) / 2) = q.payload.x;
+    if (c % 32 == 0) a.scales[(row * EP_HIDDEN + c) / 32] = static_cast<uint8_t>(q.scale);
   });
   pdl_launch();
 }

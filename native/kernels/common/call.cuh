@@ -1,0 +1,17 @@
+/* The current call and this thread, for kernels some of whose blocks may send while the others receive. */
+#pragma once
+
+#include "common/check.cuh"
+
+struct EpCall {
+  uint32_t number; /* 1, 2, 3, ... */
+  uint32_t warp, lane, warps;         /* this thread's warp in its block, its lane, and the number of warps in a block */
+  uint32_t block, senders, receivers; /* this block, and the numbers of blocks that send and that receive; with 0 receivers every block does both */
+};
+
+EP_DEVICE EpCall ep_call(const EpArgs &a) {
+  uint32_t receivers = static_cast<uint32_t>(a.wait_sms);
+  return {ep_number(a), warp_id(), lane_id(), warps_in_block(), blockIdx.x, gridDim.x - receivers, receivers};
+}
+EP_DEVICE bool ep_sends(const EpCall &c) { return c.block < c.senders; }
+EP_DEVICE bool ep_receives(const EpCall &c) { return c.receivers == 0 || c.block >= c.senders; }

@@ -1,0 +1,62 @@
+/* A token as kernels send it: EP_VECTORS vectors of 16 bytes, then EP_TOKEN_SCALES scales of 32 bits. EP_DTYPE is
+ * BF16 or FP8. With FP8, a lane with every eighth vector also has a scale.
+ *
+ * The functions with a parameter n are for a warp that moves n vectors in each lane. `first` is the number of the
+ * lane's first vector, and its next vectors follow at a distance of 32. */
+#pragma once
+
+#include "common/dtypes.cuh"
+#include "common/sentinel.cuh"
+
+static const uint32_t EP_PAYLOAD = ep_payload(EP_DTYPE, EP_HIDDEN); /* bytes */
+static const uint32_t EP_TOKEN_SCALES = ep_scales(EP_DTYPE, EP_HIDDEN);
+static const uint32_t EP_VECTORS = EP_PAYLOAD / 16;
+
+/* Returns whether a vector number is inside the token. If EP_VECTORS is a multiple of 32 * n, every vector number is,
+ * and the compiler knows it. */
+template <uint32_t n>
+EP_DEVICE bool ep_inside(uint32_t vector) { return EP_VECTORS % (32 * n) == 0 || vector < EP_VECTORS; }
+template <uint32_t n>
+EP_DEVICE bool ep_has_scale(uint32_t vector) { return EP_TOKEN_SCALES > 0 && ep_inside<n>(vector) && vector % 8 == 0; }
+
+/* Returns the address of the scale of a vector in a slot, which is memory for one token. */
+EP_DEVICE uint32_t *ep_slot_scale(uint8_t *slot, uint32_t vector) { return reinterpret_cast<uint32_t *>(slot + EP_PAYLOAD) + vector / 8; }
+
+/* Loads a lane's part of a slot that is polled, and returns its largest word: the sentinel if some of it is missing. */
+template <uint32_t n>
+EP_DEVICE uint32_t ep_load_part(uint8_t *slot, uint32_t first, uint4 (&data)[n], uint32_t (&scale)[n]) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (uint32_t v = 0; v < n; v++) {
+    uint32_t vector = first + 32 * v;
+    data[v] = make_uint4(0, 0, 0, 0);
+    scale[v] = 0;
+    if (ep_inside<n>(vector)) data[v] = ld_relaxed_sys(reinterpret_cast<const uint4 *>(slot) + vector);
+    if (ep_has_scale<n>(vector)) scale[v] = ld_relaxed_sys(ep_slot_scale(slot, vector));
+  }
+#pragma unroll
+  for (uint32_t v = 0; v < n; v++) largest = max(largest, max(ep_largest(data[v]), scale[v]));
+  return largest;
+}
+
+/* Fills a lane's part of a slot with sentinels. */
+template <uint32_t n>
+EP_DEVICE void ep_empty_part(uint8_t *slot, uint32_t first) {
+#pragma unroll
+  for (uint32_t v = 0; v < n; v++) {
+    uint32_t vector = first + 32 * v;
+    if (ep_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, ep_sentinels());
+    if (ep_has_scale<n>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), EP_SENTINEL);
+  }
+}
+
+/* Writes a lane's part to a row of the output. Each next scale of the row is `step` words further. */
+template <uint32_t n, class Step>
+EP_DEVICE void ep_write_part(uint8_t *row, uint32_t *scales, Step step, uint32_t first, const uint4 (&data)[n], const uint32_t (&scale)[n]) {
+#pragma unroll
+  for (uint32_t v = 0; v < n; v++) {
+    uint32_t vector = first + 32 * v;
+    if (ep_inside<n>(vector)) reinterpret_cast<uint4 *>(row)[vector] = data[v];
+    if (ep_has_scale<n>(vector)) scales[vector / 8 * step] = scale[v];
+  }
+}

@@ -101,12 +101,6 @@ EP_DEVICE float e4m3_decode(uint32_t code) {
   return code & 0x80u ? -v : v;
 }
 
-EP_DEVICE float e2m1_decode(uint32_t code) {
-  uint32_t e = code >> 1 & 3u, m = code & 1u;
-  float v = e == 0 ? static_cast<float>(m) * 0.5f : __uint_as_float((e + 126u) << 23 | m << 22);
-  return code & 8u ? -v : v;
-}
-
 /* Returns the e8m0 scale of a group in even mode: rounds amax to the one-bit mantissa of e2m1, and subtracts 2, the
  * largest exponent of e2m1, from its exponent. */
 EP_DEVICE uint32_t e8m0_even(float amax) {
@@ -117,7 +111,6 @@ EP_DEVICE uint32_t e8m0_even(float amax) {
 /* Returns 2^(127 - code), the reciprocal of the scale. It is exact, because the scale is a power of two. Code 254
  * gives a denormal. */
 EP_DEVICE float e8m0_inverse(uint32_t code) { return __uint_as_float(code < 254u ? (254u - code) << 23 : 0x00400000u); }
-EP_DEVICE float e8m0_decode(uint32_t code) { return __uint_as_float(code > 0u ? code << 23 : 0x00400000u); }
 
 /* Returns eight e2m1 codes. Element 2i is in the low four bits of byte i. */
 EP_DEVICE uint32_t e2m1_pack(const float (&x)[8], float factor) {

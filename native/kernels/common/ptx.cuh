@@ -151,23 +151,18 @@ EP_DEVICE uint32_t cas_relaxed_gpu(uint32_t *p, uint32_t want, uint32_t v) {
 }
 
 /* Adds without returning the old value, so that the thread does not wait. */
-EP_DEVICE void red_add_relaxed_gpu(int32_t *p, int32_t v) {
 #ifdef EP_EMULATE
-  emul_updates(p);
-  __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+#define EP_RED(name, op, order)                                                \
+  EP_DEVICE void name(int32_t *p, int32_t v) {                                 \
+    emul_updates(p);                                                           \
+    __atomic_fetch_add(p, v, order);                                           \
+  }
 #else
-  asm volatile("red.add.relaxed.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+#define EP_RED(name, op, order)                                                \
+  EP_DEVICE void name(int32_t *p, int32_t v) { asm volatile(op ".s32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 #endif
-}
-
-EP_DEVICE void red_add_release_gpu(int32_t *p, int32_t v) {
-#ifdef EP_EMULATE
-  emul_updates(p);
-  __atomic_fetch_add(p, v, __ATOMIC_RELEASE);
-#else
-  asm volatile("red.add.release.gpu.global.s32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-#endif
-}
+EP_RED(red_add_relaxed_gpu, "red.add.relaxed.gpu.global", EP_MO_RELAXED)
+EP_RED(red_add_release_gpu, "red.add.release.gpu.global", EP_MO_RELEASE)
 
 /* Loads input that no thread writes during the kernel. Do not use it for receive buffers, because other ranks write
  * to them. */
@@ -197,29 +192,13 @@ EP_DEVICE uint4 ld_once(const uint4 *p) {
 
 /* ---- fences ---- */
 
-EP_DEVICE void fence_acq_rel_cta() {
 #ifdef EP_EMULATE
-  emul_fence();
+#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { emul_fence(); }
 #else
-  asm volatile("fence.acq_rel.cta;" ::: "memory");
+#define EP_FENCE(scope) EP_DEVICE void fence_acq_rel_##scope() { asm volatile("fence.acq_rel." #scope ";" ::: "memory"); }
 #endif
-}
-
-EP_DEVICE void fence_acq_rel_gpu() {
-#ifdef EP_EMULATE
-  emul_fence();
-#else
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
-#endif
-}
-
-EP_DEVICE void fence_acq_rel_sys() {
-#ifdef EP_EMULATE
-  emul_fence();
-#else
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
-#endif
-}
+EP_FENCE(gpu)
+EP_FENCE(sys)
 
 /* ---- time ---- */
 

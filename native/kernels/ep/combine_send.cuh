@@ -9,7 +9,6 @@
 
 /* ---- direct ---- */
 
-/* One (local expert, source) pair. */
 struct EpPair {
   uint32_t local, source;
   int64_t start, end; /* its rows */
@@ -219,7 +218,6 @@ EP_DEVICE void ep_send_sums(const EpArgs &a) {
   }
 }
 
-/* Sends all rows of this rank. This is all that ep_combine_async does. */
 static __device__ void send_tokens_back(const EpArgs &a) {
   ep_drill_delay(a);
   ep_span_stage(a, EP_STAGE_READY); /* it waits for no other rank */

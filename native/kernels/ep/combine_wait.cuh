@@ -61,7 +61,6 @@ EP_DEVICE EpTerms ep_arrived_terms(const EpArgs &a, int64_t token) {
   return t;
 }
 
-/* Applies the epilogue to a finished vector of eight BF16 values. */
 EP_DEVICE uint4 ep_epilogue(const EpArgs &a, uint4 v, uint32_t vector) {
   if (EP_EPILOGUE == EP_EPILOGUE_NONE) return v;
   float x[8], b[8];

@@ -4,7 +4,6 @@
 
 #include "ep/signal.cuh"
 
-/* The destination of one copy of a token. */
 struct EpDestination {
   uint8_t *slot;     /* null: there is no copy */
   int32_t *finished; /* counts the parts that have been written for this destination */
@@ -15,7 +14,6 @@ EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
   return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
 }
 
-/* Returns whether this rank sends tokens to an expert. */
 EP_DEVICE bool ep_sends_to(const EpArgs &a, int32_t expert) {
   if (expert < 0 || expert >= EP_EXPERTS) return false;
   return !EP_SKIP_A2A || expert / EP_LOCAL_EXPERTS == a.rank;
@@ -110,7 +108,6 @@ static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t
   }
 }
 
-/* Counts a message whose bulk copy has been written. */
 EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }

@@ -61,7 +61,6 @@ EP_DEVICE void ep_pad_offsets(const EpArgs &a, EpOffsets &o) {
   if (threadIdx.x == 0) a.row_offsets[0] = 0;
 }
 
-/* Returns the first row of a local expert's group. */
 EP_DEVICE uint32_t ep_group_start(const EpOffsets &o, uint32_t local) {
   const uint32_t g = local + EP_SHARED;
   return g > 0 ? o.group_rows[g - 1] : 0;

@@ -23,7 +23,6 @@
 
 static const uint32_t NORMAL_EXPERTS = 32;   /* experts that one block of ep_layout counts */
 static const uint32_t NORMAL_MOST = 1024;    /* local experts */
-static const uint32_t NORMAL_TOPK = 32;
 
 EP_DEVICE int32_t normal_id(const void *ids, int32_t bits, int64_t i) {
   if (bits == 32) return static_cast<const int32_t *>(ids)[i];

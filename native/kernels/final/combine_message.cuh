@@ -45,3 +45,18 @@ EP_DEVICE const uint8_t *fin_row(const EpArgs &a, uint64_t route) {
 EP_DEVICE void fin_prefetch(const EpArgs &a, const FinReturn &r) {
   if (static_cast<uint32_t>(r.route) != FIN_NOWHERE) prefetch_l2(fin_row(a, r.route), FIN_ROW_BYTES);
 }
+
+/* A position in a message. `left` has a bit for this row and for each row after it; `column` is the byte column. For
+ * a sum all rows are visited at one column, then all rows at the next column. Without a sum, rows are sent one after
+ * the other. */
+struct FinWalk {
+  uint32_t left, column;
+};
+EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
+  if (EP_DIRECT) {
+    w.column += FIN_STRIDE;
+    return w.column < FIN_ROW_BYTES ? w : FinWalk{w.left & (w.left - 1), 0};
+  }
+  w.left &= w.left - 1;
+  return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
+}

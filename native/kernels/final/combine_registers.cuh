@@ -23,15 +23,6 @@ EP_DEVICE void fin_store_piece(uint8_t *row, uint32_t column, const FinPiece &p)
     if (fin_in_row(column + v * 512)) st_relaxed_sys(reinterpret_cast<uint4 *>(row + column + v * 512), p.data[v]);
 }
 
-/* Walks over the pieces of a message: all its rows at one column, then all rows at the next column. */
-struct FinWalk {
-  uint32_t left, column; /* rows still to be visited at this column, this row included */
-};
-EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
-  w.left &= w.left - 1;
-  if (w.left == 0) w = {here, w.column + FIN_STRIDE};
-  return w;
-}
 EP_DEVICE FinPiece fin_load_at(const EpArgs &a, const FinReturn &r, FinWalk w, uint64_t *route) {
   *route = __shfl_sync(EP_FULL_WARP, r.route, __ffs(w.left) - 1);
   return fin_load_piece(fin_row(a, *route), w.column);

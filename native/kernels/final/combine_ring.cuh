@@ -7,21 +7,6 @@
 
 static const uint32_t FIN_STAGES = EP_IN_FLIGHT / FIN_WIDTH; /* steps in flight */
 
-/* A position in a message. `left` has a bit for this row and for each row after it; `column` is the byte column. For
- * a sum all rows are visited at one column, then all rows at the next column. Without a sum, rows are sent one after
- * the other. */
-struct FinWalk {
-  uint32_t left, column;
-};
-EP_DEVICE FinWalk fin_step(FinWalk w, uint32_t here) {
-  if (EP_DIRECT) {
-    w.column += FIN_STRIDE;
-    return w.column < FIN_ROW_BYTES ? w : FinWalk{w.left & (w.left - 1), 0};
-  }
-  w.left &= w.left - 1;
-  return w.left != 0 ? w : FinWalk{here, w.column + FIN_STRIDE};
-}
-
 /* Returns the address in the ring of this lane's vector v of a step. */
 EP_DEVICE uint4 *fin_ring(const EpCall &c, uint32_t stage, uint32_t v) {
   EP_DYNAMIC_SHARED(ring);

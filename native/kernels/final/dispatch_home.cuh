@@ -259,10 +259,7 @@ EP_ENTRY(EP_THREADS, 1) dispatch_final_home(const __grid_constant__ EpArgs a) {
   ep_drill_delay(a);
   EpCall c = ep_call(a);
   if (c.lane == 0) h.sent[c.warp] = 0;
-  if (threadIdx.x == 0) {
-    s.failed = s.rows = 0;
-    if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
-  }
+  fin_begin(a, c, s);
   if (ep_block_leaves(a)) return;
   if (ep_sends(c)) {
     fin_home_async(a, c, h);

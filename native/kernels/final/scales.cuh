@@ -48,6 +48,13 @@ EP_DEVICE void fin_note_origin(const EpArgs &a, FinMessage m, uint32_t row) {
   fin_origins(a)[row] = m.source * static_cast<uint32_t>(a.max_tokens) + m.token;
 }
 
+/* Initialises the shared words, and the counter of blocks for the next call. */
+EP_DEVICE void fin_begin(const EpArgs &a, const EpCall &c, FinShared &s) {
+  if (threadIdx.x != 0) return;
+  s.failed = s.rows = 0;
+  if (c.block == 0 && c.number != 0) *fin_met(a, c.number + 1) = 0;
+}
+
 /* Counts this block and, if `waits` is true, waits until `blocks` blocks have placed their rows. */
 EP_DEVICE void fin_meet(const EpArgs &a, const EpCall &c, FinShared &s, uint32_t blocks, bool waits) {
   __syncthreads();

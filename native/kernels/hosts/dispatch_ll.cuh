@@ -61,7 +61,6 @@ static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArriv
 
 /* ---- messages ---- */
 
-/* One part of a message, in the registers of a warp. */
 struct LhPart {
   uint32_t source, message, first; /* first: this lane's first vector */
   uint64_t head;                   /* lane k: header word k */

@@ -7,7 +7,6 @@
 /* After layout.cuh: it uses the names of ep/layout.cuh. */
 #include "ep/dispatch_wait.cuh"
 
-/* Returns the target of message number `slot` from a source to an expert. */
 EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t source, int32_t slot) {
   const uint64_t at = recv_buf_layout(static_cast<uint32_t>(expert % EP_LOCAL_EXPERTS), static_cast<uint32_t>(source),
                                       static_cast<uint64_t>(slot), static_cast<uint64_t>(a.max_tokens));

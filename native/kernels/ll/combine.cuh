@@ -92,8 +92,6 @@ EP_DEVICE void ll_combine_async(const EpArgs &a, const LlCall &c, LlReturnAhead 
   }
 }
 
-/* ---- entries ---- */
-
 /* Returns the call with `block` and `blocks` counted only among the blocks that sum. */
 EP_DEVICE LlCall ll_summing(const EpArgs &a, LlCall c) {
   const uint32_t only = ll_summing_blocks(a);

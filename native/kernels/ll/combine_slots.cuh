@@ -38,7 +38,6 @@ EP_DEVICE LlRows ll_load_rows(const EpArgs &a, const LlRoute &route, uint32_t co
   return rows;
 }
 
-/* Sends a lane's vectors of a row or sum to a slot. */
 EP_DEVICE void ll_fill(uint8_t *slot, uint32_t column, const uint4 (&data)[LL_STEP]) {
 #pragma unroll
   for (uint32_t v = 0; v < LL_STEP; v++) {

@@ -200,7 +200,6 @@ EP_DEVICE void ll_wait_counts(const EpArgs &a, const LlCall &c, LlShared &s, uin
   bar_sync(LL_BAR_OFFSETS, threads);
 }
 
-/* One part of a message, in the registers of a warp. */
 struct LlPart {
   uint32_t source, token, first; /* first: this lane's first vector */
   uint64_t head;                 /* lane k: header word of top-k position k */

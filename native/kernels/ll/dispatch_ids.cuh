@@ -133,7 +133,6 @@ EP_DEVICE bool ll_wait_heads(const EpArgs &a, const LlCall &c, LlArrivals &n, Ll
   }
 }
 
-/* Counts and marks the rows for this rank. */
 EP_DEVICE void ll_mark_heads(const LlCall &c, LlShared &s, uint32_t *marks, const LlHeads &h) {
 #pragma unroll
   for (uint32_t i = 0; i < LL_HEADS; i++) {

@@ -15,7 +15,6 @@ struct RankShared {
 
 /* ---- sending ---- */
 
-/* Sends every rank the number of rows that it receives from this rank. */
 EP_DEVICE void rank_signal(const EpArgs &a, const EpCall &c, const uint32_t (&all)[EP_RANKS]) {
   if (c.warp != 0 || c.lane >= EP_RANKS) return;
   int to = static_cast<int>((static_cast<uint32_t>(a.rank) + c.lane) % EP_RANKS);

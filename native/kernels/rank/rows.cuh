@@ -16,7 +16,6 @@ EP_DEVICE uint32_t *rank_out_scale(const EpArgs &a, uint64_t row, uint32_t vecto
   return rank_left_scales(a) + row * EP_TOKEN_SCALES + vector / 8;
 }
 
-/* Writes word i of a message's head to its row: the token, a local expert or a weight. */
 EP_DEVICE void rank_put_head(const EpArgs &a, uint32_t source, uint64_t row, uint32_t i, uint32_t word) {
   if (i == 0) {
     rank_left_tokens(a)[2 * row] = static_cast<int32_t>(word);

@@ -75,7 +75,6 @@ EP_DEVICE RankTailWords rank_tail(const EpCall &c, const RankHomeShared &s, int 
   return m;
 }
 
-/* Polls messages until all words of all of them have arrived. */
 EP_DEVICE bool rank_wait_tails(const EpArgs &a, const EpCall &c, RankTailWords (&m)[RANK_TAILS]) {
   EpSpin spin;
   for (;;) {

@@ -1,7 +1,8 @@
 /* Replaces the experts' MLP between dispatch and combine in verifications: y = bf16(dequantize(x) * gain of the row's
  * expert). The multiplications are in single precision, as in the oracle, for every dtype. The kernel works with any
  * grid and any block. */
-#pragma once
+#ifndef EP_EXPERT_CUH /* a unit of its own too: gcc warns of #pragma once there */
+#define EP_EXPERT_CUH
 
 #include "common/check.cuh"
 
@@ -94,3 +95,5 @@ EP_ENTRY(1024, 1) ep_expert(const __grid_constant__ EpArgs a) {
       y[row * EP_HIDDEN + c] = expert_bf16(expert_value(a, at, c) * gain);
   }
 }
+
+#endif

@@ -1,6 +1,7 @@
 /* Kernels that epcomm launches before calls. ep_narrow_ids narrows top-k ids to 32 bits. In debug mode, ep_agree
  * checks the ids and compares the calls that the ranks are about to make. ep_meet lets living ranks meet. */
-#pragma once
+#ifndef EP_EPCOMM_CALLS_CUH /* a unit of its own too: gcc warns of #pragma once there */
+#define EP_EPCOMM_CALLS_CUH
 
 #include "common/check.cuh"
 #include "epcomm/expand.cuh"
@@ -140,3 +141,5 @@ EP_ENTRY(32, 1) ep_agree(const __grid_constant__ EpArgs a) {
   __syncwarp();
   if (threadIdx.x == 0) mine->calls = number;
 }
+
+#endif

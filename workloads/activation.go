@@ -8,8 +8,8 @@ import (
 )
 
 // Gates fills dst with the BF16 bits of one input row of the activation: first the gate values,
-// then as many up values. One magnitude in 1,024 lies in [128, 256), where the exponential of a
-// float32 overflows. The values depend only on seed, rank, row and column.
+// then as many up values. Magnitudes lie in [2^-3, 2^5). One in 1,024 lies in [128, 256), where
+// the exponential of a float32 overflows. The values depend only on seed, rank, row and column.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {

@@ -18,7 +18,8 @@ var powerlawKind = kind{
 }
 
 // powerlaw follows aiconfigurator's density x^-a, between 1 and 0.8 times the number of tokens, or
-// between 0.01 and 2 for few selections. Loads are quantiles, not random draws.
+// between 0.01 and 2 if there are fewer selections than experts. Loads are quantiles, not random
+// draws.
 func powerlaw(s drawRequest, a, span float64) []float64 {
 	if math.IsNaN(span) {
 		span = max(1, 0.8*float64(s.rows()))

@@ -77,7 +77,8 @@ func (a ABI) Of(kernel string) string {
 // Kernels returns the kernels that an ABI names, sorted.
 func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
 
-// For returns the words of a config's kernel, or of both kernels of a pair.
+// For returns the words of a config's kernel, or of both kernels of a pair; "" for a config
+// without a kernel.
 func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
 
 // Part returns the words of the given kernels. A word for every kernel is returned as it is.

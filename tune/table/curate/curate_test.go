@@ -122,8 +122,8 @@ func TestMergeOrderDoesNotMatterWithoutConflict(t *testing.T) {
 	})
 }
 
-// TestMergedAnswersComeFromOneOfTheTwo, at this token count or at the measured count next below or
-// above.
+// TestMergedAnswersComeFromOneOfTheTwo also allows the answers at the measured counts next below
+// and above.
 func TestMergedAnswersComeFromOneOfTheTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := randomTable(t, "a"), randomTable(t, "b")

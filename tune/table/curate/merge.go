@@ -45,16 +45,17 @@ func Comparable(a, b table.Header) error {
 	return nil
 }
 
-// Merge adds a newcomer's rows to an incumbent table and returns what it did on every interval that
-// both cover. It changes neither argument.
+// Merge adds a newcomer's rows to an incumbent table and returns what it did on every interval
+// that both cover. It changes neither argument.
 //
-// At a token count at which one table was measured, Merge takes that table's row. If both were, the
-// incumbent's row stays unless the rule prefers the newcomer's. The larger gain would collect lucky
-// draws over many merges. Between two measured counts Merge takes the row of the nearer count, by
-// ratio.
+// At a token count at which one table was measured, Merge takes that table's row. If both were,
+// the incumbent's row stays unless the rule prefers the newcomer's. The larger gain would collect
+// lucky draws over many merges. Between two measured counts Merge takes the row of the nearer
+// count, by ratio.
 //
-// A row of a later build replaces a row of an earlier build everywhere. The fallback fields are
-// those of the incumbent table.
+// A row of a later build replaces a row of an earlier build everywhere. A row for all routings
+// that was measured under one routing is left out. The fallback fields are those of the incumbent
+// table.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -74,8 +75,8 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a table in which every row names its build, without rows whose evidence is not
-// enough.
+// stated returns a table in which every row names its build. It lacks rows for all routings that
+// were measured under fewer than two, and rows whose gain is not certain.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })

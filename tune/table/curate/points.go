@@ -40,8 +40,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row was only timed at a token count, while the other table was
-// searched near it. A search tries many configs, and timing compares only two.
+// outranked reports whether a row was only timed at a token count, between two searches, and the
+// other table was searched there. A search tries many configs, and timing compares only two.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false

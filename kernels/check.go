@@ -12,6 +12,7 @@ import (
 
 // Their errors name the parameter, its value and the bound.
 
+// CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
 	for _, q := range params {
 		if _, ok := c.Values[q.Name]; !ok {
@@ -26,6 +27,7 @@ func CheckNames(c ep.Config, params []Param) error {
 	return nil
 }
 
+// CheckRange checks that a parameter is a number from lo to hi.
 func CheckRange(c ep.Config, name string, lo, hi int) error {
 	if n, ok := c.Values[name].Int(); !ok || n < lo || n > hi {
 		return fmt.Errorf("%s: %s is outside %d to %d", name, c.Values[name], lo, hi)
@@ -44,6 +46,7 @@ func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) erro
 	return nil
 }
 
+// CheckWord checks that a parameter has one of the known values.
 func CheckWord(c ep.Config, name string, known ...string) error {
 	if !slices.Contains(known, c.Str(name)) {
 		return fmt.Errorf("%s: %q, use %s", name, c.Str(name), strings.Join(known, " or "))

@@ -29,6 +29,7 @@ const (
 	Hook      Class = "hook"      // the result; set by the caller, never searched
 )
 
+// Cost names the field of ep.Cost that a parameter's value sets.
 type Cost int
 
 const (
@@ -96,6 +97,7 @@ const (
 	ModeSplit = "split"
 )
 
+// Splits reports whether c is a config of k with split phases.
 func (k Kernel) Splits(c ep.Config) bool { return k.Split != nil && c.Str(ModeParam) == ModeSplit }
 
 // SplitWithin returns the default with split phases on at most `sms` SMs; 0 is no bound. k.Split must not be nil.
@@ -115,6 +117,7 @@ func (k Kernel) served() []ep.Layout {
 	return k.Layouts
 }
 
+// CheckLayout refuses a layout that the kernel does not serve.
 func (k Kernel) CheckLayout(l ep.Layout) error {
 	if k.Serves(l) {
 		return nil
@@ -227,6 +230,7 @@ type RunSpec struct {
 	Fold   int // calls averaged in one round, at least 1
 }
 
+// AsyncVerifier is implemented by sessions that can compare outputs while they run the next candidate.
 type AsyncVerifier interface {
 	// StartVerify runs a prepared candidate as Verify does. Any goroutine may call finish, also while the session
 	// runs others.

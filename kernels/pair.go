@@ -74,6 +74,7 @@ func Of(all []Kernel, op ep.Op) []Kernel {
 	return out
 }
 
+// For returns the kernels of a problem's op that serve its layout.
 func For(all []Kernel, p ep.Problem) []Kernel {
 	return slices.DeleteFunc(Of(all, p.Op), func(k Kernel) bool { return !k.Serves(p.Layout) })
 }

@@ -29,6 +29,7 @@ func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, e
 	return ep.Config{}, first
 }
 
+// NoKernel returns the error about a problem whose op or layout no kernel serves.
 func NoKernel(all []Kernel, p ep.Problem) error {
 	of := Of(all, p.Op)
 	if len(of) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
+// Axes holds the values whose combinations the conformance matrix covers.
 type Axes struct {
 	Ops      []ep.Op
 	DTypes   []ep.DType

@@ -8,6 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// Level selects how much of the matrix runs.
 type Level string
 
 // Quick covers every value, Default every pair of values, Stress every triple with few configs in each case.
@@ -20,7 +21,7 @@ const (
 type effort struct {
 	strength   int // axes of which every combination of values occurs
 	iterations int // calls between two verifications
-	endurance  int // the same in endurance cases
+	endurance  int // calls between verifications in endurance cases
 	words      int // most combinations of word parameters
 	configs    int // most configs of a kernel, 0 for no limit
 }
@@ -47,6 +48,7 @@ type Case struct {
 	Configs    int // most configs of a kernel, 0 for no limit
 }
 
+// Trial is the result of one config of a case.
 type Trial struct {
 	Config   ep.Config
 	Status   ep.Status
@@ -61,6 +63,7 @@ type Result struct {
 	Trials  []Trial
 }
 
+// Failed returns the trials whose status is not OK.
 func (r Result) Failed() []Trial {
 	var out []Trial
 	for _, o := range r.Trials {

@@ -21,7 +21,7 @@ type product struct {
 	from    []byte    // source of a copy
 	to      []byte
 	next    int           // next piece
-	elapsed time.Duration // of the pieces in stages
+	elapsed time.Duration // time of the pieces in stages
 }
 
 // A piece is pieceColumns columns of one row, or a copy of pieceBytes bytes.

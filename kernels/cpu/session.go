@@ -21,7 +21,7 @@ type Session struct {
 	arena    arena
 	ranks    []*rank
 	workers  [][]*worker     // [rank][id]
-	ready    map[string]bool // by key
+	ready    map[string]bool // prepared configs, by key
 	returned bool            // setUp has run
 	beside   *beside         // runs beside the calls, or nil
 }

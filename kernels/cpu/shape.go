@@ -16,7 +16,7 @@ type shape struct {
 	maxRows  int  // rows of room in the output
 	room     int  // rows reserved for each group, or 0
 	byRank   bool // a rank receives each token once
-	rowBytes int  // of a combine message
+	rowBytes int  // bytes of a combine message
 }
 
 func (s shape) combines() bool { return s.Op == ep.Combine || s.Op == ep.Pair }

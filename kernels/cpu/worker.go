@@ -15,14 +15,14 @@ import (
 type worker struct {
 	s    *Session
 	r    *rank
-	id   int // in its rank
+	id   int // number in its rank
 	work chan *job
 	job  *job
 
 	message    []byte     // being composed
 	targets    [][]byte   // receive slots of the message
 	rows       [][]uint16 // being summed
-	weights    []float32  // of these rows
+	weights    []float32  // weights of these rows
 	sentBefore tokenCounter
 }
 

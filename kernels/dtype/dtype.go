@@ -23,6 +23,7 @@ type Encoding struct {
 	Scales     int
 }
 
+// Of returns the encoding of a token with hidden elements.
 func Of(f ep.DType, hidden int) Encoding {
 	l := Encoding{DType: f, Hidden: hidden}
 	switch f {
@@ -65,13 +66,14 @@ func (l Encoding) Code(payload []byte, c int) int {
 type Header struct {
 	SrcInfo, IDs int
 	Weights      int // only in a message for all experts of a rank
-	Bytes        int // of a message for one expert
-	Dedup        int // of a message for all experts of a rank
+	Bytes        int // size of a message for one expert
+	Dedup        int // size of a message for all experts of a rank
 }
 
 // NoExpert marks a masked top-k position in a message.
 const NoExpert = 0xffff
 
+// Message returns the layout of a dispatch message.
 func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
@@ -139,6 +141,7 @@ func MaxRows(p ep.Problem) int {
 	return up(rows, RowPad(p))
 }
 
+// FP8Scale returns the index of scale g of a row, see FP8Scales.
 func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	first, stride := FP8Scales(p, maxRows, row)
 	return first + g*stride

@@ -20,6 +20,7 @@ const LevelVariable = "EPBENCH_CONFORM"
 // PartVariable names the environment variable that selects part I of N, as "I/N".
 const PartVariable = "EPBENCH_PART"
 
+// Options selects how much of a backend is tested.
 type Options struct {
 	Mode ep.Mode
 	Axes *conform.Axes // nil: conform.AxesFor, or few with -short

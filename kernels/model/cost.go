@@ -39,6 +39,7 @@ func (c Coefficients) Vector() []float64 {
 	return out
 }
 
+// FromVector undoes Vector.
 func FromVector(x []float64) Coefficients {
 	var c Coefficients
 	for i, v := range c.list() {
@@ -88,6 +89,7 @@ func (c Call) Then(d Call) Call {
 	return c
 }
 
+// Limit names the largest part of a predicted time.
 type Limit string
 
 const (

@@ -14,7 +14,7 @@ type Shape struct {
 	PerHost int // divides Ranks
 	Experts int // routed
 	TopK    int
-	Tokens  int // of each rank
+	Tokens  int // tokens of each rank
 }
 
 const MaxRanks = 2048
@@ -56,6 +56,7 @@ type Traffic struct {
 // about 1 %.
 const maxDrawn = 1 << 24
 
+// Validate checks every field. Its error names the field and the bound.
 func (s Shape) Validate() error {
 	for _, f := range []struct {
 		name     string

@@ -24,7 +24,7 @@ const maxFile = 1 << 20
 type File struct {
 	Schema    int      `yaml:"schema"`
 	Links     []Link   `yaml:"links"`
-	SMs       int      `yaml:"sms,omitempty"` // of a GPU of the recorded runs
+	SMs       int      `yaml:"sms,omitempty"` // SMs of a GPU of the recorded runs
 	Recorded  []string `yaml:"recorded,omitempty"`
 	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
 	LeftOut   *Error   `yaml:"left_out,omitempty"`    // on the parts that were left out
@@ -36,9 +36,10 @@ type Link struct {
 	Name      string `yaml:"name"`
 	Reach     Reach  `yaml:"reach"`
 	Bandwidth Fact   `yaml:"gb_per_s"`   // the rank's share, in 10^9 bytes per second
-	Latency   Fact   `yaml:"latency_us"` // of one message
+	Latency   Fact   `yaml:"latency_us"` // time of one message
 }
 
+// Reach names the devices that a link joins.
 type Reach string
 
 const (
@@ -50,7 +51,7 @@ const (
 type Fact struct {
 	Value  float64 `yaml:"value"`
 	Source string  `yaml:"source"`
-	Date   string  `yaml:"date"` // of the source, or when it was read
+	Date   string  `yaml:"date"` // date of the source, or when it was read
 }
 
 // Error sums up relative errors |predicted/recorded - 1|.
@@ -62,6 +63,7 @@ type Error struct {
 	Worst  float64 `yaml:"worst"`
 }
 
+// Family is one set of coefficients with the calls that it is for.
 type Family struct {
 	Design    string       `yaml:"design"` // tuned, default, or a library's kernel
 	Op        ep.Op        `yaml:"op"`
@@ -232,6 +234,7 @@ func (f *File) Link(name string, reach Reach) (Link, error) {
 	return Link{}, fmt.Errorf("no link %.40q of reach %s%s", name, reach, ep.DidYouMean(name, known, "; there are: "+strings.Join(known, ", ")))
 }
 
+// Family returns the coefficients for a problem and a design.
 func (f *File) Family(design string, p ep.Problem) (*Family, error) {
 	for i := range f.Families {
 		g := &f.Families[i]

@@ -15,6 +15,7 @@ func Silu(gate, up float32) float64 {
 	return float64(gate) / (1 + math.Exp(-float64(gate))) * float64(up)
 }
 
+// Apply returns the clamped variant of Silu.
 func (c Clamp) Apply(gate, up float32) float64 {
 	g := float64(min(gate, c.Limit))
 	u := float64(min(max(up, -c.Limit), c.Limit))

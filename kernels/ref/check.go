@@ -50,6 +50,7 @@ func Flat(buf []byte, rowBytes int) func(row int) []byte {
 	}
 }
 
+// Merge adds up the comparisons of two ranks and keeps the first difference.
 func Merge(a, b kernels.Comparison) kernels.Comparison {
 	a.Rows += b.Rows
 	a.Wrong += b.Wrong

@@ -2,6 +2,7 @@ package ref
 
 import "math"
 
+// BF16ToFloat returns the value of a BF16 number.
 func BF16ToFloat(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
 // BF16 rounds x to the nearest BF16 number, ties to even. NaN stays NaN.
@@ -84,6 +85,7 @@ func E2M1(x float32) byte {
 	return byte(math.Float32bits(x)>>31)<<3 | byte(best)
 }
 
+// E2M1ToFloat decodes the low four bits.
 func E2M1ToFloat(code byte) float32 {
 	if code&8 != 0 {
 		return -e2m1[code&7]

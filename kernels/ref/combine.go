@@ -27,8 +27,8 @@ type Partial int
 const (
 	NoPartial   Partial = iota // every row is sent and summed in top-k order
 	BF16Partial                // each rank rounds its sum in top-k order to BF16; the sums are added in rank order
-	F32Partial                 // like BF16Partial without the rounding
-	Weighted                   // like BF16Partial of products already rounded to BF16
+	F32Partial                 // like BF16Partial, but not rounded
+	Weighted                   // like BF16Partial, with products rounded to BF16
 )
 
 // CombineRow returns a token's sum. In the layouts by rank, partial sums are always BF16.

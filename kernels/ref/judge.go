@@ -11,7 +11,7 @@ import (
 
 // finding is the result of checking one place of an output.
 type finding struct {
-	place  int     // in the order of the output
+	place  int     // number in the order of the output
 	wrong  string  // difference, or ""
 	maxErr float64 // relative
 }

@@ -98,6 +98,7 @@ func amax(x []float32) float32 {
 	return m
 }
 
+// Dequantize converts a token of hidden elements back to float32.
 func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	out := make([]float32, hidden)
 	l := dtype.Of(f, hidden)

@@ -71,6 +71,7 @@ type Group struct {
 	Items   [][]Item // [source], tokens ascending
 }
 
+// Rows returns the number of the group's rows, without padding.
 func (g Group) Rows() int {
 	n := 0
 	for _, items := range g.Items {
@@ -204,6 +205,7 @@ func (o *Oracle) unquantized(source, token int) []float32 {
 	return wide
 }
 
+// Gain returns the gain of an expert or of Shared.
 func Gain(expert int) float32 {
 	if expert == Shared {
 		return workloads.SharedGain

@@ -17,6 +17,7 @@ import (
 // valid until the next read of the part. Several ranks are read in parallel.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
+// Pieces cuts data into pieces of the given number of bytes.
 func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	for at := 0; at < len(data); at += bytes {
 		pieces = append(pieces, data[at:min(at+bytes, len(data))])

@@ -19,8 +19,8 @@ type rowCheck struct {
 
 	group      Group
 	firstBlock int // NVFP4: first block of scale rows
-	row        int // in the output
-	inGroup    int // in its group
+	row        int // number in the output
+	inGroup    int // number in its group
 	seen       int // rows so far, without padding
 	open       openItems
 	picked     []pickedRow

@@ -30,7 +30,7 @@ import (
 
 const (
 	greetLimit  = 10 * time.Second // from the connection to the proof
-	maxGreeting = 4096             // of a line, in bytes
+	maxGreeting = 4096             // longest line, in bytes
 	maxUnproved = 256              // connections; one more closes the oldest
 )
 
@@ -53,7 +53,7 @@ func prove(token string, words ...string) string {
 
 func sameProof(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// gate accepts connections and counts the unproved ones.
+// gate accepts connections and counts those that have sent no proof.
 type gate struct {
 	mu       sync.Mutex
 	unproved []net.Conn // oldest first
@@ -65,8 +65,7 @@ const (
 	mostPause  = time.Second
 )
 
-// accept calls `greet` for every connection, each on its own goroutine. It returns the listener's error at its
-// end.
+// accept calls `greet` for every connection, each on its own goroutine. It returns the error of the listener.
 func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	pause := leastPause
 	for {
@@ -86,8 +85,8 @@ func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	}
 }
 
-// enter counts a connection, and closes the oldest of too many. Ranks prove themselves at once, so the oldest is
-// hardly a rank's.
+// enter counts a connection, and closes the oldest if there are too many. A rank sends its proof at once, so the
+// oldest is hardly a rank.
 func (g *gate) enter(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,7 +109,8 @@ func (g *gate) leave(c net.Conn) bool {
 	return i >= 0
 }
 
-// admit reads a greeting and its proof. The caller sends an error to the other side and closes.
+// admit reads a greeting and its proof. On an error the caller sends it to the other side and closes the
+// connection.
 func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, string, error) {
 	greeting, proof, err := hear(c, in, token)
 	if open := g.leave(c); err == nil && !open {
@@ -202,7 +202,7 @@ func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader,
 // knockLimit is how long connect tries again.
 const knockLimit = time.Minute
 
-// connect dials a listener and knocks, again after errUnheard.
+// connect dials a listener and exchanges greetings. It tries again after errUnheard.
 func connect(address, token string, g func(net.Conn) (Greeting, error)) (net.Conn, *bufio.Reader, Admission, error) {
 	for end, pause := time.Now().Add(knockLimit), leastPause; ; pause = min(2*pause, mostPause) {
 		c, err := net.DialTimeout("tcp", address, knockLimit)

@@ -69,7 +69,7 @@ type member struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	beat  Beat
-	heard time.Time // arrival of beat
+	heard time.Time // when beat arrived
 }
 
 // Trouble reports that a rank failed. The rank sends it itself, because rank 0 may wait for it.

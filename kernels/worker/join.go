@@ -153,7 +153,7 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 			if links[one.rank-1] == nil {
 				missing--
 			}
-			links[one.rank-1] = one.ReadWriter // a second one after errUnheard
+			links[one.rank-1] = one.ReadWriter // replaced if a rank connects again after errUnheard
 		case err := <-ended:
 			return nil, fmt.Errorf("%d of %d ranks have not joined rank 0 within %v: %w", missing, l.Ranks, limit, err)
 		}

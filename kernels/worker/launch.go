@@ -26,8 +26,8 @@ const (
 
 // Greeting is the first line of a connection of a launched rank.
 type Greeting struct {
-	Nonce string `json:"nonce,omitempty"` // for the listener's proof
-	Token string `json:"token,omitempty"` // in place of Nonce; only from this host
+	Nonce string `json:"nonce,omitempty"` // random text for the listener's proof
+	Token string `json:"token,omitempty"` // sent in place of Nonce; only from this host
 	Rank  int    `json:"rank"`
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
@@ -38,7 +38,7 @@ type Greeting struct {
 // Admission answers a Proof, or a Greeting with a token.
 type Admission struct {
 	Meet  string `json:"meet"`
-	Proof string `json:"proof,omitempty"` // of "epbench" and both nonces, see Proof
+	Proof string `json:"proof,omitempty"` // HMAC of "epbench" and both nonces, see Proof
 	Error string `json:"error,omitempty"` // why the connection is refused
 }
 
@@ -135,7 +135,7 @@ func (g *group) greet(c net.Conn) {
 		go g.watch(m)
 	}
 	if err != nil {
-		c.Close() // its reader reports the end
+		c.Close() // the goroutine that reads it reports the end
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 // foresee them.
 const probesPerVerify = 4
 
-// chooseProbes picks random rows that a worker cannot compute; nil for an activation, whose rows belong to
-// experts.
+// chooseProbes picks rows at random, so that a worker cannot compute them. For an activation it returns nil: its
+// rows belong to experts and not to tokens.
 func chooseProbes(w *workloads.Workload) []Probe {
 	if w.Problem.Op == ep.Activation {
 		return nil
@@ -59,8 +59,8 @@ func hasEpilogue(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether dispatch delivers a probe's selection. It does not if masked, or with skip_a2a on
-// another rank.
+// delivered reports whether dispatch delivers a probe's selection: not a masked one, and with skip_a2a only those
+// of the rank's own experts.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
@@ -108,7 +108,7 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	return v
 }
 
-// checkProbe returns "" if each value is near at least one right answer, else the first that is not.
+// checkProbe describes the first value that is outside the bounds of all right answers, "" if there is none.
 func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)

@@ -19,13 +19,14 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// stderrTail is how many last printed bytes errors quote.
+// stderrTail is the number of last printed bytes that errors quote.
 const stderrTail = 2048
 
 // maxLine bounds a message in bytes. The routing of 8 ranks with 8,192 tokens and top-22 takes 15 MB.
 const maxLine = 256 << 20
 
-// leaveLimit is the time from the connection's end to the kill, shutLimit the time of close and shutdown.
+// leaveLimit is the time from the end of the connection to the kill. shutLimit bounds the requests close and
+// shutdown.
 const (
 	leaveLimit = 2 * time.Second
 	shutLimit  = 5 * time.Second
@@ -42,11 +43,11 @@ type process struct {
 	beats    chan struct{} // filled by heartbeats
 	ended    chan error    // the connection's error at its end
 	done     chan struct{} // closed at the process's end
-	wait     func() error  // for the command's end
+	wait     func() error  // waits for the command's end
 	timeout  timeout
 	rows     string       // file for probed rows, or ""
 	requests atomic.Int64 // number of the last request
-	busy     atomic.Bool  // a request may still run that call gave up
+	busy     atomic.Bool  // a request may still run, though call gave up
 	leaving  atomic.Bool  // stop has ended the connection
 
 	mu    sync.Mutex
@@ -130,8 +131,8 @@ func (p *process) run() error {
 	return nil
 }
 
-// reap waits for the end of the connection and then of the process. A broken connection is killed at once, a
-// closed one after leaveLimit.
+// reap waits for the end of the connection, and then for the end of the process. It kills the process: at once if
+// the connection broke, otherwise after leaveLimit.
 func (p *process) reap() {
 	cerr := p.disconnected()
 	p.client.Close() // waits until the last messages are handled
@@ -220,7 +221,8 @@ func (p *process) kill() {
 	}
 }
 
-// release kills what a worker on pipes left in its process group. From now on the id may be in use again.
+// release kills the processes that a worker on pipes left in its group. From then on another group may have the
+// id.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()
@@ -241,8 +243,8 @@ func (p *process) allowExit() {
 	}
 }
 
-// stop closes the connection and waits for the end. Client.Close waits for a worker that may hang, so the killing
-// timer starts before.
+// stop closes the connection and waits for the end. A worker that hangs keeps Client.Close waiting, so the timer
+// that kills it starts first.
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()

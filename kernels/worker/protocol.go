@@ -24,8 +24,8 @@ const (
 	methodExplain  = "explain"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
-	notifyBeat     = "heartbeat" // by the worker during a request
-	notifyFailed   = "failed"    // by a launched rank while others may wait for it
+	notifyBeat     = "heartbeat" // sent by the worker during a request
+	notifyFailed   = "failed"    // sent by a launched rank while others may wait for it
 	notifyAhead    = "ahead"     // configs to compile early, if Welcome.Ahead
 )
 
@@ -42,7 +42,7 @@ type Hello struct {
 type Welcome struct {
 	Protocol int          `json:"protocol"`
 	Worker   string       `json:"worker"` // name and version
-	ABI      ep.ABI       `json:"abi"`    // of the kernels' sources
+	ABI      ep.ABI       `json:"abi"`    // hashes of the kernels' sources
 	Machine  ep.Machine   `json:"machine"`
 	Kernels  []KernelDecl `json:"kernels"`
 	Ahead    bool         `json:"ahead,omitempty"`    // wants the notification "ahead"
@@ -75,9 +75,9 @@ type Rule struct {
 type OpenParams struct {
 	Problem ep.Problem    `json:"problem"`
 	Routing string        `json:"routing"` // only a label
-	Seed    uint64        `json:"seed"`    // of the tokens' values, see workloads.Workload.Token
+	Seed    uint64        `json:"seed"`    // seed of the tokens' values, see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // its calls set the share of a product
+	Default *ep.Config    `json:"default,omitempty"` // with a product: its calls decide the product's share
 }
 
 // RankRouting is the routing of one rank: little-endian values [token, k], in JSON base64.
@@ -87,10 +87,12 @@ type RankRouting struct {
 	Weights []byte `json:"weights"` // float32
 }
 
+// SessionID names an open session.
 type SessionID struct {
 	Session int `json:"session"`
 }
 
+// Candidate names a config in a session.
 type Candidate struct {
 	Session int       `json:"session"`
 	Config  ep.Config `json:"config"`
@@ -102,6 +104,7 @@ type AheadParams struct {
 	Configs []ep.Config `json:"configs"`
 }
 
+// RunParams asks for rounds of a prepared candidate.
 type RunParams struct {
 	Candidate
 	Rounds int `json:"rounds"`
@@ -117,7 +120,7 @@ type TurnsParams struct {
 // TurnsReply holds the rounds before the first failure.
 type TurnsReply struct {
 	Rounds []kernels.Rounds `json:"rounds"`
-	Failed *TurnFailure     `json:"failed,omitempty"` // of the next turn
+	Failed *TurnFailure     `json:"failed,omitempty"` // failure of the next turn
 }
 
 type TurnFailure struct {
@@ -142,9 +145,10 @@ type Probe struct {
 	K     int `json:"k"`
 }
 
+// VerifyReply holds the worker's own comparison and the probed rows.
 type VerifyReply struct {
 	kernels.Comparison
-	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes, or in RowsFile
+	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes; missing if in RowsFile
 }
 
 // ProbeRow is a row of `hidden` dequantized values, little-endian BF16, in JSON base64.

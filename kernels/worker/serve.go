@@ -60,7 +60,7 @@ type server struct {
 	next     int
 
 	mu     sync.Mutex
-	active kernels.Session // for heartbeats
+	active kernels.Session // heartbeats report its progress
 }
 
 type opened struct {

@@ -24,7 +24,7 @@ type session struct {
 	oracle   *ref.Oracle
 	id       int
 	proc     *process        // where id is open
-	prepared map[string]bool // by key
+	prepared map[string]bool // prepared configs, by key
 	verified time.Duration   // longest successful verify
 	separate bool            // see retryOneByOne
 }
@@ -115,7 +115,7 @@ func checkEffects(effects []kernels.Effect) error {
 	return nil
 }
 
-// implausible returns why an answer's times cannot be true, or "". left is the wall time without them.
+// implausible returns why the times of an answer cannot be true, or "". left is wall less the sum of the times.
 func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.Duration) (why string, left time.Duration) {
 	w := s.workload
 	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
@@ -165,8 +165,9 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, s.summedAs(c), r.Comparison) }, nil
 }
 
-// verifyLimit returns the deadline of verify: 15 s for a busy host, plus ten times the session's longest. Before
-// the first it assumes 4 MiB/s. A hang must not use up a search's time.
+// verifyLimit returns the deadline of verify: 15 s for a busy host, plus ten times the longest successful verify
+// of the session. Before the first one it assumes 4 MiB/s. A fixed long deadline would let one hang use up a
+// search's time.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified
@@ -191,8 +192,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// call performs a request about candidate c. Its error is a Failure of c, unless the context ended or no worker
-// starts.
+// call performs a request about candidate c. Its error is a Failure of c, unless the context ended or the worker
+// cannot be restarted.
 func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {

@@ -31,7 +31,7 @@ type Compiler struct {
 	arch    string
 	defines []string                 // NAME=VALUE, for every unit
 	cache   string                   // folder, or ""
-	running singleflight.Group       // by key
+	running singleflight.Group       // compilations, by key
 	network func() (*network, error) // opened on the first call
 }
 

@@ -13,11 +13,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
+// Options change how a Backend runs.
 type Options struct {
 	Loopback   bool          // more ranks than GPUs
 	Clock      string        // chain, span, span:STAGE or event; "" is chain
-	Deadline   time.Duration // of a kernel's wait; 0 is DefaultDeadline
-	InputScale float32       // of NVFP4; 0 is 1
+	Deadline   time.Duration // longest wait of a kernel; 0 is DefaultDeadline
+	InputScale float32       // global scale of NVFP4; 0 is 1
 	Drill      Drill
 
 	sms int // SMs to use, 0 for all; racecheck needs few

@@ -57,8 +57,8 @@ type experiments struct {
 	*session
 	rounds  int
 	sms     int                      // blocks of the largest grid
-	ns      int                      // of a call alone
-	bytes   int                      // that the busiest rank sends in a call
+	ns      int                      // nanoseconds of a call alone
+	bytes   int                      // bytes that the busiest rank sends in a call
 	scratch []cu.DevicePtr           // memory of the loads, by rank
 	entries map[string][]cu.Function // kernels of the loads, by name and GPU
 }

@@ -102,7 +102,7 @@ func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Compariso
 	if _, err := s.attempt(task{Verify: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
-	running := time.Since(start).Seconds() // with filling the memory
+	running := time.Since(start).Seconds() // includes filling the memory
 	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return kernels.Comparison{}, err

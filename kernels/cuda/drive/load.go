@@ -13,11 +13,11 @@ import (
 
 // syntheticLoad runs beside a matrix product in place of a call, and takes SMs or bandwidth.
 type syntheticLoad struct {
-	entry  []cu.Function // by GPU
+	entry  []cu.Function // the kernel, by GPU
 	sms    int           // blocks, one on each SM
-	shared int           // bytes of each block
-	ns     int           // of each block
-	bytes  int           // to move
+	shared int           // bytes of shared memory of each block
+	ns     int           // nanoseconds that each block runs
+	bytes  int           // bytes that it moves, 0 for none
 	engine bool          // a copy engine moves the bytes, without a kernel
 	from   func(rank int) cu.DevicePtr
 	to     func(rank int) cu.DevicePtr

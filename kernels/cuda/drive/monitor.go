@@ -23,8 +23,8 @@ type monitor struct {
 
 type reading struct {
 	at    time.Time
-	gpus  []int     // of each rank
-	mhz   []float64 // of each rank
+	gpus  []int     // GPU of each rank
+	mhz   []float64 // clock of each rank
 	notes []string  // reasons for low clocks
 }
 

@@ -27,8 +27,8 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan makes the fastest plan alone the product's own. The plan for all SMs need not be the fastest, and
-// calls beside a faster one would seem free.
+// choosePlan times the product alone with several plans, and makes the fastest the product's own. With a slower
+// plan as reference, calls would seem to cost nothing.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}

@@ -29,12 +29,12 @@ type products struct {
 	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
-	plans     map[int][]*C.EpProduct // by a plan's SMs (0: all), then by rank
+	plans     map[int][]*C.EpProduct // by the SMs that a plan is for (0: all), then by rank
 	own       int                    // SMs of the fastest plan alone, 0 for all
 	chosen    bool                   // own is known
 	batch     int                    // experts in a launch
 	share     int                    // launches beside one call, 0 if unknown
-	attention *products              // for decode steps
+	attention *products              // product for attention, in decode steps only
 }
 
 // productMemory holds a rank's addresses: factors x and w, result out.
@@ -42,7 +42,8 @@ type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// copyBytes is moved by each launch of a copy. copyParts pieces together exceed any L2 cache.
+// copyBytes is the number of bytes that one launch of a copy moves. Successive launches move copyParts pieces,
+// which together exceed any L2 cache.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4
@@ -51,7 +52,7 @@ const (
 // workspaceBytes is NVIDIA's recommendation for sm_90.
 const workspaceBytes = 32 << 20
 
-// cublasLtNames are tried in order without EPBENCH_CUBLASLT.
+// cublasLtNames lists the files that are tried in order without EPBENCH_CUBLASLT.
 var cublasLtNames = []string{"libcublasLt.so.13", "libcublasLt.so.12",
 	"/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"}
 
@@ -210,7 +211,7 @@ func (p *products) fill() error {
 			a := p.ranks.args(i)
 			at := part.at
 			if at == 0 {
-				at, part.bytes = p.memory[i].x, 4 // a copy's one factor
+				at, part.bytes = p.memory[i].x, 4 // a copy has one factor
 			}
 			point(&a.out, at)
 			a.max_rows, a.round, a.stamp = C.int64_t(part.bytes/4), C.uint32_t(2*i+n), C.int32_t(declare.Bit(p.of.DType == ep.FP8))
@@ -313,10 +314,11 @@ func (p *products) passes() int {
 	return (p.of.Groups + p.batch - 1) / p.batch
 }
 
-// isStep reports whether p, perhaps nil, stands for decode steps.
+// isStep reports whether p stands for decode steps. p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n. `left` is what the calls leave: see planBeside.
+// write adds launch n to the steps of a rank. `left` is the number of SMs that the calls leave, 0 for all: see
+// planBeside.
 func (p *products) write(w *writer, n, left int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
@@ -328,7 +330,7 @@ func (p *products) write(w *writer, n, left int) {
 	s.object, s.words = C.uint64_t(uintptr(unsafe.Pointer(made[w.rank]))), C.uint64_t(n)
 }
 
-// close frees plans and memory of p, perhaps nil.
+// close frees plans and memory. p may be nil.
 func (p *products) close() {
 	if p == nil {
 		return

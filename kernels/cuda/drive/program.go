@@ -27,9 +27,9 @@ type program struct {
 	*schedule
 	ranks  *rankSet
 	native *cSteps
-	marks  [][]cu.Event // [rank]
+	marks  [][]cu.Event // [rank] recorded events
 	long   bool         // longer than longCall: one warm-up round is enough
-	took   ep.RunTime   // of all runs
+	took   ep.RunTime   // host time of all runs
 }
 
 // queuedSteps is how many steps are queued without waiting. With a full queue the thread would block, while other
@@ -57,7 +57,7 @@ type extras struct {
 	beside  *products      // matrix product, or nil
 	load    *syntheticLoad // replaces the calls, or nil
 	drill   Drill
-	silu    func(rank, call int) C.EpSiluArgs // of activations
+	silu    func(rank, call int) C.EpSiluArgs // arguments of activations
 }
 
 // newProgram writes the steps of every rank. `args` returns what all kernels of a rank share.

@@ -24,7 +24,7 @@ type rankGroup struct {
 	links   []*link // to rank 1, 2, ...
 	machine ep.Machine
 	hosts   int
-	opened  *groupSession // or nil
+	opened  *groupSession // open session, or nil
 }
 
 // Conditions implements kernels.Conditioned: only the worker knows how many ranks and hosts there are.

@@ -24,10 +24,10 @@ type localRank struct {
 	gpu         *gpu
 	stream      cu.Stream
 	streams     C.EpStreams       // zero without a matrix product
-	fault       *C.EpFault        // address on the host
-	faultDevice cu.DevicePtr      // address on the GPU
+	fault       *C.EpFault        // host address of the fault record
+	faultDevice cu.DevicePtr      // its GPU address
 	arena       *arena            // nil before allocation
-	staging     map[string][]byte // of gather, by part
+	staging     map[string][]byte // host memory for gather, by part
 }
 
 // rankSet holds the ranks of this process and their memory.
@@ -36,14 +36,14 @@ type rankSet struct {
 	local    []localRank
 	heap     declare.Heap
 	support  map[string][]cu.Function // kernels by name and GPU
-	deadline time.Duration            // of a kernel's wait
+	deadline time.Duration            // longest wait of a kernel
 	refill   func() error             // uploads inputs after reset; may be nil
 	world    *world                   // nil if this process has all ranks
-	shift    int64                    // from an arena's start to its heap
+	shift    int64                    // bytes from an arena to its heap
 }
 
-// A heap begins at a random multiple of shiftStep, up to maxShift. Otherwise sessions would share addresses, and
-// hide their influence on times.
+// A heap begins at a random multiple of shiftStep, up to maxShift. Otherwise all sessions would have the same
+// addresses, and the effect of addresses on times would not show.
 const (
 	shiftStep = 2 << 20 // a page of GPU memory
 	maxShift  = 64 << 20
@@ -52,7 +52,7 @@ const (
 // supportEntries lists the kernels of common/align.cuh.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
 
-// newRankSet makes `ranks` ranks on the GPUs in order, in turns if there are more ranks.
+// newRankSet makes `ranks` ranks on the GPUs in order. If there are more ranks than GPUs, ranks share GPUs.
 func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, ranks, deadline)
 	if err != nil {
@@ -85,7 +85,7 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// loadSupport loads supportEntries from a unit, those in `crossing` with a suffix.
+// loadSupport loads supportEntries from a unit. The kernels of `crossing` have names with the suffix.
 func (r *rankSet) loadSupport(u sources.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
@@ -277,7 +277,7 @@ func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	})
 }
 
-// put copies like upload, on the GPU's thread, and may return early.
+// put copies as upload does. Call it on the thread of the GPU. It may return before the last bytes arrive.
 func put[T any](r *rankSet, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
@@ -306,7 +306,7 @@ func download[T any](r *rankSet, rank int, part string, first, n int) ([]T, erro
 	return out, nil
 }
 
-// faults reads all written records.
+// faults reads the records of all ranks that wrote one.
 func (r *rankSet) faults() []faultRecord {
 	var out []faultRecord
 	for _, s := range r.local {
@@ -319,7 +319,7 @@ func (r *rankSet) faults() []faultRecord {
 
 func point[T any](field **T, at cu.DevicePtr) { *(*uintptr)(unsafe.Pointer(field)) = uintptr(at) }
 
-// args returns what all kernels of a rank share.
+// args returns the fields of EpArgs that all kernels of a rank share.
 func (r *rankSet) args(rank int) C.EpArgs {
 	s := r.local[rank]
 	a := C.EpArgs{

@@ -66,7 +66,7 @@ type schedule struct {
 	spans       int           // span readings
 	events      int           // recorded events
 	calls       map[ep.Op]int // calls of each op
-	secondCalls map[ep.Op]int // of the second micro-batch
+	secondCalls map[ep.Op]int // calls of the second micro-batch
 	sections    []*section    // for a matrix product
 	now         *section      // being added
 	yielding    int           // step.left of added products

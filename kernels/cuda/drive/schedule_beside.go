@@ -36,16 +36,16 @@ type section struct {
 	chain   int           // three stamps: calls alone, then as many alignments
 	alone   productStamps // product alone
 	within  productStamps // product beside calls
-	begin   int           // of calls and product
-	end     int           // of the last call; in phases, of both
-	aligned int           // in phases: end of as many alignments
+	begin   int           // stamp at the start of calls and product
+	end     int           // stamp after the last call; in phases, after both
+	aligned int           // in phases: stamp after as many alignments as the calls had
 	halves  []int         // in phases: four stamps of a call, around send, product and receive
 }
 
 // productStamps holds the indices of a product's start and first mark.
 type productStamps struct {
 	start, first int
-	share        []float64 // done at each mark
+	share        []float64 // fraction of the product that is done at each mark
 }
 
 // withProduct adds a round with a product: calls alone as a chain, product alone, both at the same time.
@@ -179,8 +179,8 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls adds calls in phases, then as many alignments, whose time is subtracted. Stamps take as long as some
-// parts, so only one more call has them.
+// phasedCalls adds calls in phases, and then as many alignments, whose time is subtracted. One more call follows
+// with stamps around its parts. The timed calls have none, because a stamp takes as long as some parts.
 func (s *schedule) phasedCalls() {
 	s.align()
 	s.now.begin = s.began()

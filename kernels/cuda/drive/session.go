@@ -29,8 +29,8 @@ type session struct {
 	ranks      *rankSet
 	workload   *workloads.Workload
 	problem    ep.Problem
-	tokens     [][]uint16     // by rank; an activation's input rows
-	copies     []cu.DevicePtr // by rank on the GPU, 0 for none
+	tokens     [][]uint16     // by rank; input rows of an activation
+	copies     []cu.DevicePtr // GPU address by rank, 0 for none
 	oracle     *ref.Oracle
 	cast       []castTokens // FP8 by rank; nil until needed
 	outputs    *ref.Remote
@@ -40,7 +40,7 @@ type session struct {
 	beside     *products    // matrix product, or nil
 	activation *activation  // nil for other ops
 	again      int          // repeated runs since the last note
-	checking   ep.CheckTime // of the latest verification
+	checking   ep.CheckTime // host time of the latest verification
 
 	mu      sync.Mutex
 	running *program

@@ -20,8 +20,9 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	return nil
 }
 
-// shareOf divides `share` passes over a product's groups (experts) into launches of `batch` groups. From one pass
-// on, each launch has all groups. `passes` is the launches of the timed pass, `least` the fewest launches.
+// shareOf divides `share` passes over a product's groups (experts) into launches of `batch` groups. If share is at
+// least one pass, each launch has all groups. `passes` is the number of launches of the timed pass, and `least`
+// the least number of launches.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))
@@ -58,8 +59,8 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns the SMs of the product's plan beside calls, 0 for all: `own`, or `left` if the calls leave
-// fewer. More SMs can be slower, and calls would then seem too expensive.
+// planBeside returns the number of SMs of the product's plan while calls run, 0 for all. It is `own`, or `left` if
+// the calls leave fewer SMs. A plan for more SMs can be slower, and calls would then seem too expensive.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

@@ -170,7 +170,7 @@ type batch struct {
 	rounds int
 	window int   // rounds queued at a time
 	words  int   // readings of each rank in a round
-	limit  int64 // of a window, in nanoseconds
+	limit  int64 // longest wait for a window, in nanoseconds
 }
 
 // run returns readings, [rank][round][word]. Its error is the context's, errFault, or a *refusal. After any other

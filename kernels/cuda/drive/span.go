@@ -5,8 +5,8 @@ const closeBytes = 32 << 10
 
 // span is a range of a part that one copy moves.
 type span struct {
-	from, bytes int // in the part
-	at          int // in host memory
+	from, bytes int // offset in the part, and length
+	at          int // offset in host memory
 }
 
 // spansOf returns the ranges to copy for pieces of `bytes` bytes, and each piece's place in host memory.

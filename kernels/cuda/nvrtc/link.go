@@ -23,6 +23,7 @@ type Linker struct {
 	version string
 }
 
+// Part is one input of a link.
 type Part struct {
 	Name    string // for messages
 	Data    []byte

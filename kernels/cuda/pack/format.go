@@ -91,13 +91,13 @@ const digestFrom = 8 + 4 + 4 + 8 + 32
 
 type dtypeRecord struct {
 	DType      uint32 // 1 + number, such as EP_BF16
-	RowPad     uint32 // groups are padded to multiples of it
+	RowPad     uint32 // groups are padded to multiples of this
 	MaxRows    uint64
 	RowBytes   uint64
 	OutBytes   uint64
-	ScaleBytes uint64 // all scales of the output
-	Scales     uint32 // of one row
-	ScaleSize  uint32 // of one scale
+	ScaleBytes uint64 // bytes of all scales
+	Scales     uint32 // number of scales of a row
+	ScaleSize  uint32 // bytes of a scale
 }
 
 type stateRecord struct {
@@ -106,19 +106,19 @@ type stateRecord struct {
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
-	Numbers     [2]uint16 // by op: states with the same number, if not 0, count calls together; the same Numbers[0] shares counters
+	Numbers     [2]uint16 // by op: states with the same number (not 0) count their calls together
 }
 
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
 	Halves uint8  // 1: regions of an area share their middle; 0: their beginning
-	Area   uint16 // the same Area, if not 0, is the same memory
+	Area   uint16 // regions with the same Area (not 0) share memory
 	Name   uint32
 }
 
 type moduleRecord struct {
-	Offset uint64 // in the binaries
+	Offset uint64 // offset in the binaries
 	Bytes  uint64
 	Name   uint32
 	Flags  uint32
@@ -152,7 +152,7 @@ type lookupRecord struct {
 	DType    uint32
 	Reduced  uint32
 	Purpose  uint32
-	Class    uint32 // in ep.Classes
+	Class    uint32 // index in ep.Classes
 	FirstRun uint32
 	Runs     uint32
 }

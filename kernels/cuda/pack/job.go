@@ -16,11 +16,12 @@ import (
 // Job is a request to the program epbench-compile.
 type Job struct {
 	ABI   ep.ABI         `json:"abi"`   // requester's build; epbench-compile must have the same
-	Hosts ep.ABI         `json:"hosts"` // the same for kernels that cross hosts
+	Hosts ep.ABI         `json:"hosts"` // build of the kernels that cross hosts
 	Arch  string         `json:"arch"`
 	Units []sources.Unit `json:"units"`
 }
 
+// Compiled is the answer to a Job.
 type Compiled struct {
 	Cubins  [][]byte `json:"cubins"`            // in the order of the Job
 	Network string   `json:"network,omitempty"` // NVSHMEM's version, if a unit crosses hosts

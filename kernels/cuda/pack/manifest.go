@@ -10,7 +10,7 @@ import (
 
 // manifest describes the pack for people and scripts.
 type manifest struct {
-	Problem  ep.Problem `json:"problem"` // without op, dispatch and tokens
+	Problem  ep.Problem `json:"problem"` // Op, Dispatch and Tokens have no meaning
 	DTypes   []ep.DType `json:"dtypes"`
 	Reduced  bool       `json:"reduced"`
 	MaxSMs   int        `json:"max_sms,omitempty"`
@@ -24,7 +24,7 @@ type manifest struct {
 // Network is the network library that a program on several nodes loads before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
-	Version string   `json:"version"` // of the device library; the host library must have the same
+	Version string   `json:"version"` // version of device library and host library
 	Modules []string `json:"modules"` // binaries to announce after loading
 	// HeapBytes is each rank's symmetric memory for one call in flight and all dtypes.
 	HeapBytes int64 `json:"heap_bytes"`

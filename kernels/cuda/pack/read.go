@@ -171,6 +171,7 @@ func (p *Pack) Variants() (n int, bytes int64) {
 	return len(p.modules), bytes
 }
 
+// Answers lists the pack's answers for one dtype, precision, purpose and class.
 func (p *Pack) Answers(d ep.DType, reduced bool, purpose ep.Op, c ep.Class) []Answer {
 	for _, l := range p.Lookups {
 		if l.DType == d && l.Reduced == reduced && l.Purpose == purpose && l.Class == c {

@@ -11,18 +11,19 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
+// Request describes the pack to make.
 type Request struct {
-	Problem ep.Problem // with MaxTokens; without op and dtype
+	Problem ep.Problem // op and dtype are ignored; for Tokens see Only
 	DTypes  []ep.DType // the first is the default
 	Raw     bool       // callers pass fp8 tokens with scales
-	Reduced bool       // for callers that accept it
+	Reduced bool       // also answers callers that accept reduced precision
 	// Survivors compiles kernels that continue without a lost rank: layouts masked, rank and rank:packed on one
 	// host.
 	Survivors bool
-	MaxSMs    int        // of a kernel; 0 is no bound
-	Machine   ep.Machine // of the binaries
+	MaxSMs    int        // SMs of a kernel; 0 is no bound
+	Machine   ep.Machine // GPUs of the binaries
 	Tables    *table.Set // nil packs defaults
-	ABI       ep.ABI     // of the packed kernels
+	ABI       ep.ABI     // build of the packed kernels
 	// Certified accepts only rows of this build.
 	Certified bool
 	// OtherMachines accepts rows of other GPUs with the same architecture and link.
@@ -41,7 +42,7 @@ type Run struct {
 	Pair      Pair
 	Elsewhere Pair         // for outputs outside the symmetric heap
 	Text      string       // why this pair
-	Rows      []*table.Row // its rows; none for a default
+	Rows      []*table.Row // rows of the pair; none for a default
 	// Certified is true for rows of this build and kind of machine.
 	Certified bool
 }
@@ -59,7 +60,7 @@ type Lookup struct {
 type resolver struct {
 	request Request
 	all     []kernels.Kernel
-	problem ep.Problem // with dtype and precision
+	problem ep.Problem // request's problem with dtype and precision
 	class   ep.Class
 	runs    map[ep.Op][]table.Run
 	doubted map[*table.Row]bool // rows of an earlier build or another machine

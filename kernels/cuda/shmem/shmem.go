@@ -62,6 +62,7 @@ func Open() (*Library, error) {
 	return l, nil
 }
 
+// NewID makes the id of a new group. Rank 0 calls it before it joins.
 func (l *Library) NewID() (id ID, err error) {
 	var c C.EpShmemID
 	if r := C.ep_shmem_unique(&l.c, &c); r != 0 {
@@ -117,6 +118,7 @@ func (l *Library) Quiet() { C.quiet(&l.c) }
 
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }
 
+// ParseID reads an id that Text returned.
 func ParseID(s string) (id ID, err error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(id) {

@@ -63,14 +63,13 @@ typedef struct EpArea {
   uint32_t fill;  /* value of every word */
 } EpArea;
 
-/* Words of the kernels that align the ranks and write time stamps. Every rank can address each rank's EpControl.
- * Zeroed at set-up and after a fault. */
+/* Words of the kernels that align the ranks and write time stamps. They are zeroed at set-up and after a fault. */
 typedef struct EpControl {
-  uint32_t arrived[EP_MAX_RANKS]; /* [r]: last alignment of rank r, which writes it */
+  uint32_t arrived[EP_MAX_RANKS]; /* [r]: number of rank r's last alignment; rank r writes it */
   uint32_t pad[32 - EP_MAX_RANKS];
   uint32_t epoch;                 /* alignments that this rank has passed */
   uint32_t replay;                /* rounds since the batch began */
-  uint32_t flight_ns;             /* ns of a flag between ranks, 0 if not measured */
+  uint32_t flight_ns;             /* ns until another rank sees a flag, 0 if not measured */
   uint32_t rest[29];
 } EpControl;
 
@@ -112,11 +111,11 @@ typedef struct EpArgs {
    * of a call. Dispatch and combine are counted separately. After EP_LAST_NUMBER and after a reset, 1 follows. */
   uint32_t round;             /* from 1 on in each graph */
   int32_t ids_wide;           /* 1: topk_ids has 64 bits; only layouts masked, rank and rank packed */
-  uint32_t *round_base;       /* advanced after each replay, with EP_OWN_ROUNDS by the call */
+  uint32_t *round_base;       /* advanced after each replay; with EP_OWN_ROUNDS the call advances it */
   uint64_t deadline_ns;
   EpFault *fault;
   uint32_t *given_up;         /* device word, not 0 once the rank gave up a wait; may be null */
-  uint64_t *span;             /* [2] global timer: first start, last end; from {~0, 0}. Null: not measured */
+  uint64_t *span;             /* [2] global timer: first start, last end. Null: not measured */
 
   /* Launch parameters. A kernel reads only the parameters that it declares. */
   int32_t sms;
@@ -127,7 +126,7 @@ typedef struct EpArgs {
   int32_t delay_ns;    /* fault drills: ns of sleep before the call */
   int32_t drop_signal; /* fault drills: never signals expert drop_signal - 1 */
   int32_t skip_a2a;       /* 1: keeps the tokens for the rank's own experts, sends nothing */
-  int32_t allreduce_size; /* ranks with the same batch, which share the shared expert */
+  int32_t allreduce_size; /* ranks with the same batch, which divide the shared expert's work */
 
   /* Launch parameters that only one kernel has; they share words. */
   union {
@@ -140,15 +139,15 @@ typedef struct EpArgs {
   };
   union {
     int32_t pause_ns; /* dispatch_ll: pause between two polls, so that L2 is free for the senders */
-    int32_t step;     /* ep_litmus_memcpy: 16-byte vectors by which copies grow */
+    int32_t step;     /* ep_litmus_memcpy: each copy has this many more 16-byte vectors */
     int32_t rounds;   /* ep_litmus_pass, ep_litmus_signal: messages */
     int32_t experts;  /* ep_agree: experts of all ranks */
   };
-  int32_t cell_bytes; /* ep_litmus_memcpy: bytes between cells */
+  int32_t cell_bytes; /* ep_litmus_memcpy: bytes from one source to the next */
   int32_t peer;       /* ep_litmus_memcpy: rank to which it writes */
   uint32_t about;     /* ep_agree: describes this rank's call */
   int32_t distinct;   /* ep_agree: ids of a token if they must differ, else 0 */
-  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] heaps, null for a lost rank; in this rank's memory */
+  uint8_t *const *peers; /* with EP_SURVIVORS: [ranks] address of each heap, null for a lost rank */
 
   /* Only for the kernels of common/align.cuh. */
   EpControl *control[EP_MAX_RANKS];
@@ -156,8 +155,8 @@ typedef struct EpArgs {
   int32_t stamp_slots;
   int32_t stamp; /* by kernel: slot to write, calls to count, or spans to clear */
 
-  /* Outputs that this launch overwrites if it gives up a wait. Last, because a kernel waits at its start for the
-   * argument cache lines that it reads. */
+  /* Outputs that this launch overwrites if it gives up a wait. Last, because a kernel waits at its
+   * start for the cache lines of the arguments that it reads. */
   EpArea spoil[EP_SPOIL_AREAS];
 } EpArgs;
 

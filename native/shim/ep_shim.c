@@ -140,7 +140,7 @@ static CUresult issue_step(const EpRank *rank, const EpStep *s) {
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_LAUNCH_FAILED;
     case EP_STEP_EVENT: {
-      /* In a captured graph a record needs the flag EXTERNAL to record at each replay. */
+      /* In a graph, only a record with the flag EXTERNAL records at each replay. */
       unsigned flags = rank->exec ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
       return cuEventRecordWithFlags((CUevent)(uintptr_t)s->object, stream, flags);
     }
@@ -216,7 +216,7 @@ static void *submit(void *p) {
   return NULL;
 }
 
-static uint64_t (*emulated_clock)(void); /* NULL with another driver */
+static uint64_t (*emulated_clock)(void); /* NULL without the emulated driver */
 static pthread_once_t clock_found = PTHREAD_ONCE_INIT;
 
 static void find_clock(void) {

@@ -95,8 +95,8 @@ int ep_function(uint64_t function, uint32_t block, uint32_t shared, EpFunction *
 int ep_host_alloc(size_t bytes, void **host, uint64_t *device);
 int ep_host_free(void *host);
 
-/* Streams on the current context. That of the calls has the highest priority, so that their blocks get each SM that a
- * product's block leaves. */
+/* Streams on the current context. Calls have the highest priority, so that they get each SM as soon as a product's
+ * block ends. */
 typedef struct EpStreams {
   uint64_t calls, side;    /* CUstream */
   uint64_t forked, joined; /* CUevent */

@@ -37,7 +37,7 @@ void comm_forget_calls(EpComm *c) {
 
 uint8_t *comm_heap(const EpComm *c) { return (uint8_t *)(uintptr_t)c->heap[c->options.rank]; }
 
-/* Returns whether the kernels of a call read a copy of its ids: without lost ranks' ids, or narrowed to 32 bits. */
+/* Returns whether kernels read a copy of the call's ids. The copy lacks the ids of lost ranks, or has 32 bits. */
 static int other_ids(const EpComm *c, const EpcommCall *call) {
   return (c->pack.head->flags & PACK_SURVIVORS) || (call->ids_bits == 64 && !pack_any_order(c->pack.head));
 }
@@ -46,7 +46,7 @@ static const int32_t *ids_of(const EpComm *c, const EpcommCall *call, const Choi
   return other_ids(c, call) ? (const int32_t *)comm_on_heap(c, k->at->ids[k->op]) : (const int32_t *)call->topk_ids;
 }
 
-/* Returns whether a call must copy its ids. In any order, the last copy may be of another call. */
+/* Returns whether a call must copy its ids. If combines may be in any order, the last copy may be another call's. */
 static int rewrites(const EpComm *c, const EpcommCall *call, const Choice *k) {
   return other_ids(c, call) && (k->op == DISPATCH || pack_any_order(c->pack.head));
 }
@@ -183,8 +183,8 @@ static DrvResult begin(EpComm *c, const EpcommCall *call, const Choice *k, EpArg
   return r;
 }
 
-/* Writes a number that identifies a stream. A new stream may get the handle of a destroyed one, so it is the driver's
- * id. A capturing stream has no id and cannot be destroyed: its handle serves. */
+/* Writes the driver's id of a stream, because a new stream may get the handle of a destroyed one. A capturing stream
+ * has no id; its handle serves, because it cannot be destroyed. */
 static DrvResult identify(const EpComm *c, DrvStream stream, uint64_t *id) {
   int status = 0;
   DrvResult r = 0;
@@ -224,7 +224,7 @@ static DrvResult issue(EpComm *c, const EpcommCall *call, const Choice *k, int h
   return r;
 }
 
-/* Checks that a recv has the plan of its send; another plan could leave messages unread, or wait forever. */
+/* Checks that a recv has the plan of its send: with another plan it could wait forever. */
 static EpcommStatus check_begun(EpComm *c, const EpcommCall *call, int begun, int plan) {
   if (begun < 0) return comm_say(c, EPCOMM_INVALID, "slot %d: recv without a send of the same op before it", call->slot);
   if (begun == plan) return EPCOMM_OK;

@@ -18,7 +18,7 @@ typedef struct StateAt {
 } StateAt;
 
 typedef struct SlotAt {
-  uint64_t agree;  /* words of debug mode; for each slot, because ranks may use the slots in different orders */
+  uint64_t agree;  /* words of debug mode */
   uint64_t ids[2]; /* by op: copy of the top-k ids, [max_tokens, topk] int32; in layout expert both ops share it */
   uint64_t out, out_scales, row_offsets, expert_ids, src_info, scale_offsets;
   uint64_t y; /* only with several nodes: the experts' outputs, which the network reads */
@@ -41,7 +41,7 @@ typedef struct Ready {
 
 typedef struct Slot {
   int plan;             /* of the last dispatch, -1 for none */
-  int begun[2];         /* by op: plan of the send that has no recv yet, -1 for none */
+  int begun[2];         /* by op: plan of a send without its recv, -1 for none */
   uint64_t sent[2];     /* by op: id of the last send's stream */
   DrvEvent done[2];     /* by op: recorded after the last send */
 } Slot;
@@ -124,7 +124,7 @@ EpcommStatus network_open(EpComm *c);
 EpcommStatus network_join(EpComm *c);
 EpcommStatus network_take(EpComm *c, EpcommStatus status);
 void network_give(EpComm *c);     /* frees the heap; collective */
-void network_abandon(EpComm *c);  /* the heap is not freed */
+void network_abandon(EpComm *c);  /* keeps the heap */
 EpcommStatus network_module(EpComm *c, DrvModule module);
 void network_drop(DrvModule module);
 EpcommStatus network_table(EpComm *c);
@@ -156,8 +156,8 @@ EpcommStatus comm_agree(EpComm *c, EpcommStatus status);
 
 EpcommStatus survive_check(EpComm *c);
 EpcommStatus survive_begin(EpComm *c);                /* fills EpSurvival on the heap */
-EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* epcomm_shrink, and epcomm_reset while ranks are lost */
-EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks destroy */
+EpcommStatus survive_reset(EpComm *c, uint64_t alive); /* for epcomm_shrink, and for epcomm_reset after a loss */
+EpcommStatus survive_part(EpComm *c);                 /* waits until all living ranks call epcomm_destroy */
 int survive_lost(const EpComm *c);
 uint64_t survive_everyone(const EpComm *c);
 

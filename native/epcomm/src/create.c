@@ -107,7 +107,7 @@ typedef struct Terms {
   uint32_t dtypes, routing;
   uint64_t extra_bytes;
   int32_t survivors;
-  uint32_t alive; /* of the ranks that create or grow */
+  uint32_t alive; /* ranks that call epcomm_create or epcomm_grow */
 } Terms;
 
 EpcommStatus comm_agree(EpComm *c, EpcommStatus status) {

@@ -85,7 +85,7 @@ typedef struct Driver {
   DrvResult (*event_destroy)(DrvEvent);
   DrvResult (*event_record)(DrvEvent, DrvStream);
   DrvResult (*stream_wait)(DrvStream, DrvEvent, unsigned);
-  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* fails and invalidates the capture of a stream that captures */
+  DrvResult (*stream_id)(DrvStream, uint64_t *);         /* fails during a capture, and invalidates it */
   DrvResult (*stream_capturing)(DrvStream, int *status); /* status 0: the stream does not capture */
   DrvResult (*pointer_get)(void *, int, DrvPointer);
 } Driver;

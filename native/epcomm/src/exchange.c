@@ -22,8 +22,7 @@ static const char *step_name(unsigned step) {
   return names[step < sizeof names / sizeof names[0] ? step : 0];
 }
 
-/* Returns the first error of any rank. Ranks in different steps are an error: one could free memory that another
- * resets. */
+/* Returns the first error of any rank. It is an error if ranks are in different steps. */
 static EpcommStatus judge(EpComm *c, Step step, const uint8_t *all, size_t each) {
   EpcommStatus first = EPCOMM_OK;
   for (int r = 0; r < c->options.ranks; r++) {

@@ -26,9 +26,8 @@ static uint32_t counts_with(const EpComm *c, uint32_t state, int op) {
 
 /* The regions that share memory with one region of a state. */
 typedef struct Area {
-  int placed, covered;   /* placed: one has an offset; covered: one is at least as large */
-  uint64_t common, most; /* common: offset of their start, or of their middle if they have halves; most: bytes of the
-                            largest */
+  int placed, covered;   /* placed: one region has an offset; covered: one is at least as large */
+  uint64_t common, most; /* common: their first offset, or the offset of their middle; most: bytes of the largest */
 } Area;
 static Area area_of(const EpComm *c, const SlotAt *at, uint32_t state, uint32_t i) {
   const PackRegion *own = region(c, state, i);

@@ -20,7 +20,7 @@ static EpcommStatus find(EpComm *c, uint32_t module, const char *entry, DrvFunct
   return r == 0 ? EPCOMM_OK : comm_driver_error(c, r, entry);
 }
 
-/* Sets a kernel's attributes, for which the first launch would wait. */
+/* Sets a kernel's attributes early, because setting them waits for the device. */
 static DrvResult ready(const Driver *d, DrvFunction f, uint32_t shared, int *most_threads) {
   int most = 0, local = 0;
   size_t stack = 0;

@@ -133,7 +133,7 @@ static EpcommStatus find_heaps(EpComm *c) {
   return EPCOMM_OK;
 }
 
-/* Allocates the heap. If only some ranks get memory, they keep it: NVSHMEM frees only on all ranks together. */
+/* Allocates the heap. If only some ranks get memory, they keep it. */
 EpcommStatus network_take(EpComm *c, EpcommStatus s) {
   DrvPointer *own = &c->heap[c->options.rank];
   if (s == EPCOMM_OK) s = check_room(c);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define PACK_MAGIC "EPCOMMPK"
-#define PACK_VERSION 2 /* version 1, without areas, can be read too */
+#define PACK_VERSION 2 /* version 1, which has no areas, can be read too */
 #define PACK_DIGEST_FROM 56 /* first byte that the digest covers */
 #define PACK_ROUND_BLOCKS 192 /* most blocks of a grid */
 #define PACK_ROUND_WORDS (32 * PACK_ROUND_BLOCKS)
@@ -57,14 +57,13 @@ typedef struct PackDType {
 
 typedef struct PackState {
   uint32_t dtype, name, first_region, regions, counters;
-  uint16_t numbers[2]; /* by op: states with equal numbers other than 0 share call numbers, with equal numbers[0] also
-                          counters */
+  uint16_t numbers[2]; /* by op: states with equal numbers share call numbers, with equal numbers[0] also counters; 0: none */
 } PackState;
 
 typedef struct PackRegion {
   uint64_t bytes;
   uint8_t fill;
-  uint8_t halves; /* 1: the middles of an area's regions have one address; 0: their first bytes */
+  uint8_t halves; /* 1: the middles of an area's regions have one address; 0: their beginnings */
   uint16_t area;  /* regions with equal areas other than 0 share memory */
   uint32_t name;
 } PackRegion;
@@ -115,7 +114,7 @@ typedef struct Pack {
   const uint8_t *cubins;
 } Pack;
 
-/* Return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes), and leave nothing to free. */
+/* Both return 0. On failure they return -1, write the reason to text (EPCOMM_TEXT bytes), and leave nothing to free. */
 int pack_read(Pack *pack, const void *data, size_t bytes, char *text);
 int pack_open(Pack *pack, const char *path, char *text);
 void pack_free(Pack *pack);

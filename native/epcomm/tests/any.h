@@ -15,8 +15,7 @@ EpcommCall any_whole(Moe *m, int tokens, int wide);
 
 int any_capture(Moe *m, const EpcommCall *c, GpuStream stream, GpuGraph *graph);
 
-/* Checks received rows and scales them by expert in layout expert; else copies them in BF16. Returns 0 if they are
- * right. */
+/* Replaces the experts, and checks the received rows in layout expert. Returns 0 if they are right. */
 int any_experts(Moe *m, const EpcommCall *c, uint64_t n, GpuStream stream);
 
 /* Returns 0 if they are right. */

@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 1000, WARM = 2 };
 
-/* Queues a round: a barrier, a stamp, `fold` calls with barriers, a stamp, as many barriers alone, a stamp. */
+/* Queues a round: a barrier, a stamp, `fold` calls with barriers, a stamp, the same barriers alone, a stamp. */
 static EpcommStatus chain(EpComm *comm, const EpcommCall *c, const char *op, int fold, uint64_t *stamps, GpuStream stream) {
   int pair = strcmp(op, "pair") == 0, sends = strcmp(op, "combine") != 0, combines = strcmp(op, "dispatch") != 0;
   EpcommStatus s = epcomm_barrier(comm, stream);

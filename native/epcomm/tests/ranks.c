@@ -37,7 +37,7 @@
 int ranks_say(EpComm *comm, const char *what, EpcommStatus status) {
   EpcommFault f = {.size = sizeof f};
   int faulty = comm != NULL && status == EPCOMM_FAULT && epcomm_fault(comm, &f) == EPCOMM_FAULT;
-  /* also after a passed deadline: a fault of debug mode from a rank at another call number */
+  /* in debug mode, a passed deadline is also a fault: a rank is at another call number */
   int deadline = faulty && (f.phase != 6 || (f.source != f.rank && f.want >> 32 != f.got >> 32));
   printf("%s: %s: %s\n", what, epcomm_status_name(status), comm != NULL ? epcomm_error(comm) : "");
   return deadline || status == EPCOMM_GATHER ? RANKS_SLOW : 1;

@@ -8,7 +8,7 @@
 typedef struct Plan {
   const char *pack, *other; /* other: a second pack */
   int ranks, nodes, processes; /* processes: 1 if each rank is a process, 0 if a thread */
-  int gpus;                 /* that the ranks share; 0: one each */
+  int gpus;                 /* shared by the ranks; 0: each rank has one */
   int calls, replays;
   int most;                 /* largest number of tokens drawn */
   int dtype;                /* EpcommDType of chain */

@@ -27,14 +27,14 @@ inline PyObject *kept(PyObject *o) {
 
 inline bool absent(PyObject *value) { return value == nullptr || value == Py_None; }
 
-/* null for the CPU. */
+/* Returns null for the CPU. */
 EpcommStream current_stream(int32_t device);
 /* Returns whether current_stream works. */
 bool knows_streams(int32_t device);
 
 /* Takes the references to the items. Returns null if an item is null. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items);
-/* Returns an instance of `type`, a subclass of tuple. */
+/* Returns the same as an instance of `type`, a subclass of tuple. */
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items);
 
 /* Raises link.reason(RuntimeError(text)). */
@@ -58,17 +58,17 @@ void *slot(F f) {
   return reinterpret_cast<void *>(f);
 }
 
-/* Arguments of low-latency dispatches that the ranks have compared, with the link (a communicator) and the key for
- * such calls. A key is a number that stands for arguments; see agreement.py. */
+/* Arguments of low-latency dispatches that the ranks have compared. A key is a number that stands for arguments; see
+ * agreement.py. */
 struct Known {
   int64_t hidden, experts, topk, most, key;
   bool fp8, later;
   int32_t device; /* -1: CPU */
   Link *native;
   PyObject *link;
-  PyObject *begun; /* link.begun: by op (0 dispatch, 1 combine) the Hook of a call not yet received, or None */
+  PyObject *begun; /* by op (0 dispatch, 1 combine): the Hook of a call not yet received, or None */
   PyObject *wide;  /* hidden, as Python's int */
-  PyObject *sent;  /* the last Sent, which calls with as many tokens share */
+  PyObject *sent;  /* the last Sent; calls with the same number of tokens share it */
   int64_t tokens;
 };
 
@@ -90,7 +90,7 @@ bool add_hooks();
 /* What the methods of one Buffer need. */
 struct Calls {
   PyObject ob_base;
-  std::deque<Known> *known; /* a deque, because calls keep references while another thread adds elements */
+  std::deque<Known> *known; /* a deque never moves its elements, which calls use while another thread adds one */
   std::deque<Normal> *normal;
   Slab *slab;
   Link *counter; /* the link whose kernel get_dispatch_layout uses; may be null */
@@ -110,7 +110,7 @@ extern PyObject *sent_name;
  * methods.cpp). */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
-/* The same for the normal calls. */
+/* Return null like dispatch_now. */
 PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);
 PyObject *send_now(Calls *c, PyObject *buffer, PyObject *const *args);
 PyObject *add_now(Calls *c, PyObject *const *args);

@@ -1,7 +1,7 @@
-/* The operators as plain functions of Python, without PyTorch's dispatcher, which takes longer than most calls. The
- * stable ABI converts no Python object to a tensor. So this file finds at which offset an object holds its tensor,
- * and loads THPVariable_Wrap by name. If either fails, Python uses the dispatcher. The file uses Python's limited API
- * of 3.10. */
+/* The operators as plain functions of Python. They avoid PyTorch's dispatcher, which takes longer than most calls.
+ * The stable ABI cannot convert a Python object to a tensor. So this file finds the offset of the tensor in its
+ * object, and loads THPVariable_Wrap by name. If either fails, Python uses the dispatcher. The file uses Python's
+ * limited API of 3.10. */
 #include "python.h"
 
 #include <dlfcn.h>

@@ -53,7 +53,7 @@ class Owned {
   AtenTensorHandle handle_;
 };
 
-/* Numbers of the stable ABI. */
+/* Dtypes of the stable ABI. */
 enum Elements { BF16, FP8, FLOAT, INT32, INT64, UINT8, BOOL };
 int32_t dtype_of(Elements e);
 bool wide(Ref ids); /* whether ids are int64 */
@@ -70,7 +70,7 @@ Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64
 Owned view(Ref bytes, int64_t at, Elements elements, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides);
 inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* dims: the number of sizes. */
+/* Stores the number of sizes in dims. */
 const int64_t *sizes_of(Ref t, int64_t *dims);
 inline int64_t size(Ref t, int64_t dim) {
   int64_t dims = 0;
@@ -120,13 +120,13 @@ struct Behind {
   bool any, recorded;
 };
 
-/* Orders the calls of all Buffers that one thread has made for one GPU. They must not overlap: they share memory, or
- * need more SMs together than there are. Calls in a graph and calls outside it cannot wait for each other. */
+/* Orders the calls of all Buffers that one thread has made for one GPU. Two calls at once could use the same memory,
+ * or need more SMs than there are. Calls in a graph and calls outside it cannot wait for each other. */
 struct Lane {
   Driver driver;
-  int32_t recorded; /* next calls after which an event is recorded */
+  int32_t recorded; /* how many of the next calls record an event */
   void *context; /* the emulated driver's context, on which every call is awaited; null on a GPU */
-  std::mutex order; /* two threads may use Buffers of a third */
+  std::mutex order; /* two threads may use Buffers that a third made */
   Behind behind[2]; /* eager, captured */
 };
 
@@ -138,7 +138,7 @@ struct Board {
 };
 constexpr uint64_t BOARD_RING = 1023;
 
-/* Of a dtype's outputs. */
+/* Sizes of a dtype's outputs. */
 struct Sizes {
   int64_t max_rows, out_bytes, scales, src_info;
 };
@@ -150,7 +150,7 @@ struct Link {
   Board *board;
   int32_t ranks, local, hidden, topk, max_tokens, masked;
   int64_t deadline_ms;
-  bool debug;          /* ranks compare calls and fullest */
+  bool debug;          /* debug mode, in which the ranks compare their calls */
   Sizes sizes[2]; /* bf16, fp8 */
   EpcommCall half[2]; /* by op: the call sent and not yet received */
   uint64_t sent_in[2]; /* by op: capture of the last send */
@@ -175,7 +175,8 @@ void check(Link &l, EpcommStatus status);
 void serve(int32_t device);
 /* Throws MISREAD if fine is false. */
 void fits(Link &l, bool fine);
-/* Returns whether a tensor is contiguous and readable by kernels, with this dtype and these sizes; -1 allows any. */
+/* Returns whether kernels can read a tensor, and it is contiguous, with this dtype and these sizes; -1 allows any
+ * size. */
 bool is(Ref t, Elements elements, std::initializer_list<int64_t> sizes);
 /* Calls check. On the emulated driver it first waits, because PyTorch reuses CPU memory without regard to streams. */
 void launched(Link &l, EpcommStatus status);

@@ -47,8 +47,7 @@ static EpcommCall call_of(const Link &l, Elements elements, int64_t tokens, int6
   c.size = sizeof c;
   c.dtype = elements == FP8 ? EPCOMM_FP8 : EPCOMM_BF16;
   c.tokens = static_cast<int>(tokens);
-  /* Without the counts, each rank takes the kernels for its own tokens, which layout rank:packed allows. Debug mode
-   * would report an error. */
+  /* If no rank knows the counts, each takes the kernels for its own tokens. Debug mode would report that as an error. */
   if (fullest == 0 && !l.debug) fullest = tokens > 0 ? tokens : 1;
   c.fullest = static_cast<int>(fullest);
   c.ids_bits = 32;
@@ -87,8 +86,8 @@ static void wait_counts(Link &l) {
   l.per_expert = const_cast<uint32_t *>(told.per_expert);
 }
 
-/* Outputs of a dispatch: the rows (out), and bytes (rest) with each row's ids, weights, sources and scales. direct:
- * dispatch writes the caller's form; else ep_received converts. */
+/* Outputs of a dispatch: the rows (out), and one tensor (rest) with each row's ids, weights, sources and scales.
+ * direct: dispatch writes them in the caller's form; otherwise ep_received converts them. */
 struct Rows {
   bool direct;
   int64_t rows;

@@ -6,15 +6,15 @@
 
 namespace native {
 
-/* In one allocation. */
+/* Outputs of get_dispatch_layout, in one allocation. */
 struct Layout {
   Owned per_rank, per_expert, in_rank;
 };
 
 Layout normal_layout(Link &l, int64_t stream, Ref ids, int64_t experts, int64_t ranks);
 
-/* Inputs of a new dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. ids and weights may be none. worst:
- * room for rows; if 0, the host waits for their number. */
+/* Inputs of a new dispatch. x is [tokens, hidden], in BF16 or in FP8 with scales. ids and weights may be none. The
+ * outputs have room for `worst` rows; if it is 0, the host waits for the counts. */
 struct NormalRows {
   Ref x, scales, per_rank, per_expert, in_rank, ids, weights;
   int64_t align, worst;

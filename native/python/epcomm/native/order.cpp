@@ -29,7 +29,7 @@ void launched(Link &l, EpcommStatus status) {
   check(l, status);
 }
 
-/* Compares this rank's call n with that of each rank that has reached it; later ranks compare then. */
+/* Compares this rank's call n with call n of each rank that has reached it. */
 static void compare(Link &l, uint64_t key) {
   Board *b = l.board;
   if (b == nullptr) return;
@@ -37,7 +37,7 @@ static void compare(Link &l, uint64_t key) {
   uint64_t *mine = b->records + static_cast<uint64_t>(b->rank) * words;
   bool differ = b->verdict->load(std::memory_order_acquire) != 0;
   uint64_t n = mine[0];
-  if (key != 0) { /* 0: Python has compared the call */
+  if (key != 0) { /* 0: Python has already compared this call */
     n++;
     __atomic_store_n(&mine[1 + n % BOARD_RING], key, __ATOMIC_RELAXED);
     __atomic_store_n(&mine[0], n, __ATOMIC_RELEASE);
@@ -52,7 +52,7 @@ static void compare(Link &l, uint64_t key) {
   STD_TORCH_CHECK(!differ, "the ranks differ in what they call");
 }
 
-/* 0 outside captures. */
+/* Returns 0 outside captures. */
 static uint64_t capture_of(const Driver &d, void *stream) {
   int status = 0;
   uint64_t number = 0;
@@ -145,9 +145,9 @@ EXPORT native::Link *epcomm_native_link(EpComm *comm, const uint64_t *functions,
   return l;
 }
 
-/* Of the last call: status, rows received, tokens of the fullest rank. */
+/* Returns the address of three numbers: the last call's status, rows received, tokens of the fullest rank. */
 EXPORT const int32_t *epcomm_native_said(const native::Link *l) { return l->said; }
-/* Null if the host did not wait. */
+/* Returns null if the host did not wait. */
 EXPORT const uint32_t *epcomm_native_per_expert(const native::Link *l) { return l->per_expert; }
 EXPORT int32_t epcomm_native_experts(const native::Link *l) { return l->local; }
 

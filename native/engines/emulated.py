@@ -18,7 +18,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM find CUDA without NVML, by a file that only Jetsons have."""
+    """Makes vLLM find CUDA without NVML, by reporting a file that only Jetsons have."""
     import os
 
     real = os.path.isfile
@@ -26,7 +26,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Makes backward methods run in the function mode that replaces torch.cuda; PyTorch calls them outside it."""
+    """Makes backward methods run in the function mode that replaces torch.cuda."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

@@ -60,7 +60,7 @@ def _named(test, values):
 
 
 def filled(empty):
-    """Returns a torch.empty that fills its memory: with 0, or at random for FP8 weights."""
+    """Returns a torch.empty that fills its memory with 0 or, for FP8 weights, with random numbers if the user asks."""
     import torch
 
     @torch.no_grad()

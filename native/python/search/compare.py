@@ -26,7 +26,7 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# From this fraction of the points on, all are measured: some tuners draw known points without end when few are left.
+# If a tuner may measure this fraction of the points, all are measured: some tuners draw known points without end.
 NEARLY_ALL = 0.9
 
 
@@ -91,7 +91,7 @@ class Space:
             self.params["p%d" % k] = sorted({t[k + 1] for t in self.tuples})
 
     def restriction(self):
-        """Returns an expression that is true for the points that exist, by their number in mixed radix."""
+        """Returns an expression that is true for the points that exist."""
         terms, number, radix = [], [0] * len(self.tuples), 1
         for k, (name, values) in enumerate(self.params.items()):
             terms.append("%s * %d" % (name, radix))

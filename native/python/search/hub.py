@@ -35,7 +35,7 @@ SPACES = (
 )
 OWN = ["auto", "race"]
 KERNEL_TUNER = ["random_sample", "genetic_algorithm", "pso", "diff_evo", "basinhopping", "simulated_annealing", "greedy_ils", "mls", "hybrid_vndx", "bayes_opt"]
-# bayes_opt takes half a minute and more for a larger search.
+# bayes_opt would take half a minute and more for a larger search.
 SLOW, SLOW_BUDGETS = "bayes_opt", (25, 50)
 BUDGETS = (25, 50, 100, 200)
 SEED = 20261126

@@ -23,11 +23,11 @@ import signal
 import socket
 import sys
 
-# Configs of one line to epbench, which measures them in the same rounds.
+# Most configs in one line to epbench, which measures them in the same rounds.
 CONFIGS_PER_ASK = 8
 # Seconds of processor time; some strategies never end when few configs are left.
 LONGEST_SEARCH = 40
-# Evaluations in a row of measured configs after which a search ends.
+# A search ends after this many evaluations of known configs in a row.
 MOST_REPEATS = 5000
 # The ratio (time / default's time) of a config that failed.
 FAILED = float("inf")

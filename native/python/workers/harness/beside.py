@@ -1,5 +1,5 @@
-"""Rounds with a matrix product beside the calls of a workload, on the host: HostProduct multiplies in Python. See
-"What does a call cost the computation that runs with it?" in epbench's repository."""
+"""Rounds with a matrix product that runs at the same time as the calls ("beside" them), on the host. See "What does a
+call cost the computation that runs with it?" in epbench's repository."""
 
 import collections
 import math
@@ -12,14 +12,14 @@ from .protocol import Failure
 FIELDS = ("call", "product", "both", "call_in", "product_in", "done")
 OUTLASTS = 2  # the product takes this many times as long as the call
 LEAST_BATCH = 8  # experts in one launch; with fewer, SMs would be idle
-LEAST = 100e-9  # seconds; noise can make a difference of times negative
+LEAST = 100e-9  # seconds; noise can make a difference of times smaller
 HELD = 0.25  # seconds that calls may wait for the SMs of a product
 SIZING = 5  # rounds for timing a call or a product
-TAKEN = (16, 32, 48, 64)  # SMs of a call; the product has a plan for what each leaves
-PLAN_MARGIN = 0.01  # by which a plan for fewer SMs must be faster
-HOST_TRIAL = 32  # launches
+TAKEN = (16, 32, 48, 64)  # typical SMs of a call; the product has a plan for the SMs that each leaves
+PLAN_MARGIN = 0.01  # fraction by which a plan for fewer SMs must be faster
+HOST_TRIAL = 32  # launches of a trial
 HOST_COLUMNS = 16  # columns of the result in one launch
-HOST_BYTES = 1 << 22  # of one matrix
+HOST_BYTES = 1 << 22  # bytes of one matrix
 
 # A problem's product: M, N and K of one expert, and the number of experts (groups).
 Size = collections.namedtuple("Size", "kind m n k dtype groups")
@@ -62,7 +62,7 @@ def share_of(share, groups, passes, least):
 
 
 def rounded(n):
-    """Rounds n up to a multiple of a quarter of the power of two below n, so that similar calls get equal launches."""
+    """Rounds n up to a multiple of a quarter of the power of two below n."""
     step = 1 << max((n - 1).bit_length() - 3, 0)
     return -(-n // step) * step
 
@@ -94,7 +94,7 @@ class HostProduct:
         self.launches = size.groups * size.m * self.across
 
     def launch(self, i):
-        """Runs launch number i, over passes."""
+        """Runs launch number i; passes follow each other."""
         if self.size.kind == "copy":
             part = HOST_BYTES // self.launches
             at = slice(i % self.launches * part, (i % self.launches + 1) * part)
@@ -139,7 +139,7 @@ class Beside:
         return self.product.amount(self.share)
 
     def rounds(self, rows):
-        """Returns the answer to "run". "seconds" is what the problem's objective minimizes."""
+        """Returns the answer to the request "run". "seconds" is the time that the problem's objective minimizes."""
         for row in rows:
             for name in ("call", "both", "call_in", "product_in"):
                 row[name] = max(row[name], LEAST)
@@ -149,14 +149,14 @@ class Beside:
 
 
 def own_plan(product):
-    """Describes the SMs of the plan alone; "" for all."""
+    """Describes the SMs of a product's plan; "" for all SMs."""
     own = getattr(product, "own", 0)
     return " (planned for %d SMs)" % own if own else ""
 
 
 def plan_beside(own, left):
-    """Returns the SMs for which the product is planned beside calls that leave `left` SMs, as planBeside in
-    kernels/cuda/drive. own: SMs of the plan that is fastest alone. 0 means all."""
+    """Returns the number of SMs for which the product is planned beside calls that leave `left` SMs. own: that of the
+    plan that is fastest alone. 0 means all. planBeside in kernels/cuda/drive has the same rule."""
     return own if left == 0 or 0 < own <= left else left
 
 

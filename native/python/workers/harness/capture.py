@@ -16,7 +16,7 @@ class Graphs:
         self.kept, self.pool = {}, None
 
     def get(self, name, make):
-        """Returns make() for a name, called the first time."""
+        """Returns the result of make() for a name. It calls make only the first time."""
         if name not in self.kept:
             self.kept[name] = make()
         return self.kept[name]
@@ -40,8 +40,8 @@ class Graphs:
         raise Broken("launch", "rank %d: capturing a CUDA graph failed %d times: %s" % (failed[0][0], ATTEMPTS, failed[0][1]))
 
     def _attempt(self, run):
-        """Returns (graph, None) or (None, reason). After a failed end of a capture it restores the stream, which
-        torch.cuda.graph leaves current."""
+        """Returns (graph, None) or (None, reason). After a failed capture it restores the current stream, which
+        torch.cuda.graph does not."""
         stream, graph = self.cuda.current_stream(), self.cuda.CUDAGraph()
         try:
             with self.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):

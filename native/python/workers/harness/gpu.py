@@ -17,11 +17,11 @@ from .judge import GPUSession
 from .streams import Streams
 from .tensors import dequantized, gain, quantized, tokens
 
-LEAST_CALLS = 20  # in a sample; two events then take less than 1 % of its time
+LEAST_CALLS = 20  # calls in a sample; its two events then take less than 1 % of the time
 MANY_TOKENS = 1024  # from this number of tokens on, a sample has LONG_CALLS calls
 LONG_CALLS = 4
 SLEEP = 200_000  # GPU clocks, about 100 us, in which the host queues a round
-DECOY = 1 << 63  # inverted in a seed for other tokens
+DECOY = 1 << 63  # a seed with this bit inverted gives other tokens
 
 
 def tensors_of(thing):
@@ -38,9 +38,9 @@ def overwrite(t):
 
 
 class GPULibrary(GPUBeside):
-    """One rank on one GPU. A subclass has rows(), the tensors (source ranks, tokens, experts, rows), and out, the
-    combined tokens. experts is [n]; in layout rank it is (experts, weights), both [n, top-k] in the order of
-    selection, -1 for another rank's expert."""
+    """One rank on one GPU. A subclass has rows(), which returns the tensors (source ranks, tokens, experts, rows),
+    and the tensor out, the combined tokens. experts is [n]. In layout rank it is (experts, weights), both [n,
+    top-k] in the order of selection, with -1 for an expert of another rank."""
 
     clock, arch = "chain", ""
     # Attributes that a call writes. A verification first overwrites `written`, but not `read_again`, which captured
@@ -104,7 +104,8 @@ class GPULibrary(GPUBeside):
 
     @contextlib.contextmanager
     def decoy(self):
-        """Replaces this rank's tokens in place, because libraries and graphs hold their address."""
+        """Replaces this rank's tokens during a with block, in the same memory, because libraries and graphs hold its
+        address."""
         inputs = (self.x, self.q, self.scales) if self.fp8 else (self.x,)
         mine = [t.clone() for t in inputs]
         x = tokens(self.work.seed ^ DECOY, self.rank, self.work.tokens, self.work.hidden, self.device)
@@ -150,8 +151,8 @@ class GPULibrary(GPUBeside):
         raise NotImplementedError
 
     def rank_experts(self, rows, experts, weights):
-        """Returns, for layout rank, each row's weighted sum of this rank's experts. experts is [n, k], -1 for another
-        rank's."""
+        """Returns, for layout rank, the weighted sum of this rank's experts for each row. experts is [n, k], -1 for
+        an expert of another rank."""
         y = torch.zeros(rows.shape, device=self.device)
         for k in range(experts.shape[1]):
             e = experts[:, k]
@@ -198,14 +199,14 @@ class GPULibrary(GPUBeside):
         return fold * -(-least // fold)
 
     def alternating(self, steps):
-        """Returns whether one op is measured in a library that must run both in turn."""
+        """Returns whether only one op is measured in a library that must run both in turn."""
         return self.strict and [measured for measured, _ in steps].count(True) == 1
 
     def clock_of(self, steps):
         return "event" if self.alternating(steps) and self.device.type == "cuda" else self.clock
 
     def _alternate(self, name, steps, rounds, calls):
-        """Measures one op in a graph in which both run in turn. The time of an event is subtracted."""
+        """Measures one op in a graph in which both run in turn. The time that an event takes is subtracted."""
         def make():
             for _, step in steps:
                 step()
@@ -235,7 +236,8 @@ class GPULibrary(GPUBeside):
         return out
 
     def staged(self, name, stages):
-        """Returns the seconds of each stage, in a graph with events between. The time of an event is subtracted."""
+        """Returns the seconds of each stage, in a graph with events between them. The time that an event takes is
+        subtracted."""
         if self.device.type == "cpu":
             return super().staged(name, stages)
         calls = self.calls_of(1)
@@ -277,8 +279,8 @@ class GPULibrary(GPUBeside):
         return self.graphs.capture(run) if self.clock == "chain" else run
 
     def _between(self, go, sleep=SLEEP):
-        """Returns the seconds between events around go(), which the ranks begin together. The sleep gives the host
-        time to queue everything."""
+        """Returns the seconds between two events, one before and one after go(). The sleep gives the host time to
+        queue everything."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda._sleep(sleep)
         dist.all_reduce(self.flag)

@@ -17,7 +17,7 @@ VERIFIED = 4  # passes of the product during each step of a verification
 
 
 class GPUBeside(Library):
-    """Without a GPU it does what Library does, with a product of PyTorch."""
+    """Measures rounds with a matrix product on a GPU. Without a GPU it does what Library does."""
 
     def besides(self):
         if self.device.type == "cpu":
@@ -37,7 +37,7 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs one pass alone, to load kernels, which would wait for a call that waits for other ranks."""
+        """Runs one pass alone, to load its kernels, which cannot load while a call waits for other ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -45,8 +45,8 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """Returns the SMs that the product leaves to calls: those that calls take, or 0 if these are more than half
-        of the GPU or unneeded."""
+        """Returns the number of SMs that the product leaves to calls: the SMs that calls take. It is 0 if these are
+        more than half of the GPU."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 
@@ -101,7 +101,7 @@ class GPUBeside(Library):
 
     def captured(self, run, read, plan, taken):
         """Captures a round's graph. Returns (replay, read, objects that the graph needs). The steps run once before,
-        for the data that the graph reads. The graph runs once, because its first launch uploads it."""
+        because they make data that the graph reads. Its first launch, which uploads it, happens here."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)
@@ -128,7 +128,7 @@ class GPUBeside(Library):
             for i in range(VERIFIED * beside.product.trial):
                 beside.product.launch(i)
 
-        # The step is queued while the graph runs.
+        # The host queues the step while the graph runs.
         go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
 
         def again():

@@ -7,7 +7,7 @@ from .protocol import Failure
 from .session import NO_NUMBER, Session
 from .tensors import gain, other_cast
 
-BUFFERS = 2  # that a library uses in turn; DeepEP's low-latency kernels use two
+BUFFERS = 2  # buffers that a library may use in turn; DeepEP's low-latency kernels use two
 
 
 class GPUSession(Session):

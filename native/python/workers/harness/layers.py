@@ -1,7 +1,7 @@
 """The experts of op layer on tensors: weights, grouped products, and the expected outputs.
 
-Products are PyTorch's, or DeepGEMM's if deep_gemm is installed; only these multiply FP8. FP8 rows are pairs (E4M3
-numbers, float32 scales of 128 numbers each).
+Grouped products come from PyTorch, or from DeepGEMM if deep_gemm is installed. Only DeepGEMM multiplies FP8. FP8 rows
+are pairs (E4M3 numbers, float32 scales of 128 numbers each).
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from .payload import BF16_UNIT, FP8_UNIT, LAYER_SPREAD, lowest_exponent
 from .protocol import Failure
 from .tensors import mix, signed
 
-GEMM_ALIGNMENT = 128  # each expert's first row, for DeepGEMM
+GEMM_ALIGNMENT = 128  # each expert's first row is at a multiple of this number, for DeepGEMM
 PART = 4096  # tokens of one expert computed together
 
 
@@ -34,8 +34,8 @@ def weight(seed, expert, matrix, hidden, intermediate, device, fp8=False):
 
 
 class Experts:
-    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. FP8 has
-    float32 scales for blocks of 128 x 128."""
+    """The experts of a rank: w1 [local, 2 * intermediate, hidden] and w2 [local, hidden, intermediate]. In FP8,
+    scales holds float32 scales for blocks of 128 x 128."""
 
     def __init__(self, work, device):
         first, h, i = work.rank * work.local, work.hidden, work.intermediate
@@ -64,8 +64,9 @@ def products():
 
 
 class Products:
-    """The two grouped products of a layer, with SwiGLU between them. by: their library. rows: the most rows, or
-    (local experts, rows of each) for layout masked. expected: mean rows of an expert. The result is y, in BF16."""
+    """The two grouped products of a layer, with SwiGLU between them. by names their library. rows is the largest
+    number of rows, or (local experts, rows of an expert) for layout masked. expected is the mean number of rows of
+    an expert. The result is y, in BF16."""
 
     def __init__(self, by, experts, rows, expected):
         self.by, self.experts, self.masked, self.expected = by, experts, isinstance(rows, tuple), max(int(expected), 1)
@@ -83,8 +84,9 @@ class Products:
             self.h = memory(double // 2, torch.float8_e4m3fn), memory(double // 256, torch.float32)
 
     def stages(self, rows, where, owners=None, weights=None):
-        """Returns the stages as (name, function). rows() is the input. where() is each expert's end or, in layout
-        masked, its count. owners: each row's expert, for DeepGEMM. weights(): each row's factor, or none."""
+        """Returns the stages as (name, function). rows() returns the input. where() returns the end of each expert's
+        rows or, in layout masked, their number. owners: the expert of each row, for DeepGEMM. weights() returns
+        the factor of each row."""
         def activate():
             if self.masked:
                 moves.swiglu_masked(self.both, self.h, where())
@@ -115,7 +117,8 @@ class Products:
 
 
 class RankLayer:
-    """Layout rank between dispatch and combine: copies a row to each of its experts, and adds their weighted outputs."""
+    """The part of a layer between dispatch and combine in layout rank. It copies a row to each of its experts, and
+    adds up their weighted outputs."""
 
     def __init__(self, by, experts, rows, topk, expected):
         local, hidden = experts.w2.shape[:2]
@@ -131,8 +134,8 @@ class RankLayer:
         self.products = Products(by, experts, capacity, expected)
 
     def stages(self, rows, ids, weights, out):
-        """Returns the stages as (name, function), which write to out. ids() and weights() are [rows, topk], -1 for
-        another rank's expert."""
+        """Returns the stages as (name, function), which write the sums to out. ids() and weights() return [rows,
+        topk], -1 for an expert of another rank."""
         def arrange():
             self.order.place(ids())
             if isinstance(self.rows, tuple):
@@ -146,7 +149,7 @@ class RankLayer:
 
 
 class MaskedLayer:
-    """Layout masked between dispatch and combine. PyTorch's product needs packed rows."""
+    """The part of a layer between dispatch and combine in layout masked. It packs the rows for PyTorch's product."""
 
     def __init__(self, by, experts, room, expected):
         local, hidden = experts.w2.shape[:2]
@@ -159,8 +162,9 @@ class MaskedLayer:
         self.y = self.products.y
 
     def stages(self, rows, counts):
-        """Returns the stages as (name, function), with outputs in y. rows() is [local experts, room, hidden],
-        counts() each expert's rows. With PyTorch's product y is the memory of the rows."""
+        """Returns the stages as (name, function), which leave the outputs in y. rows() returns [local experts, room,
+        hidden], counts() the number of rows of each expert. With PyTorch's product y is the memory of the received
+        rows."""
         if not self.packs:
             return self.products.stages(rows, counts)
 
@@ -189,7 +193,7 @@ class Layers:
         return self.kept[1]
 
     def get(self, name, make):
-        """Returns make() for a name, called once a session."""
+        """Returns the result of make() for a name, which it calls once in a session."""
         if name not in self.made:
             self.made[name] = make()
         return self.made[name]
@@ -204,7 +208,8 @@ def mean_rows(work):
 
 
 def expected_outputs(lib):
-    """Returns a rank's expected outputs and error bounds, both float64 [tokens, hidden], as kernels/ref/layer.go."""
+    """Returns the expected outputs of a rank's tokens and the bound of each error, both float64 [tokens, hidden], as
+    kernels/ref/layer.go computes them."""
     w, ids = lib.work, lib.ids
     x, gates = lib.seen(lib.rank).double(), lib.weights.double()
     want, squares = torch.zeros_like(x), torch.zeros_like(x)

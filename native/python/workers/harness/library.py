@@ -11,13 +11,14 @@ from .beside import HostProduct, Running, host_launches, host_round
 from .session import Half, Session
 
 def param(name, doc, values, default=None, unit="", binding="launch", cost=0):
-    """Declares a parameter that changes only the time of a call. cost: the unit of its values: 1 SMs, 2 threads, 3
-    bytes of buffers, 0 none. Of two equally fast configs, the cheaper wins."""
+    """Declares a parameter that changes only the time of a call. cost is the unit of its values: 1 for SMs, 2 for
+    threads, 3 for bytes of buffers, 0 for none of these. Of two equally fast configs, the one with the lower cost
+    wins."""
     return {"name": name, "doc": doc, "unit": unit, "values": list(values), "default": values[0] if default is None else default,
             "binding": binding, "class": "speed", "cost": cost}
 
 
-# A round always makes calls in a row, so other values are refused.
+# Other values are refused, because a round always makes calls in a row.
 MODE = ('problem.mode == "graph"', "mode: workers of the harness measure only graph; leave --mode out")
 
 
@@ -35,7 +36,7 @@ def kernel(library, name, op, doc, params=(), rules=(), accepts=(), layout="", s
 
 
 def installed_version(module, version):
-    """Returns the version of a module's package, such as "1 (sgl-deep-ep 0.1.0)" if it has another name."""
+    """Returns the version of a module's package, with its name if that differs: "1 (sgl-deep-ep 0.1.0)"."""
     for package in importlib.metadata.packages_distributions().get(module, []):
         installed = importlib.metadata.version(package)
         return installed if package.replace("-", "_") == module else "%s (%s %s)" % (version, package, installed)
@@ -55,8 +56,8 @@ class Library:
     held = ()  # attributes that a dispatch sets for its combine
 
     def start(self, ranks):
-        """Starts the library, once. self.ranks exchanges objects between ranks. Import the library here, so that
-        epbench names the rank without it."""
+        """Starts the library, once. self.ranks exchanges objects with the other ranks. Import the library here, so
+        that epbench can name the rank on which it is missing."""
         self.ranks, self.rank = ranks, ranks.rank
 
     def kernels(self):
@@ -98,19 +99,19 @@ class Library:
         raise NotImplementedError
 
     def experts(self):
-        """Computes, untimed, the rows that combine sends."""
+        """Computes the rows that combine sends. This is not measured."""
 
     def combine(self, half):
         raise NotImplementedError
 
     def layer(self, half):
-        """Returns a layer's steps as (stage, function). Then combined() returns its outputs. Only with kernels of op
-        layer."""
+        """Returns the steps of a layer as (stage, function). After them combined() returns its outputs. Only
+        libraries with kernels of op layer have this method."""
         raise NotImplementedError
 
     def received(self):
-        """Yields (source rank, token, local experts, BF16 row) for each received row. Layout rank has all local
-        experts in top-k order, others one."""
+        """Yields (source rank, token, local experts, BF16 row) for each received row. In layout rank a row has all
+        local experts of its token, in top-k order; otherwise it has one."""
         raise NotImplementedError
 
     def combined(self, token):
@@ -128,8 +129,8 @@ class Library:
         return Session(self, params, worker)
 
     def follow(self, combine, dispatch):
-        """Returns the dispatch's config before a combine that is measured alone. dispatch: the first that it accepts,
-        with defaults."""
+        """Returns the config of the dispatch before a combine that is measured alone. dispatch is the first that the
+        combine accepts, with default values."""
         return dispatch
 
     def clock_of(self, steps):
@@ -173,7 +174,7 @@ class Library:
         return [host_launches(product, product.trial) for _ in range(rounds)]
 
     def choose_plans(self, beside):
-        """Chooses each product's plan that is fastest alone."""
+        """Chooses, for each product, the plan that is fastest alone."""
 
     def beside_rounds(self, plan, rounds, fold):
         """Returns beside.FIELDS for each round, in seconds of one call."""

@@ -42,7 +42,7 @@ def opened(path):
 
 
 class LtProduct(TorchProduct):
-    """A TorchProduct that ep_product launches, one kernel for all its experts if cuBLASLt supports the batch."""
+    """A TorchProduct that ep_product launches. A launch is one kernel if cuBLASLt supports the batch."""
 
     plans_for_fewer = True
 
@@ -72,7 +72,7 @@ class LtProduct(TorchProduct):
 
     @property
     def own_plans(self):
-        """Returns the SMs of plans to time alone; 0 means all."""
+        """Returns the numbers of SMs whose plans are timed alone; 0 means all SMs."""
         return [0] + [self.multiprocessors - n for n in TAKEN if 2 * n <= self.multiprocessors]
 
     def drop(self):
@@ -93,7 +93,7 @@ class LtProduct(TorchProduct):
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Plans launches for the SMs that calls of `taken` SMs leave."""
+        """Inside a block `with planned(taken):` launches are planned for the SMs beside calls of `taken` SMs."""
         self.sms_left = taken and self.multiprocessors - taken
         try:
             yield

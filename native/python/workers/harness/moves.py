@@ -215,7 +215,7 @@ def swiglu_masked(x, out, counts):
 
 
 def swiglu_fp8(x, out, last, ends, room, masked):
-    """Computes them in FP8: out is (E4M3 [..., width], scales [..., width / 128])."""
+    """Computes swiglu or swiglu_masked in FP8. out is (E4M3 numbers [..., width], scales [..., width / 128])."""
     rows, scales = out
     if on_host(x):
         q, s = quantized(activated_exactly(x.reshape(-1, x.shape[-1])))
@@ -235,8 +235,8 @@ def activated(x, weights=1):
 
 
 def pack(masked, packed, counts, ends, back=False):
-    """Copies the first counts[e] rows from masked [experts, room, hidden] to packed [rows, hidden], which end at
-    ends[e]; with back the other way."""
+    """Copies the first counts[e] rows of each expert from masked [experts, room, hidden] to packed [rows, hidden],
+    where they end at ends[e]. With back it copies from packed to masked."""
     if on_host(masked):
         for e, (n, end) in enumerate(zip(counts.tolist(), ends.tolist())):
             to, rows = packed[end - n:end], masked[e, :n]

@@ -8,7 +8,7 @@ MASK = (1 << 64) - 1
 
 
 def mix(x):
-    """SplitMix64's increment and finalizer."""
+    """Returns SplitMix64's increment and finalizer applied to x."""
     x = (x + 0x9E3779B97F4A7C15) & MASK
     x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ x >> 27) * 0x94D049BB133111EB) & MASK
@@ -52,7 +52,7 @@ def floats(row):
 
 
 def bf16(values):
-    """Rounds to nearest, ties to even."""
+    """Returns BF16 bytes, rounded to nearest, ties to even."""
     bits = struct.unpack("<%dI" % len(values), struct.pack("<%df" % len(values), *values))
     return struct.pack("<%dH" % len(values), *((u + 0x7FFF + (u >> 16 & 1)) >> 16 & 0xFFFF for u in bits))
 

@@ -25,8 +25,8 @@ def filled(shape, dtype, device, seed):
 
 
 class TorchProduct:
-    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. A kernel computes a
-    launch's experts in BF16, and one expert in e4m3. The CPU multiplies e4m3 as BF16."""
+    """The product [M, K] x [K, N] for each expert, accumulated in float32, with a BF16 result. In e4m3 a kernel
+    computes one expert, in BF16 all experts of a launch. The CPU multiplies e4m3 as BF16."""
 
     plans_for_fewer = hasattr(torch._C, "_set_sm_carveout_experimental")
 
@@ -53,7 +53,8 @@ class TorchProduct:
         return self.launches
 
     def take(self, share, least):
-        """Chooses the experts of a launch. Returns the launches for `share` passes, at least `least`."""
+        """Chooses the number of experts in a launch. Returns the number of launches for `share` passes, at least
+        `least`."""
         self.batch, launches = share_of(share, max(self.size.groups, 1), self.launches, least)
         return launches
 
@@ -78,7 +79,8 @@ class TorchProduct:
 
     @contextlib.contextmanager
     def planned(self, taken):
-        """Makes PyTorch choose kernels for the SMs that calls of `taken` SMs leave, if it can."""
+        """Inside a block `with planned(taken):` PyTorch chooses kernels for the SMs beside calls of `taken` SMs, if
+        it can."""
         if not taken or self.size.kind == "copy" or not self.plans_for_fewer:
             yield
             return

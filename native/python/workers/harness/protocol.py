@@ -11,7 +11,7 @@ import threading
 import time
 
 BEAT = 0.5  # seconds between heartbeats
-FAILURE = -32001  # of a Failure
+FAILURE = -32001  # error code of a Failure
 
 
 class Failure(Exception):
@@ -27,12 +27,12 @@ class Broken(Failure):
 
 
 def place():
-    """Returns the function in which the main thread is, by which epbench finds the rank that hangs."""
+    """Returns the name of the function in which the main thread is. By it epbench finds the rank that hangs."""
     frame = sys._current_frames().get(threading.main_thread().ident)
     return ", %s of %s" % (frame.f_code.co_name, os.path.basename(frame.f_code.co_filename)) if frame else ""
 
 
-GREETING = 4096  # bytes of a greeting
+GREETING = 4096  # longest greeting in bytes
 
 
 class Unheard(Exception):
@@ -65,8 +65,8 @@ def prove(token, *words):
 
 
 def knock(address, token, greeting, limit=60, kind=Stream):
-    """Connects to (host, port) and proves both sides' knowledge of the token. Returns the stream and the answer.
-    Tries again after Unheard."""
+    """Connects to (host, port); each side proves that it knows the token. Returns the stream and the answer. Tries
+    again after Unheard."""
     end, pause = time.monotonic() + limit, 0.05
     while True:
         stream = kind(socket.create_connection(address, timeout=180))
@@ -101,8 +101,8 @@ def introduced(stream, token, greeting):
 
 
 def heard(stream, token, ranks):
-    """The listener's part of knock(). Returns (rank, the message to send it last). Any exception means that the other
-    side is no rank."""
+    """Does the listener's part of knock(). Returns (rank, the message to send it last). Any exception means that the
+    other side is not a rank of this run."""
     stream.socket.settimeout(10)
     theirs = stream.read(GREETING)
     mine, rank = secrets.token_hex(16), theirs["rank"]
@@ -119,7 +119,7 @@ class Line:
     def __init__(self, rank, ranks, meet=""):
         host, _, port = os.environ["EPBENCH_ADDRESS"].rpartition(":")
         self.lock, self.requests = threading.Lock(), queue.Queue()
-        self.doing, self.waiting, self.serving = "start", False, None  # serving: request id
+        self.doing, self.waiting, self.serving = "start", False, None  # serving: id of the current request
         self.stream, admission = knock((host.strip("[]"), int(port)), os.environ["EPBENCH_TOKEN"],
                                        {"rank": rank, "ranks": ranks, "host": socket.gethostname(), "pid": os.getpid(), "meet": meet}, 180)
         self.meet, self.lines = admission["meet"], self.stream.lines
@@ -154,7 +154,7 @@ class Line:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
     def failed(self, status, reason):
-        """Tells epbench that this rank failed; ignored after the answer to the request."""
+        """Tells epbench that this rank failed. After the answer to the request, epbench ignores this."""
         about = {} if self.serving is None else {"id": self.serving}
         self.notify("failed", {**about, "status": status, "reason": reason})
 

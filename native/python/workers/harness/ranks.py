@@ -12,8 +12,8 @@ import time
 
 from .protocol import Line, Stream, heard, knock
 
-# (rank, ranks, rank on this host) of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because MPICH starts
-# daemons with srun. srun may set MPICH's first two too.
+# Variables for (rank, ranks, rank on this host) of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because
+# MPICH starts its daemons with srun.
 NAMES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -76,7 +76,7 @@ class Ranks:
             self.link, _ = knock((host, int(port)), token, {"rank": self.rank, "ranks": self.ranks}, kind=Link)
 
     def gathered(self, listener, token):
-        """Returns the links by rank. Any program may connect: a thread for each connection checks its proof."""
+        """Returns the links by rank. Any program may connect, so a thread for each connection checks its proof."""
         known, unproved = queue.Queue(), collections.deque()
 
         def greet(link):
@@ -86,7 +86,7 @@ class Ranks:
                 link.write(welcome)
                 link.socket.settimeout(None)
                 known.put((rank, link))
-            except Exception:  # no rank of this run, or gone
+            except Exception:  # not a rank of this run, or gone
                 with contextlib.suppress(ValueError):
                     unproved.remove(link)
                 with contextlib.suppress(OSError):
@@ -163,8 +163,8 @@ class Ranks:
         return [thing] + [self._received(link, kind) for link in self.links.values()]
 
     def _received(self, link, kind):
-        """Returns the next object of a link. After a rank's failure its answer comes instead; this process then ends,
-        because that rank has reported."""
+        """Returns the next object of a link. If that rank has failed, its answer comes instead, and this process
+        ends."""
         number, got, thing = self._waited(link)
         if (number, got) != (self.number, kind):
             raise SystemExit("rank %d: received %s %d of another rank, but expected %s %d: only one rank failed; "
@@ -181,8 +181,8 @@ class Ranks:
 
     @contextlib.contextmanager
     def _gone(self):
-        """Ends this process without a report: epbench names the rank that is gone."""
+        """Ends this process without a report, because epbench names the rank that is gone."""
         try:
             yield
-        except (EOFError, OSError):  # OSError: it ended before it had read everything
+        except (EOFError, OSError):  # OSError: the other rank ended before it had read everything
             raise SystemExit("rank %d: another rank is gone" % self.rank) from None

@@ -87,7 +87,8 @@ class Worker:
         return {"session": self.number}
 
     def default(self, op, other):
-        """Returns the default dispatch before, or combine after, a call of `other` that is measured alone."""
+        """Returns a Half of `op` with default values: the dispatch before, or the combine after, a call of kernel
+        `other`."""
         accepts = {k["name"]: k["accepts"] for k in self.declared if k["op"] == "combine"}
         fits = lambda d, c: not accepts[c] or d in accepts[c]
         k = next(k for k in self.declared if k["op"] == op and (fits(k["name"], other) if op == "dispatch" else fits(other, k["name"])))
@@ -123,7 +124,7 @@ class Worker:
 
     @staticmethod
     def reply(method, params, answers):
-        """Merges all ranks' answers; a failure comes first."""
+        """Merges the answers of all ranks into one. If a rank failed, its failure is the answer."""
         bad = next((a for a in answers if "error" in a), None)
         if bad:
             return bad

@@ -9,7 +9,7 @@ from . import payload
 from .beside import SIZING, Beside, Part, Plan
 from .protocol import Failure
 
-NO_NUMBER = 1e30  # for NaN or infinity, which JSON cannot hold
+NO_NUMBER = 1e30  # replaces NaN and infinity, which JSON cannot hold
 
 # The dispatch or the combine of a config.
 Half = collections.namedtuple("Half", "kernel values")
@@ -53,7 +53,7 @@ class Work:
 
 
 def halves(op, config):
-    """Returns (dispatch, combine), None for an absent one."""
+    """Returns (dispatch, combine) of a config, with None for the one that it lacks."""
     if op != "pair":
         half = Half(config["kernel"], config["values"])
         return (half, None) if op == "dispatch" else (None, half)
@@ -98,7 +98,7 @@ class Session:
         return dispatch, combine
 
     def steps(self, config):
-        """Returns one call's steps as (timed, function)."""
+        """Returns the steps of one call as (whether the time counts, function)."""
         if self.op == "layer":
             return [(True, step) for _, step in self.library.layer(self.only(config))]
         dispatch, combine = self.halves(config)
@@ -111,7 +111,7 @@ class Session:
         return out
 
     def parts(self, config):
-        """Returns a call's measured Parts. In a decode step two micro-batches alternate."""
+        """Returns the measured Parts of a call. In a decode step the calls of two micro-batches alternate."""
         dispatch, combine = self.halves(config)
         lanes = (0, 1) if self.beside.step else (0,)
         return [self.part(op, half, lane) for op, half in (("dispatch", dispatch), ("combine", combine))
@@ -157,8 +157,8 @@ class Session:
         return {"clock": self.library.beside_clock, "fold": fold, **reply}
 
     def size(self):
-        """Decides how much of the product runs beside one call, by the default config, so that costs do not depend on
-        the first candidate."""
+        """Decides how much of the product runs beside one call of the default config. So costs do not depend on the
+        first candidate."""
         self.prepare(self.default)
         name, steps = json.dumps(self.default, sort_keys=True), self.steps(self.default)
         self.beside.take(self.slowest(self.library.timed(name, steps, SIZING, 1)),
@@ -188,8 +188,8 @@ class Session:
         return reply
 
     def compare_dispatch(self):
-        """Compares received rows: each (source rank, token, experts) exactly once, in any order, with the token's
-        bytes."""
+        """Compares received rows. Each (source rank, token, experts) must occur exactly once, in any order, with the
+        token's bytes."""
         missing, wrong, detail, rows = dict.fromkeys(self.work.expected(self.library.layout)), 0, "", 0
         for source, token, experts, row in self.library.received():
             rows += 1

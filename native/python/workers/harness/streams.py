@@ -32,7 +32,7 @@ class Streams:
 
 
 class Course:
-    """The product's launches in one round, with `marks` events for its progress."""
+    """The launches of a product in one round. Events after some of them show its progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -48,7 +48,7 @@ class Course:
         return seconds(begin, self.marks[len(self.launches) - 1])
 
     def done_at(self, begin, at):
-        """Returns the fraction of the product done `at` seconds after `begin`, interpolated between events."""
+        """Returns the fraction of the product that was done `at` seconds after `begin`, interpolated between events."""
         before, share = 0.0, 0.0
         for i, mark in self.marks.items():
             when, done = seconds(begin, mark), (i + 1) / len(self.launches)
@@ -63,15 +63,15 @@ def seconds(begin, end):
 
 
 class Round:
-    """Makes the graphs of a round of `calls` calls. product() and both() return (what to capture, what reads the
-    events). Times are of one call, or of one layer of a decode step."""
+    """Makes the graphs of a round of `calls` calls. product() and both() return two functions: one to be captured,
+    one that reads the events."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
         self.beside, self.event = plan.beside, streams.event
 
     def launches(self):
-        """Returns the product's launches in a round, and the marks of their Course."""
+        """Returns the product's launches in a round, and the number of marks for their Course."""
         product, share = self.beside.product, self.beside.share
         if self.beside.step:
             return [x for _ in range(self.calls) for i in range(len(self.plan.parts)) for x in self.step_product(i)], 1
@@ -124,8 +124,8 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs each call of one micro-batch beside a product of the other. The call is queued first: it could not
-        begin on a full GPU."""
+        """Runs each call of one micro-batch beside a product of the other. The call is queued first, because it
+        cannot begin on a full GPU."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -150,8 +150,8 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One further, untimed call has events around each, because an
-        event takes about as long as a short send."""
+        """Runs send, product and receive on one stream. One further call has events around each. The timed calls have
+        none, because an event takes about as long as a short send."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 

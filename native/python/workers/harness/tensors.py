@@ -13,7 +13,7 @@ def signed(x):
 
 
 def mix(x):
-    """payload.mix on int64 tensors, which overflow to the same bits."""
+    """Computes payload.mix on int64 tensors, which overflow to the same bits as uint64."""
     x = x + signed(0x9E3779B97F4A7C15)
     x = (x ^ (x >> 30 & (1 << 34) - 1)) * signed(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> 27 & (1 << 37) - 1)) * signed(0x94D049BB133111EB)
@@ -54,7 +54,7 @@ def quotients(x, scales):
 
 
 def other_cast(x):
-    """Returns the float32 values of another correct cast: elements close to the middle of two codes (CAST_SLACK) get
+    """Returns the float32 values of another correct cast. Elements close to the middle of two codes (CAST_SLACK) get
     the other code."""
     q, scales = quantized(x)
     low, high = ((quotients(x, scales) * (1 + d)).to(torch.float8_e4m3fn).view(x.shape).float() for d in (-CAST_SLACK, CAST_SLACK))
@@ -62,5 +62,5 @@ def other_cast(x):
 
 
 def dequantized(q, scales):
-    """Returns q times its scales in float32: in BF16, an expert's output would be rounded twice."""
+    """Returns q times its scales in float32. In BF16, an expert's output would be rounded twice."""
     return (grouped(q) * scales[..., None].float()).view(q.shape)

@@ -51,8 +51,8 @@ class Library(GPULibrary):
         self.version = installed_version("deep_ep", "1")
 
     def read_exports(self):
-        """Fills self.exports: for each value of by, a function of the op that returns its config, or for the shim
-        None: DeepEP calls the replaced methods."""
+        """Fills self.exports: for each value of the parameter by, a function that returns the config of an op. For
+        the shim it returns None, because the shim has replaced DeepEP's methods."""
         maps = {"dispatch": self.deep_ep.Buffer.get_dispatch_config, "combine": self.deep_ep.Buffer.get_combine_config}
         self.exports = {"map": lambda op: maps[op](self.ranks.ranks)}
         if os.environ.get("EPBENCH_DEEPEP_CONFIG"):
@@ -175,8 +175,8 @@ class Library(GPULibrary):
         return lambda: send(True), lambda: self.receive()
 
     def taken(self, half):
-        """Returns the SMs of an op. Low-latency kernels have one warp group for each expert: with g = ceil(experts /
-        SMs of the GPU), they take ceil(experts / g) SMs."""
+        """Returns the number of SMs that an op takes. Low-latency kernels have one warp group for each expert, and g
+        = ceil(experts / SMs of the GPU) groups on an SM."""
         if self.low_latency:
             return -(-self.experts_all // -(-self.experts_all // self.multiprocessors()))
         return half.values.get("sms", 0)
@@ -237,8 +237,8 @@ class Library(GPULibrary):
         return source, self.handle[3][:n].long(), (self.chosen()[:n], self.got_weights[:n]), self.values()[:n]
 
     def masked_rows(self):
-        """Returns rows() of low-latency calls. A source rank's rows of an expert are contiguous: an int64 holds the
-        first (upper 32 bits) and their number (lower 32)."""
+        """Returns what rows() returns, for low-latency calls. The rows of an expert from one source rank are
+        contiguous. An int64 holds the index of the first (upper 32 bits) and their number (lower 32)."""
         parts, first = [], self.rank * self.work.local
         where = self.handle[1].tolist()
         for e in range(self.work.local):

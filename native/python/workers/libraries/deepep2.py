@@ -40,7 +40,7 @@ class Library(GPULibrary):
         if not hasattr(deep_ep, "ElasticBuffer"):
             raise ImportError("deep_ep has no ElasticBuffer: this is DeepEP V1; use the worker deepep")
         self.deep_ep, self.version = deep_ep, installed_version("deep_ep", getattr(deep_ep, "__version__", "2"))
-        # PyTorch makes the group's communicator, which V2 takes, at the first collective.
+        # V2 takes the communicator that PyTorch makes at the group's first collective.
         torch.distributed.all_reduce(self.flag)
         self.settle()
         self.buffers, self.shape, self.expand = {}, None, False
@@ -141,7 +141,7 @@ class Library(GPULibrary):
         self.index = (h.recv_src_metadata, h.psum_num_recv_tokens_per_scaleup_rank, h.psum_num_recv_tokens_per_expert)
 
     def combine(self, half):
-        # 0 would take the SMs of the dispatch.
+        # num_sms=0 would take the SMs of the dispatch.
         self.out = self.buffer(half).combine(self.y, self.handle, num_sms=self.taken(half))[0]
 
     def values(self, rows):

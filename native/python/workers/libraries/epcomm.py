@@ -120,7 +120,8 @@ class Library(GPULibrary):
         self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
 
     def rows(self):
-        """Returns (source ranks, tokens, experts, rows). An expert's rows are sorted by source rank, padding last."""
+        """Returns (source ranks, tokens, experts, rows). An expert's rows are sorted by source rank; its padding
+        comes last."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]
@@ -133,7 +134,8 @@ class Library(GPULibrary):
 
 
 class Aside:
-    """A second stream, behind what the current stream has queued. Without a GPU everything runs in order."""
+    """A second stream, whose work begins after what the current stream has queued. Without a GPU everything runs in
+    order."""
 
     def __init__(self, device):
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None

@@ -3,7 +3,8 @@
 Each source rank has a segment of max_tokens rows. The experts write into the library's workspace, so that combine
 copies nothing. Dispatch and combine must alternate, because the kernels' flags rely on it.
 
-Block sizes are read from the environment only at the first launch, so each has its own copy of the library.
+The library reads its block sizes from the environment only at its first launch. So each block size has its own copy
+of the library.
 """
 
 import os
@@ -17,7 +18,7 @@ from harness.gpu import GPULibrary
 from harness.tensors import dequantized
 
 THREADS = [128, 192, 256, 320, 384, 448, 512]
-NOBODY = -1  # of an empty row
+NOBODY = -1  # expert id of an empty row
 
 
 class Library(GPULibrary):
@@ -59,7 +60,7 @@ class Library(GPULibrary):
             os.environ["TLLM_MOE_A2A_DISPATCH_BLOCK_SIZE"] = os.environ["TLLM_MOE_A2A_COMBINE_BLOCK_SIZE"] = str(threads)
             copy = shutil.copy(self.binary, pathlib.Path(self.where) / ("threads%d.so" % threads))
             self.loaded[threads] = self.ffi.load_module(str(copy))
-            self.pass_through(self.loaded[threads])  # reads the variables
+            self.pass_through(self.loaded[threads])  # the first launch, which reads the variables
         return self.loaded[threads]
 
     def prepare(self, half):

@@ -1,8 +1,8 @@
-"""FlashInfer's layer for SM90 in BF16 (sm90_bf16_bf16_bf16_push_cake), which pushes tokens to the experts' ranks and
+"""FlashInfer's layer for SM90 in BF16 (sm90_bf16_bf16_bf16_push_cake): it pushes tokens to the experts' ranks, and
 sums back.
 
-wire is the form of the returning rows. prereduced: one sum in BF16. prereduced_hilo: the sum as two BF16 rows.
-per_route: each row.
+The parameter wire is the form of the rows that go back. prereduced: one sum in BF16. prereduced_hilo: the sum as two
+BF16 rows. per_route: each row.
 
 FlashInfer compiles eight modules with nvcc at its first use on a host.
 """

@@ -62,7 +62,8 @@ class Library(GPULibrary):
         return torch.where(there, there.cumsum(0) - 1, -1), there
 
     def exchange(self, out, rows, group, sizes=None):
-        """Sends rows. sizes: numbers of rows from each rank, and to each rank; without sizes all are equal."""
+        """Sends rows to all ranks. sizes: the numbers of rows from each rank, and to each rank. Without sizes all are
+        equal."""
         if sizes is None:
             dist.all_to_all_single(out, rows, group=group)
         else:
@@ -80,7 +81,7 @@ class Library(GPULibrary):
             dist.all_to_all_single(got, sent, group=group)
             self.sizes = (got.tolist(), sent.tolist())
             start = sent.cumsum(0) - sent
-        # An absent token gets the index of a spare row.
+        # A token that does not go to a rank gets the index of a spare row.
         at = torch.where(there, slot + start, self.rows_there)
         token = torch.zeros(self.rows_there + 1, dtype=torch.int64, device=self.device)
         token.scatter_(0, at.reshape(-1), torch.arange(n, device=self.device).repeat_interleave(self.work.ranks))

@@ -27,7 +27,8 @@ class EpbenchWarning(UserWarning):
 
 
 def program() -> str:
-    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, or that of this package, or that on `PATH`."""
+    """Returns the path of the program epbench: `EPBENCH_PROGRAM`, or else the program of this package, or else the
+    one on `PATH`."""
     named = os.environ.get("EPBENCH_PROGRAM")
     if named:
         return named

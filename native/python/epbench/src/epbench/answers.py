@@ -45,7 +45,8 @@ def lookup(
 ) -> Rows[Answer]:
     """Returns what a runtime would launch for each op, token count (per rank) and routing, and why.
 
-    If all rows of the table have the same value of an argument, you can leave the argument out.
+    The arguments are the flags of `epbench table lookup`. If all rows have the same value of an argument, you can
+    leave it out.
     """
     given = flags(
         table=table, op=op, tokens=tokens, routing=routing, model=model, dtype=dtype, ranks=ranks, nodes=nodes,
@@ -62,6 +63,6 @@ def replay(
     seed: int | None = None,
 ) -> Rows[Replay]:
     """Returns the regret of search strategies on recorded runs: how much slower their winners are than the best
-    configs. `budget`: distinct configs."""
+    configs. A strategy may measure `budget` distinct configs."""
     given = flags(strategy=strategy, budget=budget, replays=replays, seed=seed)
     return rows(Replay, tables("replay", *(os.fspath(r) for r in runs), *given)["replay"])

@@ -86,8 +86,8 @@ class TableRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer(Row):
-    """The config that a runtime would launch for one call. `reason`: exact (a row matches), kept (the default is at
-    least as fast), uncovered (no row: the default), or another word."""
+    """The config that a runtime would launch for one call. `reason` says why: exact (a row matches), kept (the
+    default is at least as fast), uncovered (no row matches, so it is the default), or another word."""
 
     op: str
     mode: str

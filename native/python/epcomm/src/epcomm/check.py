@@ -191,9 +191,9 @@ class Check:
 def _chain(c, unit, fold, pair, rounds, before=None):
     """Returns the seconds of one call in a graph of `fold` calls, as the chain clock of epbench bench.
 
-    A barrier over ranks follows each call, or all pairs, and its time is subtracted. The result is the median over
-    rounds of the slowest rank. Kernels read the clock, because an event would change how the next kernel starts.
-    `before`: the dispatch before combines.
+    A barrier over ranks follows each call; for pairs, one barrier follows all. Its time is subtracted. The result is
+    the median over rounds of the slowest rank's times. Kernels read the clock, because an event would change how the
+    next kernel starts. If the calls are combines, `before` is their dispatch.
     """
     stamps = torch.zeros(3, dtype=torch.int64, device=c.device)
     graph = torch.cuda.CUDAGraph()
@@ -266,8 +266,8 @@ _BLOCK = 8 << 20  # so that torch does not allocate it from a common segment of 
 
 
 def _placed(tensors, number):
-    """Returns copies of the tensors in the last of `number` new blocks of memory, or the tensors if number is 0. The
-    time of a call differs by up to 5 % with its addresses."""
+    """Returns copies of the tensors in the last of `number` new blocks of memory, or the tensors if number is 0. A
+    call's time differs by up to 5 % with its tensors' addresses."""
     if not number:
         return tensors
     size = max(sum(t.numel() * t.element_size() + 255 for t in tensors), _BLOCK)

@@ -155,7 +155,7 @@ class Comm:
 
     def explain(self, call):
         """Returns (dispatch, combine, why, first, last): the kernels of a call, why the pack chooses them, and the
-        token counts from first to last for which it does."""
+        first and the last token count for which it does."""
         x = Explanation()
         self.check(lib().epcomm_explain(self.handle, ctypes.byref(call), ctypes.byref(x)))
         return x.dispatch.decode(), x.combine.decode(), x.why.decode(), x.first, x.last

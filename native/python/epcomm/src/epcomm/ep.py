@@ -62,8 +62,8 @@ class EP:
     Comm describes the other options.
 
     dispatch returns views of the library's memory, valid until the next dispatch in the slot. The pack must have
-    layout expert or expert:128. If you pass a stream to a call, it must already wait for the work that writes the
-    call's tensors, which you keep until it has finished the call.
+    layout expert or expert:128. A stream that you pass must already wait for the work that writes the call's tensors.
+    Keep these tensors until the stream has finished the call.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -99,7 +99,7 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Returns False without the extension, or if it refused a tensor: then Python makes the call and names it."""
+        """Makes a call with the extension. Returns False if there is none, or if it refused a tensor."""
         if self._native is None:
             return False
         self.comm.handle  # noqa: B018  raises an error after destroy
@@ -264,7 +264,7 @@ class EP:
         self.comm.stamp(at.data_ptr(), self._stream(stream))
 
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
-        """Comm.explain, for `tokens` tokens on the fullest rank."""
+        """Returns what Comm.explain returns, for `tokens` tokens on the fullest rank."""
         return self.comm.explain(Call(
             fullest=tokens, dtype=word(DTYPES, dtype, "dtype"), routing=word(ROUTINGS, routing, "routing"),
             purpose=word(PURPOSES, purpose, "purpose")))
@@ -332,7 +332,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator. It mutates its outputs, so that torch.compile keeps the order."""
+    """Calls EP.dispatch as a custom operator. The operator mutates its outputs, so that torch.compile keeps their
+    readers behind it."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -341,7 +342,8 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. It takes src_info, so that torch.compile keeps it behind its dispatch."""
+    """Calls EP.combine as a custom operator. The operator takes src_info, so that torch.compile keeps it behind its
+    dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

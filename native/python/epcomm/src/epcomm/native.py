@@ -1,6 +1,6 @@
-"""Loads the extension libepcomm_native.so: EPCOMM_NATIVE, or beside this module.
+"""Loads the extension libepcomm_native.so: the file that EPCOMM_NATIVE names, or the one beside this module.
 
-With EPCOMM_NATIVE=0 or without that file, calls are made with ctypes, several times as slow on the host.
+With EPCOMM_NATIVE=0 or without that file, calls are made with ctypes, which takes several times as long on the host.
 """
 
 import ctypes
@@ -93,8 +93,8 @@ def _module():
 
 
 def calls(handle, low_sent, normal_sent, event):
-    """Returns the extension's Calls, or None without plain functions. handle, low_sent, normal_sent: types of handles
-    and their `sent`. event: what the methods return."""
+    """Returns the extension's Calls, or None if _plain cannot import it. handle, low_sent, normal_sent: types of
+    handles and of their `sent`. event: what the methods return."""
     return _module().Calls(handle, low_sent, normal_sent, event) if _module() else None
 
 
@@ -108,8 +108,8 @@ def serve(cls, methods):
 
 @functools.cache
 def operators():
-    """Returns the operators, whose first argument is a link's number: plain functions, else or with
-    EPCOMM_DISPATCHER=1 PyTorch's, which take several us more."""
+    """Returns the operators, whose first argument is a link's number. They are plain functions if _plain can import
+    them and EPCOMM_DISPATCHER is not 1; otherwise PyTorch's operators, which take several us more."""
     plain = _module()
     if plain:
         return types.SimpleNamespace(**{n: getattr(plain, n) for n in _NAMES})

@@ -1,8 +1,8 @@
 """Checks that all ranks make the same calls.
 
-The ranks of a host share memory. For each call, a rank writes its number and a key for its arguments. At a new key it
-also writes the arguments ("facts") and waits for the other ranks; a known key does not wait. If the ranks differ,
-every rank raises the same error text, at this call or its next one.
+The ranks of a host share memory. For each call, a rank writes the call's number and a key, a number that stands for
+its arguments. If the key is new, it also writes the arguments ("facts") and waits for the other ranks. If the ranks
+differ, every rank raises the same error text, at this call or its next one.
 """
 
 import ctypes
@@ -82,7 +82,7 @@ class Agreement:
         return {r: rec[1 + n % RING] for r, rec in enumerate(self._records) if n <= rec[0] < n + RING - 1}
 
     def _difference(self, keys):
-        """Returns in what the calls with these keys differ."""
+        """Returns the error text that says in what these calls differ."""
         facts = {r: self._facts_of(r, key) for r, key in keys.items()}
         names = [n for n in next(iter(facts.values()), {}) if len({json.dumps(f.get(n)) for f in facts.values()}) > 1]
         if "the call" in names:
@@ -91,7 +91,8 @@ class Agreement:
         return "the ranks differ in what they call: " + ("; ".join(parts) or "the calls are in another order") + "; all ranks must make the same calls"
 
     def difference(self):
-        """Returns in what the ranks differ. The first rank that finds it writes the text for all."""
+        """Returns the error text that says in what the ranks differ. The first rank that finds a difference writes it
+        for all."""
         n = self._records[self.rank][0]
         end = time.monotonic() + _LATE
         while not self._verdict.value:
@@ -116,7 +117,7 @@ class Agreement:
             self.refuse()
 
     def step(self, key):
-        """Compares a call with a known key. The extension does this in C++."""
+        """Compares a call whose key is known. The extension does this in C++."""
         mine = self._records[self.rank]
         n = mine[0] + 1
         mine[1 + n % RING], mine[0] = key, n
@@ -124,7 +125,7 @@ class Agreement:
             self.refuse()
 
     def first(self, key, facts):
-        """Compares a call with a new key, once all ranks have reached it. Collective, with a deadline."""
+        """Compares a call whose key is new, once all ranks have reached it. Collective; the deadline bounds the wait."""
         self._note(key, facts)
         self.step(key)
         n, end, pause = self._records[self.rank][0], time.monotonic() + self._deadline, 1e-5
@@ -141,7 +142,7 @@ class Agreement:
 
 
 def share(rank, ranks, all_gather_object, deadline):
-    """Returns the ranks' Agreement, or None for one rank or without shared memory. Collective."""
+    """Returns the ranks' Agreement, or None if there is one rank or no shared memory. Collective."""
     if ranks == 1:
         return None
     name = os.path.join(_folder(), f"epcomm-{secrets.token_hex(8)}")

@@ -19,7 +19,7 @@ def _deadline():
 
 
 def _precision():
-    """Returns EPCOMM_PRECISION: kernels may round partial sums to bfloat16 ("reduced", the default), or not ("full")."""
+    """Returns EPCOMM_PRECISION. Under "reduced", the default, kernels may round partial sums to bfloat16."""
     precision = os.environ.get("EPCOMM_PRECISION", "reduced")
     if precision not in ("full", "reduced"):
         raise ValueError(f"EPCOMM_PRECISION: {precision!r} is neither full nor reduced")
@@ -61,7 +61,7 @@ class Buffer:
             torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
         self._lane = events.new_lane(self.device, self.rank)
         self._shrinks, self._masked, self._applied = enable_shrink, set(), set()
-        # An Agreement compares calls of equal number, and these differ after a fault.
+        # An Agreement compares calls of equal number, and the ranks' numbers differ after a fault.
         self._agreement = None if enable_shrink else agreement.share(self.rank, self.group_size, self._all_gather_object, _deadline())
         self._links, self._keys = {}, Keys()
         if self._agreement is not None:
@@ -72,7 +72,7 @@ class Buffer:
             self._calls = native.calls(Handle, low_latency.Sent, normal.Sent, EventOverlap())
             native.serve(Buffer, _SERVED)
         self._max_tokens = int(os.environ.get("EPCOMM_MAX_TOKENS", "4096"))
-        self._counter = None       # whose kernel get_dispatch_layout uses
+        self._counter = None       # link whose kernel get_dispatch_layout uses
         self._next_combine = None
         self._runtime = True
 
@@ -164,8 +164,8 @@ class Buffer:
     def get_combine_config(num_ranks):
         return config_for(num_ranks, Buffer.num_sms, Buffer._bound)
 
-    # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine. For
-    # all calls that it does not serve, it calls the methods below before anything is sent.
+    # The extension replaces get_dispatch_layout, dispatch, combine, low_latency_dispatch and low_latency_combine.
+    # Before anything is sent, it leaves calls that it does not support to the methods below.
 
     def get_dispatch_layout(self, topk_idx, num_experts, previous_event=None, async_finish=False, allocate_on_comm_stream=False):
         def work():

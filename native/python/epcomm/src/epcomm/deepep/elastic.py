@@ -106,8 +106,9 @@ class ElasticBuffer:
 
     def get_theoretical_num_sms(self, num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=READ_GBS,
                                 sm_write_gbs=WRITE_GBS):
-        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for one host: even and at
-        least 4, or at least 64 without prefer_overlap_with_compute. It assumes balanced routing."""
+        """Returns the number of SMs by DeepEP V2's formula (deep_ep/buffers/elastic.py) for one host. The number is
+        even and at least 4, or at least 64 without prefer_overlap_with_compute. The formula assumes balanced
+        routing."""
         must_be_off("num_scaleout_topk", num_scaleout_topk, "all ranks are on one host; leave it out")
         if not 1 <= num_topk <= num_experts or num_experts % self.num_ranks:
             raise ValueError(f"num_experts, num_topk: {num_experts}, {num_topk}; give a multiple of {self.num_ranks} as num_experts, and a num_topk from 1 to num_experts")
@@ -147,7 +148,7 @@ class ElasticBuffer:
     # ---- dispatch and combine ----
 
     def _run(self, previous, before_epilogue, aside, work, tensors):
-        """Runs work() after two events, which may be None. Returns (its value, the event for the caller)."""
+        """Runs work() after two events, which may be None. Returns (the value of work(), the event for the caller)."""
         if previous is None and before_epilogue is None and not aside:
             return work(), ElasticEvent()
 
@@ -161,7 +162,7 @@ class ElasticBuffer:
         return value, ElasticEvent(event)
 
     def _most_tokens(self, given):
-        """Returns num_max_tokens_per_rank, of the buffer's first call if it was made without."""
+        """Returns num_max_tokens_per_rank. A buffer made without it takes that of its first call."""
         most = self.num_max_tokens_per_rank
         if most == 0:
             if not given:

@@ -48,7 +48,7 @@ class EPHandle:
         self._rank, self._ranks = rank, ranks
 
     def must_fit(self, num_experts, expert_alignment, num_max_tokens_per_rank, do_expand):
-        """Raises ValueError if an argument differs from that of the handle's dispatch; None fits."""
+        """Raises ValueError if an argument is neither None nor that of the handle's dispatch."""
         for name, got, mine in (("num_experts", num_experts, self.num_experts), ("expert_alignment", expert_alignment, self.expert_alignment),
                                 ("num_max_tokens_per_rank", num_max_tokens_per_rank, self.num_max_tokens_per_rank),
                                 ("do_expand", do_expand, self.do_expand)):
@@ -89,15 +89,15 @@ class EPHandle:
 
     @functools.cached_property
     def psum_num_recv_tokens_per_expert(self):
-        """int32 [local experts]: end of each expert's rows, with padding unless expanded."""
+        """int32 [local experts]: end of each expert's rows, before the padding if rows are expanded, else after it."""
         counts = self.num_unaligned_recv_tokens_per_expert
         ends = expand.aligned(counts, self.expert_alignment).cumsum(0, dtype=torch.int32)
         return ends - expand.aligned(counts, self.expert_alignment) + counts if self.do_expand else ends
 
     @functools.cached_property
     def recv_src_metadata(self):
-        """int32 [rows, 2 + top-k]: source rank * num_max_tokens_per_rank + token, -1, then the expanded rows of the
-        token's selections, -1 for none."""
+        """int32 [rows, 2 + top-k]. Column 0 is source rank * num_max_tokens_per_rank + token, column 1 is -1. The
+        others are the expanded rows of the token's selections, -1 for none."""
         rows, topk = self.recv_topk_idx.shape
         token, ends = self.sent[3], self.psum_num_recv_tokens_per_scaleup_rank
         source = torch.searchsorted(ends, torch.arange(rows, dtype=torch.int32, device=token.device), right=True, out_int32=True)

@@ -46,8 +46,8 @@ _free = []
 
 
 class EventHandle:
-    """An event that is recorded on the current stream. A new handle reuses the event of a deleted one, because
-    Python's collector may delete a handle during a capture, which allows no driver calls."""
+    """An event that is recorded on the current stream. A new handle reuses the event of a deleted one. So deleting a
+    handle, which Python may do during a capture, calls no driver."""
 
     def __init__(self, stream=None):
         self.event = None
@@ -65,7 +65,7 @@ class EventHandle:
 
 
 class EventOverlap:
-    """An event and the tensors that must live until then."""
+    """An event and the tensors that must live until it has passed."""
 
     def __init__(self, event=None, extra_tensors=None):
         self.event = event
@@ -92,7 +92,7 @@ class _Behind:
         self.event.record(stream)
 
     def follow(self, stream, capture):
-        """Makes a stream wait for the last call, if it was in the same capture: CUDA refuses other waits."""
+        """Makes a stream wait for the last call, if both are in the same capture. CUDA refuses other waits."""
         if self.stream is not None and self.stream != stream and self.capture == capture:
             stream.wait_event(self.event)
 
@@ -114,8 +114,8 @@ class Lane:
         self._behind = {} if behind is None else behind  # by whether in a CUDA graph
 
     def run(self, previous, aside, work, tensors):
-        """Returns (the value of work(), an event). aside: on the communication stream; else the event is None.
-        `tensors` are inputs, whose memory must not be reused before work has ended."""
+        """Returns (the value of work(), an event). With aside, work runs on the communication stream; otherwise the
+        event is None. `tensors` are inputs, whose memory must not be reused before work has ended."""
         if previous is None and not aside and self.native:
             return work(), None
         if self.stream is None:

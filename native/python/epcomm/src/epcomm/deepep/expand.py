@@ -1,6 +1,7 @@
 """Expanded rows of ElasticBuffer: one row for each (token, local expert), sorted by expert.
 
-The kernels ep_places, ep_expand and ep_fold make them from rows for each (token, rank), and add them up again.
+Dispatch receives one row for each (token, rank). The kernels ep_places, ep_expand and ep_fold copy it to its experts,
+and add their rows up again.
 """
 
 import typing
@@ -54,8 +55,8 @@ def places_of(sent, ids, alignment, rows):
 
 def spread(sent, rows, weights, places, zeros, columns):
     """Returns the expanded rows and weights. rows: a tensor, or (tensor, scales); weights: float32 [rows, top-k] or
-    None. Rows without a token have weight 0; their data is 0 if `zeros`, else undefined. columns: scales as
-    by_columns returns them."""
+    None. Rows without a token have weight 0; their data is 0 if `zeros`, otherwise undefined. With `columns` the
+    scales have the form of by_columns."""
     x, scales = rows if isinstance(rows, tuple) else (rows, None)
     expanded, (n, topk) = len(places.choices), places.slots.shape
     out, call = _empty_like(x, expanded, x.shape[1]), library.Expand(

@@ -14,15 +14,15 @@ DISAGREE = 5  # EPCOMM_DISAGREE
 
 
 class Misread(Exception):
-    """Kernels would misread a tensor, which the caller names."""
+    """Raised if kernels would misread a tensor. The caller names the tensor."""
 
 
 _left = []
 
 
 def leave(comm):
-    """Keeps a communicator until give_back_left. Python's collector may delete a Buffer during a capture, which
-    freeing would break."""
+    """Keeps a communicator until give_back_left. Python may delete a Buffer during a capture, and freeing memory
+    would break the capture."""
     _left.append(comm)
 
 
@@ -149,8 +149,7 @@ class Link:
         return self.halves[op][1]
 
     def receive(self, op, f):
-        """Receives the last sent call of an op. Refuses another capture: a graph that receives without a send would
-        wait forever."""
+        """Receives the last sent call of an op. Refuses a call that was sent in another capture."""
         call, capture = self.halves[op]
         if capture != events.capture_here(self.device):
             raise self.elsewhere()
@@ -173,7 +172,7 @@ class Half:
         return self._rest is not None
 
     def lose(self):
-        """The call cannot be received any more: ranks left or came back."""
+        """Notes that the call cannot be received any more."""
         self._rest, self._lost = None, True
 
     def finish(self):
@@ -199,7 +198,7 @@ class Half:
 
 
 def receive_before(link, op):
-    """Receives the op's call under way, if any, because the next one uses its memory."""
+    """Receives the call of an op that is under way, because the next call uses its memory."""
     half, link.begun[op] = link.begun[op], None
     if half is not None:
         try:

@@ -34,8 +34,8 @@ def rounded_fp8(x):
 
 
 def ue8m0(scales):
-    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4], the first
-    group in the lowest byte. Rows are contiguous."""
+    """Converts scales, float32 [experts, groups, rows], to exponents, int32 [experts, rows, groups/4]. Each int32
+    holds four groups, the first in the lowest byte. Rows are contiguous."""
     exponents = (scales.view(torch.int32) >> 23) & 0xFF
     e, groups, rows = exponents.shape
     four = exponents.view(e, groups // 4, 4, rows)
@@ -65,8 +65,8 @@ def check(link, x, topk_idx, stats):
 
 
 def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, later):
-    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). later: only sends; half.finish() receives.
-    Else half is None. Adds each local expert's rows to stats."""
+    """Returns (recv_x, recv_count, src_info, layout_range, sent, half). If `later` is true, it only sends, and
+    half.finish() receives; otherwise half is None. Adds the number of rows of each local expert to stats."""
     rows = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()
     scales = None
@@ -98,8 +98,7 @@ def dispatch(link, key, x, topk_idx, use_fp8, round_scale, use_ue8m0, stats, lat
 
 
 def combine(sent, src_info, key, x, topk_idx, topk_weights, out, later):
-    """Returns (weighted sums, bfloat16 [tokens, hidden], half). later: only sends; half.finish() receives. Else half
-    is None."""
+    """Returns (weighted sums of the rows, bfloat16 [tokens, hidden], half). `later` and half are as in dispatch."""
     link = sent.link
     y = x if x.is_contiguous() else x.contiguous()
     ids = topk_idx if topk_idx.is_contiguous() else topk_idx.contiguous()

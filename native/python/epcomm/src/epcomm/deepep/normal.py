@@ -16,7 +16,7 @@ class Sent(typing.NamedTuple):
     index: torch.Tensor  # offsets, sources and ids, as in normal.cpp
     tokens: int          # dispatched
     received: int        # rows of the outputs
-    fullest: int         # 0 if the host did not wait for the counts
+    fullest: int         # tokens of the fullest rank; 0 if the host did not wait for the counts
 
 
 # DeepEP's handle of normal calls: rank_prefix_matrix, channel_prefix_matrix, recv_channel_prefix_matrix,

@@ -1,11 +1,11 @@
 """Finds the pack for a shape, or makes one.
 
-It searches: use_packs; EPCOMM_PACKS, separated by colons; the cache folder, EPCOMM_CACHE or ~/.cache/epcomm.
+It searches the packs of use_packs, then EPCOMM_PACKS (separated by colons), then the cache folder (EPCOMM_CACHE or
+~/.cache/epcomm).
 
-If no pack fits, epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder, with NVRTC. It has default
-configs where no embedded table has a row. A pack that `epbench pack` makes from a table of your machine is better.
-EPCOMM_OTHER_MACHINES=1 also uses rows of other GPUs of the same architecture and link (epbench pack
---other-machines).
+If no pack fits, the program epbench (EPBENCH_PROGRAM, or on PATH) makes one in the cache folder, with NVRTC. Such a
+pack has default configs where no embedded table has a row. A pack that `epbench pack` makes from a table of your
+machine is better. With EPCOMM_OTHER_MACHINES=1 it also uses rows of other GPUs of the same architecture and link.
 """
 
 import glob
@@ -75,7 +75,7 @@ def _named():
 
 
 def _runs_on(info, here):
-    """Returns what epcomm_create would check: whether a pack runs on a machine's GPUs."""
+    """Returns whether a pack runs on a machine's GPUs, as epcomm_create checks it."""
     exact = info.arch.endswith(b"a")
     made, gpu = (divmod(int(arch[3:].rstrip(b"af")), 10) for arch in (info.arch, here.arch))
     return made == gpu if exact else made[0] == gpu[0] and made[1] <= gpu[1]
@@ -103,7 +103,7 @@ def _unfit(info, shape, here):
 
 
 def _read(path, shape, here):
-    """Returns (sort key of a pack, why it does not fit or ""). Smaller capacities come first, then more SMs."""
+    """Returns (sort key of a pack, why it does not fit or ""). The smallest capacity comes first, then the most SMs."""
     try:
         with open(path, "rb") as f:
             info = check_pack(f.read())
@@ -149,8 +149,7 @@ def command(shape, machine_file, path):
 
 
 def make(shape, here):
-    """Makes a pack in the cache folder and returns its path. It is moved into place, because several jobs may make
-    it."""
+    """Makes a pack in the cache folder and returns its path. Several jobs may do so, so the pack is moved into place."""
     folder = cache_folder()
     os.makedirs(folder, exist_ok=True)
     name = f"{shape.layout.replace(':', '-')}-{_short(repr(shape).encode(), 16)}-{_short(here.key, 8)}.pack"
@@ -177,7 +176,7 @@ def _failed(words):
 
 
 def _missing(shape, here, words, why):
-    """Returns the error text for a pack that cannot be made, with why users' packs do not fit."""
+    """Returns the error text for a pack that cannot be made. It also says why the users' packs do not fit."""
     text = (f"no pack for {shape}, and making one failed: {why}. Make it on a machine with NVRTC: `{' '.join(words)}`, and name it in "
             "EPCOMM_PACKS or use_packs")
     for path in (p for places in _named() for p in _files(places)):

@@ -81,7 +81,7 @@ class Slow:
         link.told = told.rows, told.fullest, (ctypes.c_uint32 * link.local_experts).from_address(told.per_expert)[:]
 
     def _rows(self, link, dtype, rows, direct):
-        """Allocates a dispatch's outputs. direct: dispatch writes the caller's form; else epcomm_received converts."""
+        """Allocates a dispatch's outputs. With `direct`, dispatch writes them in the caller's form."""
         elements = torch.bfloat16 if dtype == BF16 else torch.float8_e4m3fn
         scales = self._empty(torch.float32, rows, link.sizes(dtype).scales) if dtype == FP8 else self._empty(torch.float32, 0)
         return (self._empty(elements, rows, link.hidden), scales, self._empty(torch.int64 if direct else torch.int32, rows, link.topk),

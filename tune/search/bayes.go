@@ -16,7 +16,7 @@ func bayes(ctx context.Context, s *State) error {
 }
 
 // auto measures every point if the budget allows it, and follows bayes otherwise. Under a time limit it decides again
-// after every batch, because early estimates of the time are too high.
+// after every batch, because early estimates are too high.
 func auto(ctx context.Context, s *State) error {
 	if !s.Timed() && s.Left() >= s.freshLeft() {
 		return race(ctx, s)
@@ -140,8 +140,8 @@ func (b *bayesSearch) least() float64 {
 	return least
 }
 
-// batch returns how many points to measure before the next choice. Under a time limit batches are large, so that
-// several compilers work at once.
+// batch returns how many points to measure before the next choice. Under a time limit these are many, so that several
+// compilers work at once.
 func (b *bayesSearch) batch() int {
 	if !b.Timed() && b.Tried() < fewPoints {
 		return smallBatch

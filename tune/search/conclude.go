@@ -69,8 +69,8 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// confirmationPoints returns the challenger and the runner-up, and the finalists that run in half of their rounds. If
-// the challenger is the default, only the default is measured.
+// confirmationPoints returns challenger and runner-up, and the finalists that run in half of their rounds. If the
+// challenger is the default, only it is measured.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {

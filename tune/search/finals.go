@@ -42,8 +42,8 @@ func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]F
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare bounds the samples of the finals, divided by the samples of the search. More gave no better winners
-// on recorded spaces; a share of 1 gave worse ones with 50 points.
+// finalSampleShare bounds the samples of the finals, divided by those of the search. On recorded spaces 2 gave no
+// better winners, and 1 worse ones.
 const finalSampleShare = 1.5
 
 // FinalsOf measures given points like Finals, without a bound on samples.
@@ -74,8 +74,7 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists do. More take time from small
-// searches; fewer miss the best in large ones.
+// One in finalEvery of the tried points becomes a finalist, and at least fewestFinalists do.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
@@ -94,7 +93,7 @@ func (s *State) finalPoints(p Protocol) []int {
 }
 
 // A StopRule ends a comparison after MinRounds if the gain is clear (see stat.Clear), and otherwise after MaxRounds.
-// Correlated rounds may take correlatedRounds times MinRounds.
+// Correlated rounds may take more.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64

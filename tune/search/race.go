@@ -8,7 +8,7 @@ import (
 )
 
 // race measures every point in a few rounds, and the best points in more, as irace and successive halving do. The
-// schedule is fixed, so that a resumed run repeats it. A small budget allows only random points in the first pass.
+// schedule is fixed, so that a resumed run repeats it.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
@@ -38,8 +38,8 @@ var schedule = []struct {
 // chunk is the number of fresh points in a block under a time limit.
 const chunk = 24
 
-// gridRounds is the number of rounds of every point in a grid search. Blocks have gridStep rounds, so a lost block
-// costs little and its two rounds run in opposite orders.
+// gridRounds is the number of rounds of every point in a grid search. A block has gridStep rounds, so that a lost block
+// costs little.
 const (
 	gridRounds = 10
 	gridStep   = 2

@@ -159,12 +159,10 @@ func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 // laterShare is the time of a race's later passes divided by its first pass.
 const laterShare = 0.3
 
-// laterTime returns how long the later passes of a race take after the points so far.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
 
-// spaceFits reports whether the time left allows every point, at the pace so far.
 func (s *State) spaceFits() bool {
 	if !s.Timed() || s.pace.points == 0 {
 		return false
@@ -275,7 +273,7 @@ func (s *State) Keep(points []int, n int) []int {
 }
 
 // Shuffled returns fresh points in random order, as many as the budget allows. It draws from kernels in turn, so that
-// small kernels get as many draws as large ones.
+// small kernels get as many draws.
 func (s *State) Shuffled() []int {
 	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
 	count, turn := map[int]int{}, make(map[int]int, len(order))

@@ -60,7 +60,7 @@ func ParseStrategy(name string) (Strategy, error) {
 	return found.run, err
 }
 
-// ScreenRounds is the least number of rounds of a new point. The finals rank the best points more exactly.
+// ScreenRounds is the least number of rounds of a new point.
 const ScreenRounds = 3
 
 // mostScreenRounds bounds screenRounds. On noisy spaces, 12 rounds halve the loss of 3 rounds.

@@ -34,11 +34,10 @@ func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) 
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
 
-// leastSeries is the least number of rounds that give a correlation.
 const leastSeries = 10
 
-// Autocorrelation returns the correlation of consecutive readings of a series in time order, from -1 to 1. It is 0 for
-// a constant series and for fewer than ten readings. It is computed from ranks, so that a spike does not dominate.
+// Autocorrelation returns the correlation of consecutive readings in time order, from -1 to 1. It is 0 for a constant
+// series and for fewer than ten readings. Ranks replace the readings, so that a spike does not dominate.
 func Autocorrelation(xs []float64) float64 {
 	if len(xs) < leastSeries {
 		return 0
@@ -57,8 +56,8 @@ func Autocorrelation(xs []float64) float64 {
 	return next / own
 }
 
-// centredRanks returns the ranks of a series, with mean 0. Equal readings share the mean of their ranks; ranks in time
-// order would look like a trend.
+// centredRanks returns the ranks of a series, with mean 0. Equal readings share a rank; ranks in time order would look
+// like a trend.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {
@@ -80,8 +79,8 @@ const (
 	leastWorth         = 10
 )
 
-// Unknowable returns why the interval cannot be believed, or "". Intervals of several sessions can be believed, because
-// sessions are independent.
+// Unknowable returns why the interval cannot be believed, or "". Several sessions are independent, so their interval
+// can be believed.
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

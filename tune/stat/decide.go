@@ -24,7 +24,7 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 	return record.Undecided
 }
 
-// rounding is the relative error of a computed ratio: the end of the band may be computed as 1.0100000000000007.
+// rounding is the relative error of a computed ratio.
 const rounding = 1e-9
 
 // clearBands is the distance from 1, in bands, at which a comparison may end early without more false claims.
@@ -36,12 +36,11 @@ func Clear(gain record.Interval, band float64) bool {
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// plainSpreads is the distance from 1, in spreads, of a gain that noise cannot explain. It is large because a few
-// blocks of rounds give the spread.
+// plainSpreads is the number of spreads from 1 at which noise cannot explain a gain. It is large because few blocks
+// give the spread.
 const plainSpreads = 5
 
-// isPlain reports whether the whole interval of a gain is so far from 1 that noise cannot explain it. spread is the A/A
-// spread.
+// isPlain reports whether noise of the A/A spread cannot explain any part of a gain's interval.
 func isPlain(gain record.Interval, spread float64) bool {
 	far := 1 + plainSpreads*spread
 	return gain.Low > far || gain.High < 1/far
@@ -53,7 +52,7 @@ func AASpread(ratio record.Interval) float64 { return max(ratio.Half(), math.Abs
 // A Comparison is a config measured against the default, in rounds that did not choose it.
 type Comparison struct {
 	Config, Default ep.Config
-	Gain            Estimate // the default's time divided by the config's
+	Gain            Estimate // default's time / config's
 	Band            record.Band
 	HostBound       string // why launch parameters cannot matter here, or ""
 }
@@ -85,8 +84,8 @@ func Noisy(ratio Estimate, band record.Band) string {
 	return ""
 }
 
-// isFar reports whether a ratio is at least plainSpreads spreads from 1. The spread is half the interval's width, or
-// the range of the rounds if that is smaller: correlation widens intervals up to 14 times.
+// isFar reports whether a ratio is plainSpreads spreads from 1. The spread is half the interval's width, or the range
+// of the rounds if that is smaller, because correlation widens intervals up to 14 times.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }
@@ -97,8 +96,8 @@ func Fail(m Comparison, cause record.Cause, reason string) record.Decision {
 		Band: m.Band, Verdict: record.Undecided, Cause: cause, Reason: reason}
 }
 
-// Decide decides about a challenger, m.Config: it wins only if it is faster than the default. m must not hold the
-// rounds that chose it, because it may have been lucky in them.
+// Decide decides about a challenger, m.Config, which wins only if it is faster than the default. m must not hold the
+// rounds that chose it.
 func Decide(m Comparison) record.Decision {
 	d := Compare(m)
 	if d.Verdict != record.Faster {

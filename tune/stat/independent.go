@@ -43,17 +43,16 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 	return out
 }
 
-// discovery is the share of the differences claimed by JudgeAll that may be false.
+// discovery is the share of claimed differences that may be false.
 const discovery = 0.05
 
-// A BandedRatio is B's time divided by A's, and the relative difference up to which times count as equal.
+// A BandedRatio is B's time divided by A's, with the band in which times count as equal.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64
 }
 
-// JudgeAll judges how B compares with A in many comparisons, at a bounded false discovery rate. Among a hundred
-// comparisons of equal programs some intervals exclude 1.
+// JudgeAll compares B with A in many comparisons, at the false discovery rate `discovery`.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -72,8 +71,7 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 }
 
 // SessionsFor returns how many sessions of each program bring the ends of the ratio's interval within `half` of its
-// middle. It assumes that further sessions differ as much as the measured ones. The result is most+1 if `most` sessions
-// are too few, or if e has only one session.
+// middle, if they differ as the measured ones do. It is most+1 if `most` are too few, or if e has only one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -88,7 +86,7 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 }
 
 // RatioReach returns how far the interval of a ratio of two programs' times reaches above its middle, divided by the
-// middle. Each program has at least two `sessions`. `spread` is the standard deviation of their log times.
+// middle. Each has at least two `sessions`. `spread` is the standard deviation of their log times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }

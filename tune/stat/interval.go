@@ -31,8 +31,8 @@ type Part struct {
 	A, B    []float64
 }
 
-// Ratio estimates the ratio A/B of two times from each round's difference, so that disturbances of a whole round
-// cancel. All parts of a session have the same weight.
+// Ratio estimates the ratio A/B of two times from each round's difference, so that disturbances of a round cancel.
+// Parts of a session have equal weight.
 func Ratio(parts ...Part) Estimate {
 	diffs := make([]series, len(parts))
 	for i, p := range parts {
@@ -46,7 +46,7 @@ func Ratio(parts ...Part) Estimate {
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
 // IndependentRatio estimates the ratio a/b of times from different sessions. a and b are [session] logarithms of times.
-// If one has only one session, `between` is its standard deviation between sessions.
+// `between` is the standard deviation between sessions, for a side with only one.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb)) // both sides were measured on one machine
@@ -95,8 +95,8 @@ func GeoMean(ratios []record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid / n), Low: math.Exp((mid - low) / n), High: math.Exp((mid + high) / n)}
 }
 
-// StdErr returns the standard error of a ratio's logarithm. It takes half the interval's width, because one end can be
-// three times as far from the middle as the other.
+// StdErr returns the standard error of a ratio's logarithm. It uses the whole interval, because one end can be three
+// times as far from the middle.
 func (e Estimate) StdErr() float64 { return math.Log(e.High/e.Low) / 2 / normal95 }
 
 // normal95 is half the width of a 95 % interval of normal data, in standard errors.
@@ -116,8 +116,8 @@ func (e *Estimate) Cover(x float64) {
 	e.Low, e.High = min(e.Low, x), max(e.High, x)
 }
 
-// AddSession widens the interval of one session to cover differences between sessions. `spread` is the standard
-// deviation of the logarithm between sessions, estimated from `sessions` sessions.
+// AddSession widens the interval of one session to cover differences between sessions. `spread` is their standard
+// deviation, estimated from `sessions` sessions.
 func (e *Estimate) AddSession(spread float64, sessions int) {
 	add := student(sessions) * spread
 	e.Low = e.Mid * math.Exp(-math.Hypot(math.Log(e.Mid/e.Low), add))
@@ -135,7 +135,6 @@ func (e *Estimate) widen(factor, add float64) {
 	e.High = e.Mid + math.Hypot(factor*(e.High-e.Mid), add)
 }
 
-// series holds values of one session in time order.
 type series struct {
 	session int
 	xs      []float64
@@ -146,8 +145,8 @@ func estimate(all []series) Estimate {
 	return estimateWith(all, correlation(all))
 }
 
-// estimateWith returns the middle of all values with its interval, for rounds with correlation r. Over several sessions
-// it takes Student's interval of their middles, and at least the joint interval of the medians.
+// estimateWith estimates for rounds with correlation r. Over several sessions it takes Student's interval of their
+// middles, and at least the joint interval of the medians.
 func estimateWith(all []series, r float64) Estimate {
 	if len(all) == 0 {
 		return Estimate{Interval: record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}}
@@ -187,7 +186,6 @@ func rangeOf(all []series) float64 {
 	return sortedQuantile(xs, 0.95) - sortedQuantile(xs, 0.05)
 }
 
-// known returns the widths that are not NaN.
 func known(widths []float64) []float64 { return slices.DeleteFunc(widths, math.IsNaN) }
 
 // student returns half the width of the 95 % interval of a mean of n values, in standard errors.
@@ -200,8 +198,8 @@ const (
 	leastSpread = 0.002 // of a ratio's logarithm: recorded rounds of GPUs vary by at least 0.3 %
 )
 
-// middle returns the median of one session with its interval, as if rounds were independent. With a coarse clock it
-// returns the mean, because the median can only change by a whole tick.
+// middle returns the median of one session, as if rounds were independent. With a coarse clock it returns the mean,
+// because the median only changes by whole ticks.
 func middle(xs []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(xs))
 	tick := tickOf(sorted)
@@ -214,7 +212,7 @@ func middle(xs []float64) Estimate {
 	return out
 }
 
-// median returns the median of independent sorted values with its 95 % interval. The ends are two interpolated order
+// median returns the median of independent sorted values. The ends of its interval are two interpolated order
 // statistics (Hettmansperger and Sheather 1986). Below fewRounds values the interval is Student's, with a standard
 // deviation of at least `spread`. Below two values the ends are NaN.
 func median(sorted []float64, spread float64) Estimate {
@@ -250,8 +248,8 @@ func medianRank(n int) (d int, share float64) {
 // tickShare is the largest share of different readings at which a clock counts as coarse.
 const tickShare = 0.5
 
-// tickOf returns the step of a coarse clock: the least difference of two readings, if many are equal. It returns 0 for
-// any other clock, and if all readings are equal.
+// tickOf returns the step of a coarse clock, the least difference of two readings. It returns 0 for any other clock,
+// and if all readings are equal.
 func tickOf(sorted []float64) float64 {
 	step, different := math.Inf(1), 1
 	for i := 1; i < len(sorted); i++ {

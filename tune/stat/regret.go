@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Effects maps config keys to log(the config's time / the default's time) under one routing. A config that was not
-// measured is missing.
+// Effects maps config keys to log(the config's time / the default's time) under one routing, without configs that were
+// not measured.
 type Effects map[string]float64
 
 // Loss returns how much slower a config is than the best one measured under the routing.
@@ -35,9 +35,8 @@ func Worst(under []Effects, key string) record.Loss {
 	return worst
 }
 
-// Minimax returns the index of the config whose worst loss over routings is smallest, and this loss. Within the band of
-// the smallest it returns the first config, because callers put preferred configs first. Without a config that was
-// measured everywhere, `index` is -1 and `worst` NaN.
+// Minimax returns the index of the config with the smallest worst loss over routings, and this loss. Within the band it
+// returns the first config. If no config was measured everywhere, `index` is -1 and `worst` NaN.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)

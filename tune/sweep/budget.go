@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// laterShare is the share of the remaining time for the steps after the searches, without further sessions.
+// laterShare is the share of the remaining time for the steps after the searches.
 const laterShare = 0.1
 
 // allot returns the budget of the next search and records it, so that a resumed sweep makes the same decisions.
@@ -26,8 +26,7 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns the part of the time left for the next search. All searches get equal parts; large ones share what
-// small ones do not need.
+// share returns the part of the time left for the next search. Large searches share what small ones do not need.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {
@@ -44,10 +43,8 @@ func (s *sweeper) share(left time.Duration) time.Duration {
 	return equal
 }
 
-// elapsed returns the wall time so far, earlier commands included.
 func (s *sweeper) elapsed() time.Duration { return seconds(s.watch.wall(s.harness.wall).Total) }
 
-// furtherTime returns the time of the further sessions of some searches, by the probe's costs.
 func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	for _, c := range all {
 		t += seconds(s.plan.further(s.plan.Probed.costs[c.index]))
@@ -55,7 +52,6 @@ func (s *sweeper) furtherTime(all ...*activeSearch) (t time.Duration) {
 	return t
 }
 
-// refinementFits reports whether there is time to refine under the routings of these searches.
 func (s *sweeper) refinementFits(near group) bool {
 	return s.opts.Time == 0 || s.elapsed()+s.furtherTime(near...) <= s.opts.Time
 }

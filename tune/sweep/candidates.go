@@ -49,8 +49,7 @@ func (pl *planner) routedProblems() ([]routedProblem, error) {
 	return out, nil
 }
 
-// problems returns the requested problems, the dispatch and combine of pairs, and problems at reduced precision where
-// this adds configs.
+// problems returns the requested problems, the dispatch and combine of pairs, and problems at reduced precision.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -183,7 +182,7 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 }
 
 // makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs; `first` holds the
-// best pairs.
+// best of them.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -240,7 +239,6 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 	return i
 }
 
-// startRoles maps origins to roles in log and page. Other starts are candidates.
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
 // neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is the
@@ -267,8 +265,7 @@ func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	return here
 }
 
-// hintForLater returns the config that later searches begin with: the chosen one, or the challenger if the search was
-// too noisy.
+// hintForLater returns the chosen config, or the challenger if the search was too noisy.
 func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger

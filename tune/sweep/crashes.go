@@ -7,14 +7,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostCrashes is the number of defaults that may crash or hang before the sweep stops trying. Each restarts the worker,
-// which may take many seconds.
+// mostCrashes bounds the defaults that may crash or hang. Each restarts the worker, which may take many seconds.
 const mostCrashes = 3
 
 // A DefaultsCrash is the error of a sweep in which no default ran: the worker is at fault.
 type DefaultsCrash struct {
-	Title, Words string   // of the last search, and its failure
-	Searches     int      // so far
+	Title, Words string // of the last search, and its failure
+	Searches     int
 	Configs      []string // ids of the defaults that crashed or hung; a resumed sweep skips them, unless --retry names them
 }
 
@@ -27,7 +26,7 @@ type crashCount struct {
 	// similar counts crashed and hung defaults by problem with 0 tokens. A default that runs sets its count to 0.
 	similar map[ep.Problem]int
 	all     int
-	ran     bool     // a default ran
+	ran     bool
 	words   string   // of the last crash
 	configs []string // ids of the defaults that crashed or hung
 }
@@ -53,8 +52,8 @@ func (n *crashCount) add(c *activeSearch) error {
 	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
-// whySkip returns why to skip a search, or "". A search is skipped if mostCrashes defaults crashed whose searches
-// differ only in tokens or routing.
+// whySkip returns why to skip a search, or "": mostCrashes defaults crashed in searches that differ only in tokens or
+// routing.
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

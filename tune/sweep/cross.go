@@ -44,8 +44,8 @@ func (g group) usable() group {
 	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.usable() })
 }
 
-// crossAll measures the winners of all routings of a problem under each of them. Then it chooses each group's minimax
-// config and records the regret matrix. Once ctx is cancelled it measures nothing, and incomplete groups get no matrix.
+// crossAll measures the winners of all routings of a problem under each of them, and records the regret matrix. Once
+// ctx is cancelled it measures nothing, and incomplete groups get no matrix.
 func (s *sweeper) crossAll(ctx context.Context) error {
 	for _, byTokens := range s.groupsByKey() {
 		var before ep.Config
@@ -68,8 +68,8 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup measures the winners of one group under each routing. `before`, the minimax config at the next smaller
-// token count, wins ties.
+// crossGroup measures the winners of one group under each routing. `before`, the choice at the next smaller token
+// count, wins ties.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
 	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
@@ -177,8 +177,7 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that beat it in at least one search. Otherwise noise would
-// choose among configs that are faster nowhere.
+// fasterSomewhere returns the default, and the configs that beat it in some search. Otherwise noise would choose.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
@@ -197,8 +196,8 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures configs in the same rounds if any of them was not measured. It then compares the new ones with the
-// oracle, because they may get into a row.
+// cross measures configs in the same rounds if any was not measured. It then compares the new ones with the oracle,
+// because they may get into a row.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -235,8 +234,8 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes a decision if the winner of another search was faster in the crossing. If launch
-// parameters cannot matter, the decision stays.
+// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing, unless launch parameters
+// cannot matter.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
@@ -296,7 +295,6 @@ func isPoint(point int) func(search.Finalist) bool {
 	return func(f search.Finalist) bool { return f.Point == point }
 }
 
-// crossBlock times configs in the same rounds, and drops new ones with wrong answers.
 func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing []int) ([]search.Finalist, error) {
 	finals, err := c.state.FinalsOf(ctx, s.protocol(c), record.StageCross, live)
 	if err != nil {
@@ -306,7 +304,6 @@ func (s *sweeper) crossBlock(ctx context.Context, c *activeSearch, live, missing
 	return slices.DeleteFunc(finals, func(f search.Finalist) bool { return slices.Contains(missing, f.Point) && !right[f.Point] }), err
 }
 
-// groupsByKey returns the groups of each table key, in order of token count.
 func (s *sweeper) groupsByKey() [][]group {
 	key := func(g group) table.Key { return table.KeyOf(g[0].problem, ep.AllRoutings) }
 	return groupBy[[]group](s.groups(), func(a, b group) bool { return key(a) == key(b) })

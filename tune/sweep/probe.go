@@ -14,7 +14,7 @@ import (
 
 // A Probe holds the measured costs of each search of a plan.
 type Probe struct {
-	costs []probedCost // by search
+	costs []probedCost
 }
 
 // probedCost holds the seconds of measuring one problem.
@@ -25,15 +25,14 @@ type probedCost struct {
 	sample float64 // of one config
 }
 
-// session returns the seconds of a session with this many configs, each compared once. `rounds` is the mean number of
-// rounds of a config.
+// session returns the seconds of a session with this many configs, each in `rounds` rounds on average.
 func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
 
-// Probe measures the costs of a plan's searches in two sessions with the default, and sets Probed. Among problems that
-// differ only in tokens it measures the smallest and the largest, and interpolates the others. It logs nothing. A
-// default that crashes or hangs is an error, because a sweep would restart the worker for every problem.
+// Probe measures the costs of a plan's searches and sets Probed. Among problems that differ only in tokens it measures
+// the smallest and the largest, and interpolates the others. It logs nothing. A default that crashes or hangs is an
+// error, because a sweep would restart the worker for every problem.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -93,11 +92,11 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is the number of times that the default runs in a round: configs of a round share the time of a request.
+// probeConfigs is how often the default runs in a round, because configs of a round share the time of a request.
 const probeConfigs = 2
 
 // A probe times the default in leastProbeRounds rounds. If they take at most probeSeconds, it uses mostProbeRounds
-// further rounds instead, because the first take longer. In each of these the default runs sessionSamples times.
+// further rounds instead, because the first take longer.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
@@ -132,7 +131,7 @@ func (p *Plan) reportProbe(s *routedProblem) {
 	}
 }
 
-// probeSessions measures the costs in two sessions, of which only the first compiles.
+// probeSessions measures two sessions, of which only the first compiles.
 func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probedCost) (err error) {
 	cost.open, cost.cold, err = l.probeBlock(ctx, c, 1, 1)
 	if err != nil {
@@ -191,7 +190,6 @@ func (p *Plan) shortest(c probedCost) float64 {
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample
 }
 
-// leastConfigs is the least number of configs in the finals.
 const leastConfigs = 2
 
 // Least returns the shortest time of a plan. A sweep cannot keep a smaller budget.
@@ -203,7 +201,6 @@ func (p *Plan) Least() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// whole returns the seconds of search i without further sessions, if it uses its budget of configs.
 func (p *Plan) whole(i int) float64 {
 	c, s := p.Probed.costs[i], p.Searches[i]
 	return p.shortest(c) + float64(s.Measured)*c.cold + float64(s.Samples)*c.sample

@@ -12,8 +12,8 @@ import (
 
 const claimSessions = 3
 
-// Stability says how much recorded gains differ between sessions. It counts pairs of gains of one config. A pair is
-// beyond its error if it differs by more than 1.96 joint standard errors.
+// Stability says how much gains of a config differ between sessions. A pair of gains is beyond its error if it differs
+// by more than 1.96 joint standard errors.
 type Stability struct {
 	Configs  int `json:"configs"`  // with a gain in several sessions
 	Sessions int `json:"sessions"` // most of one config

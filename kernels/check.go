@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Their errors name the parameter, its value and the bound.
+// The errors of the Check functions name the parameter, its value and the bound.
 
 // CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
@@ -35,7 +35,8 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// `what` names the unit in the error.
+// CheckMultiple checks that a parameter is a multiple of unit, from lo to hi. The error describes the unit with the
+// words `what`.
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -90,13 +91,14 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. A clock can read a negative time after a
-// disturbed alignment. Ratios of rounds need positive times.
+// LeastReading is the least time that a clock reports, in seconds. A clock may subtract the time of alignments
+// (barriers between the ranks). If an alignment was disturbed, the difference can be negative. But ratios of rounds
+// need positive times.
 const LeastReading = 1e-9
 
 const fewRounds = 3
 
-// Disturbed reports whether at least half of the rounds have the time LeastReading.
+// Disturbed reports whether at least half of the rounds have the time LeastReading. It needs at least fewRounds rounds.
 func Disturbed(rounds []float64) bool {
 	n := 0
 	for _, t := range rounds {
@@ -113,7 +115,8 @@ const (
 	maxNote   = 4096 // bytes
 )
 
-// Implausible returns why r cannot be the result of spec, or "". Times of 0 and below are legal if `idle`.
+// Implausible returns why r cannot be the result of spec, or "". If `idle`, times of 0 and below are
+// legal.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
 		return fmt.Sprintf("%d rounds of fold %d instead of %d rounds of fold %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))

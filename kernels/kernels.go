@@ -50,13 +50,16 @@ type Param struct {
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Before is the value for configs of builds that lacked this parameter; "" if none did.
+	// Before is for configs of earlier builds that lack this parameter: the value that says what their kernels did.
+	// "" if no build lacked it.
 	Before ep.Value `json:"before,omitempty"`
 
-	// Design is true if a search must sample each value, and predict each from its own configs.
+	// Design is true if the values are different designs of the kernel. A search samples each value, and treats the
+	// values like different kernels.
 	Design bool `json:"design,omitempty"`
 
-	// Outside maps a hook's value to the word of ep.Parts that the caller then does.
+	// Outside is for a hook. With some of its values, the caller does a part of the work. Outside maps such a value
+	// to the part's word in ep.Parts.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
@@ -66,8 +69,9 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	// Revision numbers the meaning of the parameters; 0 means 1. Raise it by hand only if an old config would now
-	// do something else. Tables stay valid for a faster build of the same revision.
+	// Revision is a number for the meaning of the parameters; 0 means 1. Raise it by hand, and only if an old config
+	// would now do something else. A change that only makes the kernel faster keeps the revision, and tables stay
+	// valid.
 	Revision int
 	// Formerly lists, by name, kernels that have become configs of this one.
 	Formerly map[string]Former
@@ -85,8 +89,8 @@ type Kernel struct {
 	// Overlapped changes a config of a pair so that its launch may overlap the other kernel's. Nil means that no
 	// launch may.
 	Overlapped func(ep.Config) ep.Config
-	// Split returns the default of the configs that send and receive in two launches (mode=split). Nil means that
-	// there are none.
+	// Split returns the default config with mode=split, which sends and receives in two launches. Nil means that the
+	// kernel has no such config.
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
@@ -178,7 +182,7 @@ func (q Param) within(bound int) ep.Value {
 	return ep.Value(strconv.Itoa(best))
 }
 
-// CostOf returns the cost of a config: in each field the largest value of its parameters.
+// CostOf returns the cost of a config. Several parameters may set one field of the cost; the largest value counts.
 func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	var out ep.Cost
 	field := [...]*int{SMCost: &out.SMs, ThreadCost: &out.Threads, BufferCost: &out.Bytes}
@@ -190,7 +194,8 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes returns the first parameter of a class whose value in c is not its default in dflt, or "".
+// Changes returns the first parameter of a class that has different values in c and in the default config dflt. It
+// returns "" if there is none.
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -232,8 +237,8 @@ type RunSpec struct {
 
 // AsyncVerifier is implemented by sessions that can compare outputs while they run the next candidate.
 type AsyncVerifier interface {
-	// StartVerify runs a prepared candidate as Verify does. Any goroutine may call finish, also while the session
-	// runs others.
+	// StartVerify runs a prepared candidate as Verify does. finish compares the outputs. Any goroutine may call
+	// finish, also while the session runs other candidates.
 	StartVerify(context.Context, ep.Config) (finish func() Comparison, err error)
 }
 
@@ -246,7 +251,7 @@ func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Com
 	return func() Comparison { return v }, err
 }
 
-// Turn is Fold calls of one prepared candidate. The JSON names are those of the worker protocol.
+// Turn asks for one round of a prepared candidate, with Fold calls. The JSON names are those of the worker protocol.
 type Turn struct {
 	Config ep.Config `json:"config"`
 	Fold   int       `json:"fold"`
@@ -254,8 +259,8 @@ type Turn struct {
 
 // TurnRunner is implemented by sessions for which many turns at once cost less than many Runs.
 type TurnRunner interface {
-	// RunTurns runs turns in order. It returns the rounds that are done, also with an error. Without an error it
-	// may stop after any turn.
+	// RunTurns runs turns in order. It returns the rounds that are done, also with an error. It may also stop early,
+	// after any turn, without an error.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
@@ -282,7 +287,8 @@ type Rounds struct {
 	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank in the last round; nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // throttling and the like
 
-	// Beside holds the times beside the problem's matrix product; Seconds comes from them.
+	// Beside holds the times of calls that ran beside the problem's matrix product. Seconds is computed from these
+	// times.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
 	// Stages holds the seconds of each stage of a layer, on the slowest rank.
@@ -302,5 +308,5 @@ type Comparison struct {
 	Took ep.CheckTime `json:"took,omitzero"`
 }
 
-// It is also true if no row was compared.
+// OK reports whether no row is wrong. It is also true if no row was compared.
 func (c Comparison) OK() bool { return c.Wrong == 0 }

@@ -42,7 +42,7 @@ func (r *rank) ensureReturns(s shape, dedup bool, a *arena) error {
 	return alloc.err
 }
 
-// allocator keeps the first error.
+// allocator allocates memory from an arena and keeps the first error.
 type allocator struct {
 	a   *arena
 	err error
@@ -62,7 +62,8 @@ func words(n int) []atomic.Uint64 {
 	return out
 }
 
-// rearm sets count words to the sentinel, and returns how many had another value.
+// rearm sets each word to the sentinel, which means that no count has arrived. It returns how many words had another
+// value.
 func rearm(words []atomic.Uint64) int {
 	left := 0
 	for i := range words {
@@ -73,7 +74,7 @@ func rearm(words []atomic.Uint64) int {
 	return left
 }
 
-// rearm prepares a rank for the next job, and returns how many count words were not reset.
+// rearm prepares a rank's memory for the next job. It returns how many words still held a count of the last job.
 func (r *rank) rearm() int {
 	left := 0
 	for i := range sets {
@@ -84,12 +85,12 @@ func (r *rank) rearm() int {
 	return left
 }
 
-// halves views an arena's memory as 16-bit values.
+// halves returns bytes as 16-bit values, without a copy. The bytes must be memory of an arena, which is aligned.
 func halves(b []byte) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/2)
 }
 
-// octets views 16-bit values as bytes.
+// octets returns 16-bit values as bytes, without a copy.
 func octets(h []uint16) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(h))), 2*len(h))
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// scriptEnv names how the test binary misbehaves as a worker, for candidates with tile_tokens=13.
+// scriptEnv is an environment variable. Its value says how the test binary misbehaves when it runs as a worker. Most
+// scripts misbehave only for candidates with tile_tokens=13.
 const scriptEnv = "EPBENCH_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -146,7 +147,7 @@ func (s *scriptedSession) Prepare(ctx context.Context, c ep.Config) error {
 	switch {
 	case bad(c) && s.script == "hang-prepare":
 		select {}
-	case bad(c) && s.script == "garbage-run": // comes before the answer to prepare
+	case bad(c) && s.script == "garbage-run": // this line comes before the answer to prepare
 		fmt.Println("%PDF-1.4 not a message")
 	}
 	return s.Session.Prepare(ctx, c)
@@ -160,7 +161,7 @@ func (s *scriptedSession) Run(ctx context.Context, c ep.Config, spec kernels.Run
 	switch s.script {
 	case "hang-run":
 		if mark := os.Getenv(markEnv); mark != "" {
-			_ = os.WriteFile(mark, nil, 0o600) // the test then fails
+			_ = os.WriteFile(mark, nil, 0o600) // tells the test, or another rank, that this run hangs
 		}
 		time.Sleep(time.Hour)
 	case "late-run":

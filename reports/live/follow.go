@@ -19,13 +19,13 @@ import (
 type Follower struct {
 	Run      *record.Run
 	Searches []*Search            // in the order of their beginning
-	Rounds   int                  // of all configs
+	Rounds   int                  // measured so far, of all configs
 	byCase   map[searchID]*Search // by problem and routing
 	path     string
 	offset   int64           // bytes of the log read so far
 	block    []record.Result // lines of the newest block, until its last line comes
 	last     time.Time       // end of the last block, by the measuring host's clock
-	seen     time.Time       // when Update read it, by this host's clock
+	seen     time.Time       // when Update read the last block, by this host's clock
 	saved    time.Time       // when run.json was written, by the measuring host's clock
 }
 
@@ -37,7 +37,8 @@ type searchID struct {
 // Follow begins to follow a run directory.
 func Follow(path string) *Follower { return &Follower{path: path, byCase: map[searchID]*Search{}} }
 
-// Update reads run.json and the new whole lines of the log, which a new run lacks.
+// Update reads run.json, and the lines that were completed in the log since the last Update. A new run may have no log
+// yet.
 func (f *Follower) Update(now time.Time) error {
 	run, err := record.ReadRun(f.path)
 	if err != nil {
@@ -106,8 +107,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search of a log line, new if needed. The stages cross and recheck also measure at token counts
-// without a search; there it returns nil.
+// search returns the search to which a log line belongs. If there is none yet, it adds one. But the stages cross and
+// recheck also measure at token counts without a search. For their lines it adds none and returns nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {
@@ -159,8 +160,9 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left estimates the time that is left. With a budget, it is the rest of the budget. Else finished searches give the
-// mean time of the unfinished ones. ok is false without a budget if no search is finished or all are.
+// Left estimates the time that is left. With a budget, it is the rest of the budget. Without a budget,
+// each unfinished search is expected to take the mean time of the finished searches. ok is false if there is no budget
+// and no search is finished, or all are.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

@@ -111,7 +111,8 @@ func (c *ncclTable) refuse(test string) {
 	}
 }
 
-// parse reads one line by the header's names, with the out-of-place times. ok is false if the line is no row.
+// parse reads one line. The header gives the column of each figure. A line has out-of-place and in-place times; parse
+// takes the out-of-place times. ok is false if the line is no row.
 func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
@@ -145,7 +146,8 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient reads a figure; 0 and other text give the zero value, which means unknown.
+// lenient reads a figure that may be absent. If the text is no positive number, it returns the zero value, which means
+// unknown.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {
@@ -154,7 +156,8 @@ func lenient(text string) printed {
 	return p
 }
 
-// add keeps a row unless its figures or its ranks contradict each other or other rows.
+// add stores a row. It returns an error if the row's figures contradict each other, or if other rows mean another
+// number of ranks. It skips a row of 0 bytes.
 func (c *ncclTable) add(r ncclRow) error {
 	if r.size == 0 || r.count == 0 {
 		return nil
@@ -228,7 +231,8 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	return c.figures, warnings, nil
 }
 
-// figure adds a dispatch and a combine with a row's time. Rows with wrong elements or a part of a token are left out.
+// figure adds a dispatch and a combine with a row's time. It leaves out rows with wrong elements,
+// and rows whose size is no whole number of tokens.
 func (c *ncclTable) figure(g Given, r ncclRow) {
 	row := int64(g.TopK) * int64(g.Hidden) * 2
 	switch {

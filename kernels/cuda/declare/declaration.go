@@ -12,9 +12,10 @@ import (
 // A Declaration describes one kernel of one op: its parameters, and how a config becomes device
 // code and launches. Its functions are pure. Kernels that share sources are declared in one file.
 type Declaration struct {
-	Kernel kernels.Kernel // Kernel.Check checks only what Declaration.Check does not check for all kernels
+	Kernel kernels.Kernel // Declaration.Check makes the checks of all kernels; Kernel.Check makes those of this kernel
 
-	// ties lists the values with which other parameters of the kernel have no meaning.
+	// ties lists values with which other parameters of the kernel have no meaning, and the values that
+	// these parameters must then have.
 	ties []tie
 
 	// source is the file under native/kernels that holds the entry points, such as
@@ -25,8 +26,9 @@ type Declaration struct {
 	// EpArgs on by reference.
 	source string
 
-	// entry returns the name of the entry point, without the suffix of split phases. If entry is nil, the
-	// entry point has the name of the kernel.
+	// entry returns the name of the entry point. If a config sends and receives in two launches, the names
+	// of its two entry points have the suffixes "_async" and "_wait", which entry does not return. If entry
+	// is nil, the entry point has the name of the kernel.
 	entry func(ep.Problem, ep.Config) string
 
 	// shared returns the dynamic shared memory of each block, in bytes. Nil means none.
@@ -45,8 +47,9 @@ type Declaration struct {
 	// binary, so leave out defines that an entry does not read.
 	defines func(ep.Config) []string
 
-	// dispatch returns the dispatch config that runs before a combine, if the combine is timed
-	// or verified alone. Both use the same state. Nil in the declaration of a dispatch.
+	// dispatch is set in the declaration of a combine. If the combine is timed or verified alone,
+	// a dispatch must run before it. dispatch returns the config of this dispatch, which has the
+	// same state as the combine.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
 	// compare says how far the output may be from the oracle's. The zero value means: the output of a dispatch
@@ -77,8 +80,9 @@ func HostDeclarations() []Declaration {
 	return []Declaration{dispatchHosts(), combineHosts()}
 }
 
-// State is memory through which calls pass data to each other: regions of the symmetric
-// heap, counters, and two call numbers for EpArgs.round, one for each op.
+// State describes memory through which calls pass data to each other: regions of the symmetric
+// heap, and counters. A state also has two call numbers, one for dispatches and one for combines.
+// EpArgs.round is the number of the current call.
 type State struct {
 	Name string
 
@@ -86,13 +90,14 @@ type State struct {
 	// of that state can also run in the memory of this state. "" for none.
 	extends string
 
-	// anyDType is true if calls with tokens of different dtypes may follow one another in the same
-	// memory, like calls of one dtype. In such a state, a region whose size depends on the dtype has one
-	// set of slots, or sets Halves.
+	// anyDType is true if a call may use the same memory as a call before it whose tokens had another dtype.
+	// If the size of a region depends on the dtype, the region must then hold the messages of one call only,
+	// or must have Halves set.
 	anyDType bool
 
-	// Regions lists the regions in the order of the state's device-side enum, the index of
-	// EpArgs.region. Each region starts on a 256-byte boundary, at the same offset on every rank.
+	// Regions lists the regions. An enum in the device code has the same order, and its values are
+	// indices of EpArgs.region. Each region starts on a 256-byte boundary, at the same offset on
+	// every rank.
 	Regions func(ep.Problem) []Region
 
 	// Counters returns the number of int32 words to which EpArgs.counters points. Word 0 is
@@ -130,15 +135,15 @@ func (s State) Part(name string) string { return s.Name + "." + name }
 type Region struct {
 	Name  string
 	Bytes int64
-	Fill  byte // 0x00 or 0xff, to which every byte is set at set-up and after a fault
+	Fill  byte // 0x00 or 0xff; every byte is set to it at set-up and after a fault
 
-	// Halves is true if the region holds two sets of slots, one in each half. The call number
-	// decides which set a call uses. Regions of several dtypes that share memory have their middle at
-	// the same place, so that calls that use different sets share no byte, whatever their dtypes.
+	// Halves is true if a call uses one half of the region. The call number decides which half. If
+	// calls of several dtypes use the region, its middle is at the same offset for every dtype. So two
+	// calls that use different halves share no byte, whatever their dtypes.
 	Halves bool
 
-	// Area names memory that regions of several states share, "" for none. States with a region in
-	// AreaReturn number their combines together.
+	// Area names memory that regions of several states share, "" for none. All states with a region in
+	// AreaReturn use one sequence of call numbers for their combines.
 	Area string
 }
 
@@ -155,7 +160,7 @@ func (r Region) in(area string) Region {
 	return r
 }
 
-// halves returns r as two sets of slots.
+// halves returns r with Halves set.
 func (r Region) halves() Region {
 	r.Halves = true
 	return r
@@ -164,6 +169,6 @@ func (r Region) halves() Region {
 // Zeroed declares a region that starts as zeros.
 func Zeroed(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes} }
 
-// Poisoned declares a region that starts as ones: NaN in every float dtype, and a value
-// that no index, count or flag has.
+// Poisoned declares a region in which all bits start as ones. As a float of 8, 16 or 32 bits this
+// is NaN. No index, count or flag has this value.
 func Poisoned(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes, Fill: 0xff} }

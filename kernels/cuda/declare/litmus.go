@@ -20,8 +20,8 @@ type Litmus struct {
 	check   func(areas [][]byte, me int) error // checks the region of rank `me` afterwards; may be nil
 }
 
-// Values of EpArgs.scope, which says between which threads ep_litmus_pass passes messages: EP_LITMUS_BLOCK, _GPU and
-// _SYSTEM.
+// Values of EpArgs.scope: the threads between which ep_litmus_pass passes messages. The device code calls them
+// EP_LITMUS_BLOCK, EP_LITMUS_GPU and EP_LITMUS_SYSTEM.
 const (
 	withinBlock = iota
 	betweenBlocks
@@ -66,8 +66,8 @@ func litmusLaunch(entry string, grid, block int, own ...int) Launch {
 	return l
 }
 
-// litmusMemcpy copies pieces of growing size into another rank's region, at every alignment
-// within 128 bytes that 16-byte vectors allow.
+// litmusMemcpy copies pieces of growing size into the region of rank `peer`. The copies begin at
+// every multiple of 16 bytes within 128 bytes.
 func litmusMemcpy(cases, step, peer int) Litmus {
 	cell := 16 + 16*cases*step + 256
 	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
@@ -137,7 +137,7 @@ func litmusCodec() Litmus {
 			for i := range 1 << 16 {
 				x := ref.BF16ToFloat(uint16(i))
 				if x != x {
-					continue // each chip converts NaN in its own way, and no kernel converts a NaN
+					continue // chips convert a NaN in different ways; no kernel needs this conversion
 				}
 				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}

@@ -11,8 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// TestSpaceFiles: the space files of scripts name kernels and parameters of this package, and
-// each of their values is legal in some config.
+// TestSpaceFiles reads the files native/*-space.yaml, which list values of kernel parameters for a
+// sweep. This package must declare the kernels and parameters, and each value must be legal in
+// some config.
 func TestSpaceFiles(t *testing.T) {
 	files, err := filepath.Glob("../../../native/*-space.yaml")
 	if err != nil || len(files) < 2 {
@@ -52,8 +53,8 @@ func declaredHere() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// spaceOf fails unless each value that file f gives a parameter of kernel is legal in some config
-// of the file's space.
+// spaceOf fails the test if file f lists a value for a parameter of kernel, but no config with this
+// value and the other values of the file is legal.
 func spaceOf(t *testing.T, name string, f *spacefile.File, p ep.Problem, kernel string) {
 	t.Helper()
 	of, err := findIn(Declarations(), kernel)

@@ -22,20 +22,20 @@ import (
 // partGates names the part of the heap with an activation's input.
 const partGates = "gates"
 
-// rotatedBytes is the size of all copies of a call's rows. Calls take the copies in turn, so that rows come from
-// memory and not from the L2 cache.
+// rotatedBytes is the total size of the copies of a call's rows. Calls take the copies in turn, so that they read rows
+// from memory and not from the L2 cache.
 const rotatedBytes = declare.FlushBytes
 
-// maxCopies bounds the number of copies.
+// maxCopies is the largest number of copies.
 const maxCopies = 64
 
 type activation struct {
 	oracle *ref.Oracle
-	rows   int // room of every buffer
-	copies int // see rotatedBytes
+	rows   int // rows for which every buffer has room
+	copies int // number of copies of a call's rows, see rotatedBytes
 }
 
-// openActivation lays out the rows of w; nil for another op.
+// openActivation lays out the rows of w. It returns nil if the op of w is not an activation.
 func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	if w.Problem.Op != ep.Activation {
 		return nil
@@ -44,12 +44,12 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	for rank := range w.Ranks {
 		a.rows = max(a.rows, o.Dispatch(rank).End)
 	}
-	a.rows = (a.rows + 7) / 4 * 4 // fp8 scales are float32 [columns, rows], in 16-byte vectors
+	a.rows = (a.rows + 7) / 4 * 4 // fp8 scales are float32 [columns, rows]; 4 rows of a column are a vector of 16 bytes
 	a.copies = int(max(1, min(maxCopies, (rotatedBytes+bytes-1)/bytes)))
 	return a
 }
 
-// part returns the name of a copy of a part. Copy 0, for verification, has the part's own name.
+// part returns the name of a copy of a part. Copy 0, which verification uses, has the part's own name.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)
@@ -74,7 +74,7 @@ func (a *activation) parts(p ep.Problem) []declare.Region {
 	return out
 }
 
-// outputs lists the regions that a call on a copy writes.
+// outputs lists the regions that a call writes if it uses copy `number`.
 func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []declare.Region{

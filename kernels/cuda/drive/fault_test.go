@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestNeverBegan: a wait in the start alignment is not the candidate's fault.
+// TestNeverBegan: if ranks wait in the start alignment only, the candidate never began, and the hang is not its fault.
 func TestNeverBegan(t *testing.T) {
 	start, wait := faultRecord{rank: 1, phase: 1, source: 4}, faultRecord{rank: 4, phase: 3}
 	for _, c := range []struct {
@@ -19,7 +19,8 @@ func TestNeverBegan(t *testing.T) {
 	}
 }
 
-// TestHangReason: the reason names each waiting rank and its cause, waits inside a kernel first.
+// TestHangReason: the reason of a hang names each waiting rank and what the rank waits for. Ranks that wait inside a
+// kernel come before ranks in the start alignment.
 func TestHangReason(t *testing.T) {
 	got := hangReason([]faultRecord{
 		{rank: 0, phase: 1, expert: -1, source: 3, want: 7, got: 6},

@@ -11,20 +11,20 @@ type way int
 
 const (
 	noProduct      way = iota
-	onlyProduct        // product alone
-	loaded             // product alone, then with a load or fewer SMs
-	overlapped         // on two streams, at the same time
-	inPhases           // send, product, receive on one stream
+	onlyProduct        // the product without calls
+	loaded             // the product alone, then beside a load or planned for fewer SMs
+	overlapped         // calls and product on two streams, at the same time
+	inPhases           // send, product and receive one after the other, on one stream
 	stepOverlapped     // decode step: calls of one micro-batch overlap products of the other
-	stepPhases         // decode step in phases on one stream
+	stepPhases         // decode step in phases, on one stream
 )
 
-// arrangement says how, and how much of, the product runs beside each call.
+// arrangement says how the product runs beside the calls, and how much of it runs for each call.
 type arrangement struct {
 	way   way
-	share int  // launches for each call
-	left  int  // SMs planned for while calls run, 0 for its own plan
-	load  bool // way loaded: with a load
+	share int  // launches of the product for each call
+	left  int  // SMs that the calls leave to the product, whose plan then uses no more; 0: no bound
+	load  bool // with way loaded: a load runs beside the product
 }
 
 // marks is the number of stamps of the product's progress.
@@ -33,13 +33,13 @@ const marks = 4
 // section holds the indices of the stamps of a round with a product.
 type section struct {
 	calls   int
-	chain   int           // three stamps: calls alone, then as many alignments
-	alone   productStamps // product alone
-	within  productStamps // product beside calls
-	begin   int           // stamp at the start of calls and product
-	end     int           // stamp after the last call; in phases, after both
-	aligned int           // in phases: stamp after as many alignments as the calls had
-	halves  []int         // in phases: four stamps of a call, around send, product and receive
+	chain   int           // first of three stamps: before the calls alone, after them, after as many alignments
+	alone   productStamps // the product alone
+	within  productStamps // the product beside calls
+	begin   int           // stamp before calls and product
+	end     int           // stamp after the last call; in phases, the product has ended too
+	aligned int           // in phases: stamp after `end` and as many alignments as the calls had
+	halves  []int         // in phases: four stamps for each call, around its send, product and receive
 }
 
 // productStamps holds the indices of a product's start and first mark.
@@ -48,7 +48,7 @@ type productStamps struct {
 	share        []float64 // fraction of the product that is done at each mark
 }
 
-// withProduct adds a round with a product: calls alone as a chain, product alone, both at the same time.
+// withProduct adds a round with a product. Most rounds time calls alone, the product alone, and both at the same time.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -66,7 +66,7 @@ func (s *schedule) withProduct() {
 	s.section(s.fold)
 }
 
-// section adds the three parts for `calls` calls.
+// section adds three parts for `calls` calls: the calls alone, the product alone, both together.
 func (s *schedule) section(calls int) {
 	s.now = &section{calls: calls}
 	s.sections = append(s.sections, s.now)
@@ -97,7 +97,8 @@ func (s *schedule) aloneChain() {
 	s.stamp()
 }
 
-// chainOfCalls adds a section's calls, of both micro-batches in a step.
+// chainOfCalls adds a section's calls. A decode step has the calls of both micro-batches. An alignment follows each
+// call or step; if the op is a pair, the only alignment follows the last one.
 func (s *schedule) chainOfCalls() {
 	for i := range s.now.calls {
 		if s.isStep() {
@@ -113,7 +114,7 @@ func (s *schedule) chainOfCalls() {
 	}
 }
 
-// sectionAligns returns the alignments of chainOfCalls.
+// sectionAligns returns the number of alignments that chainOfCalls adds.
 func (s *schedule) sectionAligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -121,10 +122,10 @@ func (s *schedule) sectionAligns() int {
 	return s.now.calls
 }
 
-// launches returns the product's launches in a section.
+// launches returns the number of the product's launches in a section.
 func (s *schedule) launches() int { return s.now.calls * s.beside.share }
 
-// products adds n launches on the side stream, after the calls' steps so far.
+// products adds n launches of the product on the side stream. They wait for the calls added so far.
 func (s *schedule) products(n int) {
 	s.add(stepFork, 0)
 	for i := range n {
@@ -132,7 +133,7 @@ func (s *schedule) products(n int) {
 	}
 }
 
-// marked adds launches on the side stream, with stamps of progress.
+// marked adds a section's launches of the product on the side stream, with stamps of its progress.
 func (s *schedule) marked(start int) productStamps {
 	out, n := productStamps{start: start, first: s.slots}, s.launches()
 	s.add(stepFork, 0)
@@ -180,7 +181,7 @@ func (s *schedule) overlappedCalls() {
 }
 
 // phasedCalls adds calls in phases, and then as many alignments, whose time is subtracted. One more call follows
-// with stamps around its parts. The timed calls have none, because a stamp takes as long as some parts.
+// with stamps around its parts. The timed calls have no such stamps, because a stamp takes as long as some parts.
 func (s *schedule) phasedCalls() {
 	s.align()
 	s.now.begin = s.began()
@@ -200,7 +201,8 @@ func (s *schedule) phasedCalls() {
 	s.align()
 }
 
-// phasedUnit adds a call, pair or step in phases. It calls `around` before and after each part.
+// phasedUnit adds a call, pair or decode step in phases. It calls `around` before and after each send, product and
+// receive.
 func (s *schedule) phasedUnit(around func()) {
 	calls := []microBatchCall{{s.op, 0}}
 	switch {
@@ -242,7 +244,7 @@ func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	}
 }
 
-// count returns how many calls like c were added.
+// count returns how many calls of c's op and micro-batch were added.
 func (s *schedule) count(c microBatchCall) int {
 	if c.micro == 1 {
 		return s.secondCalls[c.op]
@@ -250,11 +252,11 @@ func (s *schedule) count(c microBatchCall) int {
 	return s.calls[c.op]
 }
 
-// stepCalls lists a decode step's calls of one layer in order. Meanwhile the other micro-batch computes attention,
-// the experts twice, and the next layer's attention.
+// stepCalls lists the calls of one layer of a decode step, in order. During each call the other micro-batch computes:
+// attention during call 0, the experts during calls 1 and 2, the next layer's attention during call 3.
 var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
-// stepProduct adds the product during call i of stepCalls.
+// stepProduct adds the product that runs during call i of stepCalls.
 func (s *schedule) stepProduct(i int, side bool) {
 	if i == 0 || i == 3 {
 		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
@@ -278,7 +280,7 @@ func (s *schedule) stepProducts(start int) productStamps {
 }
 
 // overlappedSteps adds steps whose streams wait for each other after each call and product. The call is queued
-// first: after a product that fills the GPU, it would not overlap.
+// before the product: behind a product that fills the GPU, the call would not overlap.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()
@@ -297,8 +299,8 @@ func (s *schedule) overlappedSteps() {
 	s.align()
 }
 
-// roundTimes holds a rank's seconds for each call, or for each layer of decode steps. done is the product's share
-// when the calls end.
+// roundTimes holds a rank's seconds for each call, or for each layer of decode steps. done is no time: it is the
+// fraction of the product that has run when the calls end.
 type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
 // times converts a round's nanoseconds to seconds.

@@ -1,6 +1,6 @@
 /* Signals and waits. A signal is a release fence of system scope and then a relaxed store. A wait polls with relaxed
- * loads and then makes one acquire fence. The other road would be a store with release order by one thread of a rank;
- * but by the memory model such a store publishes only data that this thread has written or acquired. */
+ * loads and then makes one acquire fence. By the memory model a signal publishes only data that its thread has written
+ * or acquired. So one thread cannot signal for others whose data it has not acquired. */
 #pragma once
 
 #include "ep/layout.cuh"
@@ -24,7 +24,7 @@ EP_DEVICE bool ep_await_count(const EpArgs &a, uint64_t *word, EpWait what, uint
   return true;
 }
 
-/* Waits until a word that another rank writes holds value. */
+/* Waits until *word is `value`; another rank writes the word. Returns false if it gave up. */
 EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what, uint64_t value) {
   EpSpin spin;
   for (;;) {
@@ -36,7 +36,7 @@ EP_DEVICE bool ep_await_value(const EpArgs &a, const uint64_t *word, EpWait what
   return true;
 }
 
-/* Waits until a counter of this rank holds value. */
+/* Waits until *counter is `value`; blocks of this rank write the counter. Returns false if it gave up. */
 EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait what, int32_t value) {
   EpSpin spin;
   for (;;) {
@@ -48,8 +48,8 @@ EP_DEVICE bool ep_await_counter(const EpArgs &a, const int32_t *counter, EpWait 
   return true;
 }
 
-/* Lets thread 0 wait while the other threads of the block wait for it. Returns the result of thread 0 in all
- * threads. */
+/* Calls `wait` in thread 0 of the block. The other threads wait at a barrier until it returns. Returns the result in
+ * all threads. */
 template <class Wait>
 EP_DEVICE bool ep_block_wait(Wait wait) {
   __shared__ int arrived;

@@ -1,5 +1,6 @@
-/* dispatch_hosts with arrival=data does the work of dispatch_ll over hosts, see ll_layout.cuh for the protocol. There
- * is one kernel (ll_hosts_dispatch), or one for each half (ll_hosts_dispatch_async, ll_hosts_dispatch_wait).
+/* dispatch_hosts with arrival=data does the work of dispatch_ll between hosts. ll_layout.cuh describes the protocol.
+ * There is one kernel (ll_hosts_dispatch), or one kernel to send (ll_hosts_dispatch_async) and one to receive
+ * (ll_hosts_dispatch_wait).
  *
  * Compile-time: EP_PART_BYTES, message bytes that a receiving or forwarding warp handles at a time (a part);
  * EP_ROUTE, see topology.cuh. */
@@ -14,7 +15,7 @@ static const uint32_t LH_PARTS = (EP_VECTORS + 32 * LH_PART - 1) / (32 * LH_PART
 struct LhArrived {
   uint32_t rows[EP_RANKS][EP_LOCAL_EXPERTS]; /* number of rows received; ll_offsets replaces it by the first row of each segment */
   uint32_t messages[EP_RANKS];
-  uint32_t relayed[EP_RANKS]; /* number of messages that the rank of this host with the source's place forwards */
+  uint32_t relayed[EP_RANKS]; /* number of messages of the source that a rank of this host forwards */
 };
 
 /* Returns the address in shared memory for a word of LH_COUNTS. */
@@ -23,7 +24,7 @@ EP_DEVICE uint32_t *lh_arrived(LhArrived &s, uint32_t source, uint32_t word) {
   return word < LL_COUNT_WORDS ? &s.messages[source] : &s.relayed[source];
 }
 
-/* Waits for the counts of far sources, one thread for each source. */
+/* Waits for the counts of far sources (ranks of other hosts), one thread for each source. */
 EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   bool ok = true;
   for (uint32_t source = threadIdx.x; source < EP_RANKS; source += blockDim.x) {
@@ -34,7 +35,7 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Polls a count until it is of this call. The count of a far source (on another host) has arrived already. */
+/* Polls a word with a count until the word belongs to this call. The count of a far source has arrived already. */
 EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
   const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
   return ep_wait_word(a, ep_own_word(a, lh_counts(a, c.number, source)) + word,
@@ -77,14 +78,15 @@ EP_DEVICE LhPart lh_part(uint32_t job, uint32_t sources) {
   return p;
 }
 
-/* Returns in lane k the expert of top-k position k, on any rank; -1 if it is masked. */
+/* Returns in lane k the expert at top-k position k of the token, whichever rank has this expert; -1 if the position is
+ * masked. */
 EP_DEVICE int32_t lh_expert(const LlCall &c, const LhPart &p) {
   const uint32_t place = static_cast<uint32_t>(p.head);
   return c.lane < EP_TOPK && place != LL_NOWHERE ? static_cast<int32_t>(place >> LL_PLACE_BITS) : -1;
 }
 
-/* Polls header and data together, because polling them one after the other would cost two latencies. Then it empties
- * the slot. */
+/* Polls header and data together, because polling them one after the other would cost two latencies. Then empties the
+ * slot. */
 EP_DEVICE bool lh_take_polled(const EpArgs &a, const LlCall &c, LhPart &p, uint8_t *slot) {
   const uint64_t *header = ep_own_word(a, lh_header(a, c.number, p.source, p.message)) + c.lane;
   EpSpin spin;
@@ -136,7 +138,8 @@ EP_DEVICE void lh_copy_part(const EpArgs &a, const LlCall &c, const LhArrived &s
 
 static const uint32_t LH_FAR_HOSTS = EP_NODES > 1 ? EP_NODES - 1 : 1;
 
-/* Returns the rank with this rank's place on the host that comes n + 1 hosts later; host 0 follows the last. */
+/* Returns a rank of the host that comes n + 1 hosts after this rank's host; host 0 follows the last. The returned rank
+ * has the same number on its host as this rank on its own. */
 EP_DEVICE uint32_t lh_behind(const EpArgs &a, uint32_t n) {
   return static_cast<uint32_t>(ep_rail(a, (ep_node_of(a.rank) + 1 + static_cast<int32_t>(n)) % EP_NODES));
 }
@@ -157,9 +160,10 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   }
 }
 
-/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards it
- * waits only for senders, which wait for no rank. So no two ranks wait for each other. Forwarding begins with the
- * first warps and receiving with the last: if there are few messages, no warp does both. */
+/* Forwards the messages that other hosts put to this rank. A warp forwards before it receives. While it forwards,
+ * it waits for senders only. Senders wait for no rank, so no two ranks wait for each other. The first warps get the
+ * first messages to forward, and the last warps the first messages to receive. So if there are few messages, no warp
+ * does both. */
 EP_DEVICE bool lh_forward(const EpArgs &a, const LlCall &c, const LhArrived &s) {
   uint32_t most = 0;
   for (uint32_t n = 0; n < LH_FAR_HOSTS; n++) most = max(most, s.relayed[lh_behind(a, n)]);

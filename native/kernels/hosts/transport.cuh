@@ -2,9 +2,10 @@
  * hosts/network.cuh.
  *
  * There may be more ranks than EpArgs.heap has entries. So in the kernels of this folder heap[0] is this rank's own
- * heap, and heap[1] is a table in this heap. The table has for each rank the address of its heap on this GPU, or null
- * if the rank is on another host. Then it has for each rank a word that counts the start alignments (ep_align_hosts)
- * that the rank has begun. control[0] is this rank's own control.
+ * heap, and heap[1] is a table in this heap. The table consists of two arrays with one entry for each rank. An entry of
+ * the first array is the address of the rank's heap on this GPU, or null if the rank is on another host. An entry of
+ * the second array counts the start alignments (ep_align_hosts) that the rank has begun. control[0] is this rank's own
+ * control.
  *
  * An address in another rank's heap is given by its offset, which is equal on all ranks. */
 #pragma once
@@ -18,7 +19,7 @@ EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
 /* Returns the address of another rank's heap on this GPU; null for a rank of another host. */
 EP_DEVICE uint8_t *ep_peer_heap(const EpArgs &a, int32_t rank) { return reinterpret_cast<uint8_t *const *>(a.heap[1])[rank]; }
 
-/* Returns the offset of the word that `from` sets at a start alignment. */
+/* Returns the offset of the word that rank `from` sets at a start alignment. */
 EP_DEVICE uint64_t ep_aligned_at(const EpArgs &a, int32_t from) {
   return static_cast<uint64_t>(a.heap[1] - a.heap[0]) + 8ull * static_cast<uint64_t>(a.ranks + from);
 }
@@ -107,8 +108,8 @@ EP_DEVICE bool ep_wait_counted(const EpArgs &a, uint64_t word, EpWait what, uint
   return ep_wait_for(a, word, what, count, &got, [count](uint64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v) - count) >= 0; });
 }
 
-/* Waits until a word holds the number of a call: with `shift` 0 in its lower half, with 32 in its upper half. A
- * larger number is not accepted, because numbers begin again at 1. */
+/* Waits until one half of a word is the number of a call: the lower half if `shift` is 0, the upper half if `shift` is
+ * 32. A larger number does not end the wait. It may be old, because the numbers of calls begin again at 1. */
 EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t shift, uint64_t *got) {
   return ep_wait_for(a, word, what, call, got, [call, shift](uint64_t v) { return static_cast<uint32_t>(v >> shift) == call; });
 }
@@ -117,7 +118,7 @@ EP_DEVICE bool ep_wait_call(const EpArgs &a, uint64_t word, EpWait what, uint32_
  * announcement overwrites it. */
 EP_DEVICE uint64_t ep_announcement(uint32_t call, uint32_t count) { return static_cast<uint64_t>(call) << 32 | count; }
 
-/* Waits for this call's announcement; one thread calls it. */
+/* Waits for the announcement of a call, and stores its count in *count. One thread calls it. */
 EP_DEVICE bool ep_await_announced(const EpArgs &a, uint64_t word, EpWait what, uint32_t call, uint32_t *count) {
   uint64_t got;
   if (!ep_wait_call(a, word, what, call, 32, &got)) return false;

@@ -5,10 +5,11 @@
     python3 native/python/search/compare.py RECORDINGS [--replays 20] [--budgets 25,50,100,200,400]
 
 RECORDINGS is a directory of files NAME.rounds.gz, which `epbench replay save` writes. For each space and budget,
-epbench replays its default strategy, without configs of earlier runs. Each other tuner gets the wall time of that
-search. The other tuners are Kernel Tuner in its simulation mode, with the mean of seven samples of a config, and
-Optuna's TPE, with the median of three. All tuners see the same fitted times and the same noise (residuals of the
-fit). The program prints each tuner's mean regret in per cent: how much slower its choice is than the best config of
+epbench replays its default strategy. The strategy does not start from configs that earlier runs found. Each other tuner
+gets the wall time of this search. The other tuners are Kernel Tuner in its simulation mode and Optuna's TPE. Kernel
+Tuner gets the mean of seven samples of a config, TPE the median of three samples. This program fits a time to each
+config and an effect to each round. All tuners see the same fitted times, and noise drawn from the residuals of the
+fit. The program prints each tuner's mean regret in per cent: how much slower its choice is than the best config of
 the space, by fitted times.
 """
 
@@ -26,7 +27,8 @@ import numpy as np
 KERNEL_TUNER = ["random_sample", "greedy_ils", "simulated_annealing", "genetic_algorithm", "hybrid_vndx", "adaptive_tabu_greywolf", "bayes_opt"]
 KERNEL_TUNER_SAMPLES = 7
 TPE_SAMPLES = 3
-# If a tuner may measure this fraction of the points, all are measured: some tuners draw known points without end.
+# If the budget allows at least this fraction of the points, all points are measured, and the tuner is not called: some
+# tuners would draw known points without end.
 NEARLY_ALL = 0.9
 
 
@@ -46,7 +48,7 @@ class Space:
         self._places()
 
     def _fit(self):
-        """Fits log(time) = point + round by medians, as Polish of tune/stat does."""
+        """Fits log(time) = effect of the config + effect of the round by medians, as Polish of tune/stat does."""
         item, turn, log = [], [], []
         for i, p in enumerate(self.points):
             for stretch in p["rounds"]:

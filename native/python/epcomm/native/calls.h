@@ -1,4 +1,5 @@
-/* The Python objects behind the methods of Buffer that the extension serves. */
+/* The extension replaces some methods of the Python class Buffer. This file declares the objects that they use and the
+ * calls that they make. */
 #ifndef EPCOMM_NATIVE_CALLS_H
 #define EPCOMM_NATIVE_CALLS_H
 
@@ -18,7 +19,7 @@ enum { X, IDS, MOST, EXPERTS, STATS, WAITS, FP8_ROWS, ROUND_SCALE, UE8M0, ASYNC,
 enum { WEIGHTS = 2, HANDLE, LOGFMT, ZERO_COPY, COMBINE_ASYNC, COMBINE_HOOK, OUT, COMBINE_WAITS, OVERLAP, MOST_PARAMETERS = 16 };
 enum { LAYOUT_IDS, LAYOUT_EXPERTS, LAYOUT_PREVIOUS, LAYOUT_ASYNC };
 enum { ROWS, ROWS_HANDLE, PER_RANK, PER_RDMA_RANK, IN_RANK, PER_EXPERT, TOPK_IDS, TOPK_WEIGHTS, ALIGNMENT, WORST, CONFIG, PREVIOUS, ROWS_ASYNC };
-enum { ROWS_WEIGHTS = 2, BIAS, ADD_CONFIG, ADD_PREVIOUS, ADD_ASYNC }; /* of combine, after ROWS and ROWS_HANDLE */
+enum { ROWS_WEIGHTS = 2, BIAS, ADD_CONFIG, ADD_PREVIOUS, ADD_ASYNC }; /* of a normal combine, after ROWS and ROWS_HANDLE */
 
 inline PyObject *kept(PyObject *o) {
   Py_INCREF(o);
@@ -34,10 +35,10 @@ bool knows_streams(int32_t device);
 
 /* Takes the references to the items. Returns null if an item is null. */
 PyObject *tuple_of(std::initializer_list<PyObject *> items);
-/* Returns the same as an instance of `type`, a subclass of tuple. */
+/* Returns a tuple of the items as an instance of `type`, a subclass of tuple. */
 PyObject *tuple_of(PyTypeObject *type, std::initializer_list<PyObject *> items);
 
-/* Raises link.reason(RuntimeError(text)). */
+/* Raises the exception that link.reason makes of a RuntimeError with this text. Returns null. */
 PyObject *failed(PyObject *link, const std::string &text);
 
 /* Calls f without Python's global lock. Returns true, or stores the error text of what f threw. */
@@ -68,11 +69,11 @@ struct Known {
   PyObject *link;
   PyObject *begun; /* by op (0 dispatch, 1 combine): the Hook of a call not yet received, or None */
   PyObject *wide;  /* hidden, as Python's int */
-  PyObject *sent;  /* the last Sent; calls with the same number of tokens share it */
+  PyObject *sent;  /* what the last handle keeps for combine (a Sent); handles for the same number of tokens share it */
   int64_t tokens;
 };
 
-/* The same for normal dispatches. */
+/* Arguments of normal dispatches that the ranks have compared. */
 struct Normal {
   int64_t hidden, experts, topk, sms, key;
   bool fp8;
@@ -97,8 +98,8 @@ struct Calls {
   PyObject *counter_link;
   int32_t counter_device;
   PyTypeObject *handle, *sent, *normal_sent;
-  PyObject *event; /* returned by every call; holds no event */
-  bool paused;     /* all calls go the long way: ranks have left or come back */
+  PyObject *event; /* every call returns this object, which holds no CUDA event */
+  bool paused;     /* ranks have left or come back, so all calls go the long way (see dispatch_now) */
 };
 
 inline Calls *as_calls(PyObject *o) { return reinterpret_cast<Calls *>(o); }
@@ -110,7 +111,7 @@ extern PyObject *sent_name;
  * methods.cpp). */
 PyObject *dispatch_now(Calls *c, PyObject *const *args, bool fp8, bool later);
 PyObject *combine_now(Calls *c, PyObject *y, PyObject *const *args, bool later);
-/* Return null like dispatch_now. */
+/* These functions return null in the same cases as dispatch_now. */
 PyObject *layout_now(Calls *c, PyObject *const *args, int64_t ranks);
 PyObject *send_now(Calls *c, PyObject *buffer, PyObject *const *args);
 PyObject *add_now(Calls *c, PyObject *const *args);

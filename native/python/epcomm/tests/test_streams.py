@@ -103,7 +103,8 @@ class TestCaptures(unittest.TestCase):
 
 @unittest.skipUnless(native.load(), "the extension is not built")
 class TestEvents(unittest.TestCase):
-    """Tests the extension's lane over a driver that only notes events and waits."""
+    """Tests how the extension orders calls on several streams. A stand-in for the CUDA driver notes the events that
+    the extension records and the waits that it queues."""
 
     def setUp(self):
         self.asked = []
@@ -124,7 +125,7 @@ class TestEvents(unittest.TestCase):
         self.link = native.load().epcomm_native_link(None, addresses(functions), lane, None, (ctypes.c_int64 * 16)())
 
     def calls(self, stream, count=1):
-        """Returns the driver's functions that calls on a stream called."""
+        """Makes `count` calls on a stream. Returns what the extension asked of the driver for them: events and waits."""
         self.asked.clear()
         for _ in range(count):
             native.operators().ll_receive(self.link, stream, 0, None)

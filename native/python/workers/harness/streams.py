@@ -5,7 +5,7 @@ of their streams.
 """
 
 MARKS = 4  # readings of a product's progress
-STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; else the experts
+STEP_ATTENTION = (0, 3)  # calls of a decode step during which attention runs; during the others, the experts run
 
 
 class Streams:
@@ -32,7 +32,7 @@ class Streams:
 
 
 class Course:
-    """The launches of a product in one round. Events after some of them show its progress."""
+    """The launches of a product in one round. Events after some launches show the product's progress."""
 
     def __init__(self, launches, marks, event):
         self.launches, n = launches, len(launches)
@@ -63,8 +63,8 @@ def seconds(begin, end):
 
 
 class Round:
-    """Makes the graphs of a round of `calls` calls. product() and both() return two functions: one to be captured,
-    one that reads the events."""
+    """A round of `calls` calls. product() is for the product alone, both() for calls and product together. Each returns
+    two functions: the first is to be captured in a graph, the second reads the events after a replay."""
 
     def __init__(self, streams, plan, calls):
         self.streams, self.plan, self.calls = streams, plan, calls
@@ -124,8 +124,8 @@ class Round:
         return run, read
 
     def step_abreast(self):
-        """Runs each call of one micro-batch beside a product of the other. The call is queued first, because it
-        cannot begin on a full GPU."""
+        """Runs each call of one micro-batch beside a product of the other. The call is queued before
+        the product: behind a product that fills the GPU, the call could not begin."""
         begin, end, cuda = self.event(), self.event(), self.streams.cuda
 
         def run():
@@ -150,8 +150,9 @@ class Round:
         return run, read
 
     def phases(self):
-        """Runs send, product and receive on one stream. One further call has events around each. The timed calls have
-        none, because an event takes about as long as a short send."""
+        """Runs send, product and receive on one stream. One further call has events around its send,
+        product and receive. The timed calls have no such events, because an event takes about as long as a short
+        send."""
         begin, end = self.event(), self.event()
         halves = [[self.event() for _ in range(4)] for _ in self.plan.parts]
 
@@ -170,8 +171,8 @@ class Round:
         return run, read
 
     def unit(self, around):
-        """Runs a call in phases, and calls around(part, place): 0 before sending, 1 before the product, 2 after it, 3
-        after receiving."""
+        """Runs a call in phases, and calls around(part, place) between them. place is 0 before the send, 1 before the
+        product, 2 after the product, 3 after the receive."""
         for i, part in enumerate(self.plan.parts):
             send, receive = part.phases
             around(i, 0)

@@ -2,7 +2,8 @@ package workloads
 
 import "fmt"
 
-// In each law of this file a token selects the experts of certain ranks with equal chances.
+// In each distribution of this file a token selects only experts of certain ranks, all with the
+// same probability.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank, so nothing is sent between ranks",
@@ -13,7 +14,8 @@ func local(s drawRequest) (filler, error) {
 	return within("local", s, func(rank int) int { return rank })
 }
 
-// within returns a filler for which the tokens of rank r select experts of rank of(r) only.
+// within returns a filler, which draws the experts of tokens. With it, the tokens of rank r select
+// only experts of rank of(r).
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {

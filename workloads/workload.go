@@ -25,7 +25,8 @@ type Workload struct {
 	Class   ep.Class  // empty unless New made the workload
 }
 
-// BatchRank returns the rank whose tokens are dispatched: 0 with SkipA2A, else the rank itself.
+// BatchRank returns the rank whose tokens a rank works on: the rank itself, or 0 with SkipA2A,
+// because every rank then has the same tokens.
 func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
@@ -33,8 +34,8 @@ func (w *Workload) BatchRank(rank int) int {
 	return rank
 }
 
-// SharedSlice returns the first token and the number of tokens for which a rank runs the shared
-// expert.
+// SharedSlice returns which tokens a rank sends through the shared expert: the first token and
+// their number. With SkipA2A each rank takes a part of the tokens, otherwise all its own.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.BatchRank(rank)].Tokens
 	if !w.Problem.SkipA2A {

@@ -22,7 +22,7 @@ type backendEntry struct {
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
 	// missing returns why the backend does not work here, and the way out; "" if it works.
 	missing func() string
-	// known lists the kernels without opening the backend, because hosts without GPUs also judge tables.
+	// known lists the kernels without opening the backend. Commands on tables need the list on hosts without GPUs too.
 	known     func() []kernels.Kernel
 	abi       func() ep.ABI
 	onRequest bool // the backend needs an argument, so auto never takes it
@@ -73,7 +73,7 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels returns the kernels of a backend (ep.Machine.Backend), nil for workers outside epbench.
+// knownKernels returns the kernels of a backend (ep.Machine.Backend), or nil if a worker outside epbench has them.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -119,7 +119,8 @@ func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return b, err
 }
 
-// openBackend opens the backend that spec names. For auto, note says which one, and why earlier ones were skipped.
+// openBackend opens the backend that spec names. For auto, note names the opened backend and says why earlier ones were
+// skipped.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
 	if spec == "auto" {
 		return openFirst(ctx)

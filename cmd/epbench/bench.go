@@ -105,8 +105,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions is the default number of sessions on GPUs; they take about a second a case. With 12 the interval of a
-// comparison is four times narrower than with 3 (stat.RatioReach).
+// benchSessions is the default number of sessions on GPUs. They take about a second for each case. The interval of a
+// comparison is four times narrower with 12 sessions than with 3 (stat.RatioReach).
 const benchSessions = 12
 
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
@@ -148,8 +148,8 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable returns a picker that takes configs from a table. It refuses a table of another machine. It looks up with
-// the objective of the table's first row.
+// fromTable returns a picker that takes configs from a table. It refuses a table of another machine. The picker looks
+// up each problem with the objective of the table's first row.
 func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	t, err := loadTable(path, false)
 	if err != nil {
@@ -259,8 +259,8 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns a note with the narrowest band that two such runs can decide, "" if the policy's band is at least as
-// wide. spread is the standard deviation of times between sessions.
+// bandNote returns a note with the narrowest band that compare can decide from two runs of so many sessions. It returns
+// "" if the policy's band is at least as wide. spread is the relative standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {

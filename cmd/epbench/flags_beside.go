@@ -12,7 +12,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// besideFlags holds --beside (the product that runs at the same time) and --objective (the time to minimize).
+// besideFlags holds --beside (the matrix product or copy that runs at the same time as the calls) and --objective (the
+// time to minimize).
 type besideFlags struct {
 	product   string
 	objective string
@@ -53,8 +54,8 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable refuses a product that no search can use. A step contains dispatch and combine, which a search of pairs
-// measures one by one.
+// searchable refuses a product that no search can use. A step needs dispatch and combine together, but a search of
+// pairs measures them one by one.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:

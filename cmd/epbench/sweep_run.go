@@ -86,9 +86,10 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 // overBudget is the share by which a sweep may exceed its budget without a warning.
 const overBudget = 0.1
 
-// holdBudget prints a warning if the sweep cannot end within its budget. It measures that with a probe. It returns no
-// error, because a busy machine can slow the two rounds of the probe several times. The CPU backend's default budget is
-// raised instead. Launching ranks takes seconds, so time counts from began.
+// holdBudget estimates with a probe how long the sweep takes at least. If that exceeds --budget, it prints a warning.
+// It returns no error, because a busy machine can make the two rounds of the probe several times slower. If --budget is
+// not given, it raises the default budget of the CPU backend. The time since began counts, because launching ranks
+// takes seconds.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
 		return nil

@@ -21,8 +21,9 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// backend runs calls through the library epcomm, with one process for each rank. If a pack (table rows with compiled
-// kernels) is given, it chooses the configs. Otherwise every candidate gets its own pack, as epcomm would launch it.
+// backend runs calls through the library epcomm, with one process for each rank. A pack is a file of table rows with
+// compiled kernels. A given pack chooses the configs. Without one, each candidate gets a pack of its own, so that
+// epcomm launches it.
 type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack
@@ -49,7 +50,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		return nil, err
 	}
 	b.machine = gpus.Machine()
-	if b.nodes > 1 { // epbench-cuda rank --split has these names too
+	if b.nodes > 1 { // the names that epbench-cuda rank --split gives
 		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
 	}
 	if err := gpus.Close(); err != nil {
@@ -91,7 +92,7 @@ func (b *backend) Kernels() []kernels.Kernel {
 	}
 }
 
-// precisionOf returns the parameter precision if the pack has rows for reduced precision.
+// precisionOf returns the kernel parameter `precision`, or nil if the pack has no rows for reduced precision.
 func precisionOf(p *pack.Pack) []kernels.Param {
 	if !p.Reduced {
 		return nil
@@ -102,7 +103,7 @@ func precisionOf(p *pack.Pack) []kernels.Param {
 	}}
 }
 
-// Conditions implements kernels.Conditioned: it bounds the number of nodes.
+// Conditions implements kernels.Conditioned. The condition fixes the number of nodes.
 func (b *backend) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: differs from --nodes of epcomm-worker or from the nodes of its pack"}}
 }
@@ -161,14 +162,14 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, but this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // the pack's largest token count decides where rows lie
+	judged := *w // a copy with the pack's largest token count, which decides where rows lie
 	judged.Problem = s.capable()
 	s.oracle = ref.New(&judged, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 
-// startRanks returns processes for n ranks. It reuses n running ones.
+// startRanks returns processes for n ranks. It reuses the running processes if there are n.
 func (b *backend) startRanks(n int) (*ranks, error) {
 	if b.ranks != nil && len(b.ranks.all) == n {
 		return b.ranks, nil

@@ -4,9 +4,9 @@
 // A [Problem] describes a call and can be a map key.
 //
 // A [Config] names a kernel and a [Value] for each of its parameters. The zero Config stands for
-// the default, which a caller without a table launches. [ParseConfig] reads its full spelling, the
-// Key; tables and logs show its short ID. [Join] makes the config of a pair from a dispatch and a
-// combine, and [Split] returns the two.
+// the default, which a caller without a table launches. [Config.Key] returns its full spelling, and
+// [ParseConfig] reads it back. Tables and logs show its short ID. [Join] makes the config of a pair
+// from the configs of a dispatch and a combine, and [Split] returns these two.
 //
 // A [Machine] says on which hardware a call runs. Tables treat machines with the same Key as the
 // same machine.

@@ -12,7 +12,7 @@ import (
 const (
 	Gemm = "gemm" // matrix products, one for each local expert
 	Copy = "copy" // a copy of a buffer: it uses memory bandwidth, but no matrix units
-	Step = "step" // a decode step of two micro-batches: the products of Gemm, and one with as much work as attention
+	Step = "step" // a decode step of two micro-batches: the products of Gemm, and a product as large as attention's projections
 )
 
 // Product is the work that runs on every rank at the same time as a call.
@@ -98,8 +98,8 @@ func (p Product) String() string {
 
 // WithProduct returns the problem with an objective and a product. A product without sizes gets the
 // gate and up projections of the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the
-// mean number of rows of an expert, at least 1. For FP8 it is a multiple of 16, to which libraries
-// pad.
+// mean number of rows of an expert, at least 1. For FP8 it is rounded up to a multiple of 16,
+// because libraries pad to it.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16
@@ -112,7 +112,7 @@ func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	return p
 }
 
-// expertRows returns M of the model's own product.
+// expertRows returns the M that WithProduct gives to a product without sizes.
 func (p Problem) expertRows(d DType) int {
 	rows := max(1, int(math.Ceil(float64(p.Ranks*p.Tokens*p.TopK)/float64(p.Experts))))
 	if d == FP8 {
@@ -121,13 +121,13 @@ func (p Problem) expertRows(d DType) int {
 	return rows
 }
 
-// ownRows reports whether a product has the M, K and Groups of the model's own product.
+// ownRows reports whether a product has the M, K and Groups that WithProduct computes.
 func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens returns the problem at another token count, with buffers for `room` tokens. The M of the
-// model's own product follows the token count.
+// AtTokens returns the problem at another token count, with buffers for `room` tokens. If
+// WithProduct computed the product's M, AtTokens computes it again for this token count.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)
@@ -142,7 +142,7 @@ func (p Problem) AtTokens(tokens, room int) Problem {
 // Shape returns the problem at 0 tokens.
 func (p Problem) Shape() Problem { return p.AtTokens(0, 0) }
 
-// Product returns the product that p.Beside names, ok false if there is none.
+// Product returns the product that p.Beside names. ok is false if there is none.
 func (p Problem) Product() (q Product, ok bool) {
 	if p.Beside == "" {
 		return q, false

@@ -29,17 +29,17 @@ type Result struct {
 	Role        Role             `json:"role"`
 	Stage       Stage            `json:"stage"`
 	Block       int              `json:"block"`             // number within the stage
-	Session     int              `json:"session,omitempty"` // from 1 in each search; 0 in logs of older programs
+	Session     int              `json:"session,omitempty"` // number within the search, from 1; 0 in logs of older programs
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`
 	Clock       string           `json:"clock,omitempty"`
-	Fold        int              `json:"fold,omitempty"`         // calls that each entry of Seconds averages
+	Fold        int              `json:"fold,omitempty"`         // each entry of Seconds is the mean of this many calls
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil if no matrix product ran beside the calls
-	Round0      int              `json:"round0"`                 // number of the first round; equal numbers mean the same round
+	Round0      int              `json:"round0"`                 // number of the first round; results with equal numbers are of the same round
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
-	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // op layer: times of the stages; absent if not measured
-	MaxErr      float64          `json:"max_err"`                // against the oracle, see kernels.Comparison
+	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // times of the stages of op layer; absent for other ops, or if not measured
+	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
 	Checked     int              `json:"checked"`                // rows compared with the oracle
 	Wall        float64          `json:"wall"`                   // seconds of the whole block, the same in all its lines
 	End         bool             `json:"end,omitempty"`          // marks the last line of a block; OpenDir drops a block without it
@@ -58,8 +58,8 @@ const (
 	Peer      Role = "peer"      // a config of another library
 )
 
-// SessionID returns a number that all blocks of one session share within a search. In older logs each block of stage
-// session is a session, and all other blocks are one.
+// SessionID returns a number that all blocks of one session share within a search. Logs of older programs do not number
+// sessions: there each block of stage session counts as a session, and all other blocks together as one session.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block
@@ -84,7 +84,7 @@ type Stage string
 // The stages of a search, in their order.
 const (
 	StageAA       Stage = "aa"       // the default against itself
-	StageRequired Stage = "required" // only the required candidates: the case is host-bound, or the combine was searched with another dispatch dtype
+	StageRequired Stage = "required" // the candidates that every search measures, and no others: the host limits the time, or an earlier search had the same combine
 	StageScreen   Stage = "screen"   // many candidates, a few rounds each
 	StageHalving1 Stage = "halving1" // the best of the screen, with more rounds
 	StageHalving2 Stage = "halving2" // the best of halving1, with more rounds
@@ -95,7 +95,7 @@ const (
 	StageConfirm  Stage = "confirm"  // the challenger against the default on fresh rounds
 	StageSession  Stage = "session"  // the chosen configs against the default in a further session
 	StageCross    Stage = "cross"    // the winners of other routings, for the regret matrix
-	StageRefine   Stage = "refine"   // winners between the requested token counts; only in progress messages, the log says cross
+	StageRefine   Stage = "refine"   // winners at token counts between the requested ones; only progress messages have this stage, the log has cross
 )
 
 // The stages of commands that do not search.

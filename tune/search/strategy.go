@@ -24,8 +24,8 @@ type namedStrategy struct {
 
 func (n namedStrategy) String() string { return n.name }
 
-// strategies lists the strategies in the order of the help. Local search, coordinate descent and a genetic search lost
-// more than bayes on recorded spaces.
+// strategies lists the strategies in the order of the help. Local search, coordinate descent and a genetic search are
+// left out, because on recorded spaces they found slower configs than bayes.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
 // DefaultStrategy is the strategy of a sweep without --strategy.
@@ -40,7 +40,7 @@ func StrategyNames() []string {
 	return out
 }
 
-// priorsPrefix begins the name of a bayes strategy with its own priors: bayes:roughness=0.3:strength=0.
+// priorsPrefix begins the name of a bayes strategy with other priors, such as bayes:roughness=0.3:strength=0.
 const priorsPrefix = "bayes:"
 
 // ParseStrategy finds a strategy by name. exec:COMMAND is the strategy of another program, and bayes:PRIORS is bayes
@@ -60,8 +60,9 @@ func ParseStrategy(name string) (Strategy, error) {
 	return found.run, err
 }
 
-// ScreenRounds is the least number of rounds of a new point.
+// ScreenRounds is the least number of rounds in which a search measures a new point.
 const ScreenRounds = 3
 
-// mostScreenRounds bounds screenRounds. On noisy spaces, 12 rounds halve the loss of 3 rounds.
+// mostScreenRounds is the largest number of rounds in which a search screens a new point. On noisy spaces a search
+// loses half as much to the best config with 12 rounds as with 3.
 const mostScreenRounds = 12

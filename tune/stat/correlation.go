@@ -28,8 +28,8 @@ func correlation(all []series) float64 {
 	return min(max(sum/weight, 0), mostCorrelated)
 }
 
-// correlationFactor returns how much wider an interval must be for correlation r of consecutive rounds. It assumes that
-// correlation falls geometrically with distance (Bayley and Hammersley 1946).
+// correlationFactor returns the factor by which an interval must be wider if consecutive rounds have correlation r. It
+// assumes that correlation falls geometrically with distance (Bayley and Hammersley 1946).
 func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
@@ -56,8 +56,8 @@ func Autocorrelation(xs []float64) float64 {
 	return next / own
 }
 
-// centredRanks returns the ranks of a series, with mean 0. Equal readings share a rank; ranks in time order would look
-// like a trend.
+// centredRanks returns the ranks of a series, with mean 0. Equal readings get the same rank. If their ranks rose in
+// time order, they would look like a trend.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {
@@ -68,7 +68,8 @@ func centredRanks(xs []float64) []float64 {
 	return ranks
 }
 
-// Worth returns how many independent rounds have the same error: n (1-r)/(1+r) for n rounds of correlation r.
+// Worth returns the number of independent rounds whose estimate has the same error as the n rounds of a session:
+// n (1-r)/(1+r) if consecutive rounds have correlation r.
 func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }

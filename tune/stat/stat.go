@@ -1,5 +1,5 @@
-// Package stat computes medians, intervals, verdicts and warnings from noisy rounds. It removes what disturbs a whole
-// round.
+// Package stat computes medians, intervals, verdicts and warnings from noisy rounds. It compares times of the same
+// round, so that a disturbance of the whole round cancels.
 package stat
 
 import (

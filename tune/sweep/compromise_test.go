@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compromised returns a backend on which each routing has thirty fast configs. sms=62 is slower than these, and reaches
-// no finals.
+// compromised returns a backend on which each routing has thirty fast configs. The config sms=62 is slower than these
+// under both routings, so it reaches no finals.
 func compromised() *scripted {
 	b := &scripted{Sigma: 0.002}
 	for n := range 62 {
@@ -36,7 +36,8 @@ func compromiseOptions(t *testing.T) *Options {
 	return o
 }
 
-// TestCompromise: the row for all routings may take a config that no search chose, measured in the winners' rounds.
+// TestCompromise: the row for all routings may have a config that no search chose. The sweep measures this config under
+// every routing, and compares its answers with the oracle.
 func TestCompromise(t *testing.T) {
 	dir := t.TempDir()
 	out := mustSweep(t, compromised(), compromiseOptions(t), dir)
@@ -95,12 +96,12 @@ func TestInterruptedCompromise(t *testing.T) {
 	}
 }
 
-// TestCrossingCorrectsADecision: the search under uniform measured long times for the fastest config. The crossing
-// finds this, and decision and row take the config.
+// TestCrossingCorrectsADecision: under uniform, the search measures the fastest config as slow. The crossing measures
+// the winner of every routing under all routings, and here measures this config as fast. Decision and row then take it.
 func TestCrossingCorrectsADecision(t *testing.T) {
 	for name, c := range map[string]struct {
-		share float64 // of the default's time, after the search under uniform
-		sms   int     // of the row for its class; 0: as the search chose
+		share float64 // time of sms=62 after the search under uniform, as a share of the default's time
+		sms   int     // sms of the config in the row; 0 means the config that the search chose
 	}{"faster than the winner": {0.4, 62}, "within the band": {0.498, 0}} {
 		b := compromised()
 		others, calls := b.Truth, 0
@@ -136,7 +137,8 @@ func TestCrossingCorrectsADecision(t *testing.T) {
 	}
 }
 
-// TestUndecidedTakesNoRow: a config that no search finds faster gets no row, although it seems to lose least.
+// TestUndecidedTakesNoRow: a config gets no row if no search decides that it is faster than the default, although its
+// mean time is shorter.
 func TestUndecidedTakesNoRow(t *testing.T) {
 	o := options(t, "dispatch", []int{16}, "uniform", "zipf:1.0")
 	o.Strategy = "grid"

@@ -13,7 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// refineAll measures neighbouring token ranges with different configs at a token count between them, while time allows.
+// refineAll measures between neighbouring token ranges with different configs: both configs, at a token count between
+// the ranges. It does so while time allows.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -76,7 +77,7 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// refineOverSessions measures a refinement in further sessions, if one of its configs lacks them.
+// refineOverSessions measures the configs of a refinement in further sessions, if one of them lacks these sessions.
 func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	missing := func(cfg ep.Config) bool {
 		_, measured := c.measured[cfg.Key()]
@@ -109,7 +110,7 @@ func refinementKey(p ep.Problem, near *activeSearch) string {
 	return p.Key() + " " + near.routing.Spec()
 }
 
-// newRefinement makes a search that measures given configs and decides nothing.
+// newRefinement makes a refinement: a search that measures given configs and decides nothing.
 func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch, error) {
 	c := &activeSearch{routedProblem: routedProblem{problem: p, routing: near.routing, class: near.class}}
 	c.aa, c.measured, c.isRefinement = near.aa, map[string]versusDefault{}, true
@@ -158,7 +159,8 @@ func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	return nil
 }
 
-// refined returns the refinements between two ranges, nil unless all routings measured both configs.
+// refined returns the refinements between two ranges, one for each routing. It returns nil unless both configs were
+// measured under every routing.
 func (m *rowMaker) refined(low, high *tokenRange) group {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo {
@@ -177,7 +179,8 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 	return out
 }
 
-// abut extends two ranges to their geometric midpoint. A config that cannot run so far ends its range earlier.
+// abut extends two ranges to their geometric midpoint. If a range's config cannot run at all token counts up to there,
+// the range ends earlier.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]
@@ -189,8 +192,8 @@ func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns a problem with another token count. Buffers for exactly the old count get room for exactly the new
-// one.
+// atTokens returns a problem with another token count. If the buffers have room for exactly the old count, they get
+// room for exactly the new count.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {
@@ -201,8 +204,8 @@ func atTokens(p ep.Problem, tokens int) ep.Problem {
 
 func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
 
-// configAt returns the config of a choice at another token count. A choice that keeps the default has the default
-// there.
+// configAt returns the config of a choice at the token count of `there`. If the choice is the default, configAt returns
+// the default of that token count.
 func (p rowChoice) configAt(there group) ep.Config {
 	if p.dflt {
 		return there.defaultConfig()

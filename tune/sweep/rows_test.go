@@ -14,11 +14,11 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// shares holds times by token count, routing and SMs, as shares of the default's time (8 SMs). Configs that are not
-// listed take as long as the default.
+// shares holds the times of configs by token count, routing and number of SMs. A time is a share of the default's time.
+// The default has 8 SMs. Configs that are not listed take as long as the default.
 type shares map[int]map[string]map[int]float64
 
-// exact returns a backend without noise, with shares of 100 us.
+// exact returns a backend without noise, on which the default takes 100 us.
 func exact(s shares) *scripted {
 	return &scripted{SMs: []int{8, 16, 32, 64}, Truth: func(p ep.Problem, routing string, c ep.Config) float64 {
 		if share, ok := s[p.Tokens][routing][c.Int("sms")]; ok {
@@ -28,7 +28,7 @@ func exact(s shares) *scripted {
 	}}
 }
 
-// exactly runs a sweep of dispatch over SMs alone.
+// exactly runs a sweep of dispatch that varies only the SMs.
 func exactly(t *testing.T, s shares, tokens []int, routings ...string) *Summary {
 	t.Helper()
 	return mustSweep(t, exact(s), exactOptions(t, tokens, routings...), t.TempDir())
@@ -138,7 +138,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// sameRegrets checks that the row for all routings equals the last row of the regret matrix.
+// sameRegrets checks that the row for all routings has the config of the last row of the regret matrix, and at least
+// its worst loss.
 func sameRegrets(t *testing.T, out *Summary) {
 	t.Helper()
 	for _, r := range out.Run.Regrets {
@@ -223,7 +224,8 @@ func TestForClass(t *testing.T) {
 	}
 }
 
-// TestMinimaxPrefers: within the band the order is default, winner at fewer tokens, fewer SMs, fewer threads.
+// TestMinimaxPrefers: the row for all routings takes the config with the smallest worst loss. If several are within the
+// band, it takes the default, then the config at fewer tokens, then fewer SMs, then fewer threads.
 func TestMinimaxPrefers(t *testing.T) {
 	s := prepared(t, &scripted{}, options(t, "dispatch", []int{16}, "uniform"))
 	c := s.searches[0]
@@ -256,10 +258,10 @@ func TestMinimaxPrefers(t *testing.T) {
 	}
 }
 
-// TestFlat: at least ten configs ran, and nine in ten are within the band.
+// TestFlat: launch parameters hardly matter if at least ten configs ran and nine in ten are within the band.
 func TestFlat(t *testing.T) {
 	for _, c := range []struct {
-		configs, apart int // besides the default; beyond the band
+		configs, apart int // configs besides the default, and how many of them take `factor` times its time
 		factor         float64
 		flat           bool
 	}{
@@ -305,7 +307,8 @@ func TestFlatCountsWhatRan(t *testing.T) {
 	}
 }
 
-// TestCompromiseIsWorthIt: only a config that seems better than every winner is measured.
+// TestCompromiseIsWorthIt: the sweep measures a config that no search chose only if it seems to lose less over all
+// routings than every winner.
 func TestCompromiseIsWorthIt(t *testing.T) {
 	for share, want := range map[float64]bool{0.6: true, 0.98: true, 0.9915: false, 1.1: false} {
 		b := compromised()

@@ -39,7 +39,7 @@ type match struct {
 	place    int32                     // index of the row in Set.rows
 	similar  bool                      // the row was measured on another machine
 	step     int32                     // 0 if exact, otherwise 1 + the fallback index of the last differing field
-	distance [fallbackFields + 2]int32 // by how much each fallback field differs; then precision and dispatch dtype
+	distance [fallbackFields + 2]int32 // distance in each fallback field, then in precision, then in dispatch dtype
 }
 
 const fallbackFields = 6
@@ -48,13 +48,13 @@ const fallbackFields = 6
 // match. Three fields have special rules:
 //
 //   - Routing, if it is a fallback field: a row for all routings is nearest, a row for even
-//     routings comes next. A row for uneven routings is no evidence for another class. It answers
-//     only a question with an unknown routing, and then comes last.
-//   - Precision: a question that accepts reduced precision also matches a row of full
-//     precision, which is further than a row of reduced precision. A question of full
-//     precision never matches a row of reduced precision.
-//   - Dispatch dtype: a combine matches rows of every dispatch dtype, because it sends BF16 in
-//     any case.
+//     routings comes next. A row for an uneven class says nothing about other classes. So it
+//     answers only a question with an unknown routing, and it comes last there.
+//   - Precision: a question that accepts reduced precision also matches rows of full precision,
+//     but rows of reduced precision are nearer. A question that needs full precision never
+//     matches a row of reduced precision.
+//   - Dispatch dtype: a combine matches rows of every dispatch dtype, because it always sends
+//     BF16.
 //
 // Rows that differ only in precision or dispatch dtype are still exact answers.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
@@ -102,11 +102,14 @@ func routingApart(have, want int) (apart int, ok bool) {
 // tells two rows apart decides:
 //
 //   - rows of this machine before rows of other machines
-//   - exact rows before others; then the row whose last differing field is earlier in the fallback order
+//   - exact rows before others
+//   - rows whose last differing field is earlier in the fallback order
 //   - rows that are nearer in the differing fields
 //   - rows of reduced precision before rows of full precision
 //   - for a combine: rows of the question's dispatch dtype before rows of other dtypes
-//   - the smaller key, this build of the kernels before earlier builds, the upper source
+//   - rows with a smaller key
+//   - rows of this build of the kernels before rows of earlier builds
+//   - rows of a table that lies above the other table in the Set
 //
 // No two rows are equal in this order, so every rank finds the same row.
 func (s *Set) matches(query [KeyFields]int) []match {
@@ -152,7 +155,7 @@ func (s *Set) Lookup(k Key, tokens int) Answer {
 	return Answer{Reason: s.noRowReason(k)}
 }
 
-// foreign reports whether a row has another build or machine.
+// foreign reports whether a row was measured with another build or on another machine.
 func (r *indexedRow) foreign() bool { return r.earlier || r.similar }
 
 // illegal reports whether a config cannot run on the host.
@@ -177,11 +180,12 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 	return Overlay(Source{Table: t}).Lookup(k, tokens)
 }
 
-// LookupPair answers a pair from its own row, or from rows of its dispatch and its combine with the
-// reason Halves. If dispatch or combine keeps the default, the pair keeps the default too.
+// LookupPair answers a pair from its own row. Without one, it joins the configs of its dispatch and
+// its combine, with the reason Halves. If dispatch or combine keeps the default, the pair keeps the
+// default too.
 //
-// Without a Host.Check the pair keeps the default. If the Check refuses the join, the pair keeps
-// the default with the reason Illegal.
+// Without a Host.Check the pair keeps the default. If the Check refuses the joined config, the pair
+// keeps the default with the reason Illegal.
 //
 // pair, dispatch and combine must be resolved from one problem, each with its own op. A join
 // allocates.

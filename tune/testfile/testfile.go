@@ -1,4 +1,5 @@
-// Package testfile reads, writes and compares files in tests. If that fails, the test fails.
+// Package testfile reads, writes and compares files in tests. If a function fails or finds a difference, the
+// test fails.
 package testfile
 
 import (

@@ -98,7 +98,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestHostilePickles has pickles that would run code, nest for ever or give false sizes.
+// TestHostilePickles reads pickles that would run code, nest for ever or state false sizes.
 func TestHostilePickles(t *testing.T) {
 	for name, p := range map[string]string{
 		"empty":        "",
@@ -125,7 +125,7 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// FuzzOpen gives random bytes to every reader, which has bounds of time and memory.
+// FuzzOpen gives random bytes to every reader. Each must return a result or an error of one line.
 func FuzzOpen(f *testing.F) {
 	exts := []string{".npy", ".npz", ".pt", ".csv", ".jsonl", ".json", ".safetensors"}
 	files, _ := filepath.Glob(golden + "*.*")

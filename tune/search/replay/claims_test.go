@@ -11,8 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// TestClaimsOverSessions: at most 5 % of the searches claim a gain, and 93 % of the intervals contain the true gain.
-// The figures of docs/intervals.md come from epbench replay claims --replays 2000.
+// TestClaimsOverSessions: all configs are equally fast, so each claim of a gain is false. At most 5 % of the searches
+// claim a gain, and at least 93 % of the intervals contain 1, the true gain. The figures of docs/intervals.md come from
+// epbench replay claims --replays 2000.
 func TestClaimsOverSessions(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -27,8 +28,8 @@ func TestClaimsOverSessions(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOneSession: one session is wrong too often if the noise differs between sessions, and right if it changes
-// within the session.
+// TestClaimsOfOneSession checks the same two limits for searches of one session. They are kept only in the scenarios
+// whose noise does not differ between sessions.
 func TestClaimsOfOneSession(t *testing.T) {
 	simulates(t)
 	for _, c := range Scenarios() {
@@ -77,7 +78,8 @@ func rms(xs []float64) float64 {
 	return math.Sqrt(mean(squares))
 }
 
-// TestStability: gains vary by 2 % from session to session, which only intervals over several sessions cover.
+// TestStability: the gains of a config differ by 2 % from session to session. Intervals from one session are too narrow
+// for this difference, and intervals from several sessions are wide enough.
 func TestStability(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	var log []record.Result

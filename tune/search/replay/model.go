@@ -15,14 +15,14 @@ import (
 
 // A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
-	Name      string // of the recording
-	Warning   string // about doubtful values in the recording, or ""
+	Name      string // name of the recording
+	Warning   string // warning about doubtful values in the recording, or ""
 	Space     *search.Space
 	Default   int
 	Required  []int
 	Incumbent int    // point of the table in use, or -1
 	Neighbour int    // winner of a neighbouring search, or -1
-	HostBound string // why launch parameters cannot matter, or ""
+	HostBound string // why the host limits all times, so that launch parameters cannot matter; or ""
 	Pace      record.Pace
 	Prepare   []float64 // [point] seconds; nil means Pace.Config for every config
 	Truth     []float64 // [point] seconds; NaN for a config that fails
@@ -35,13 +35,13 @@ type Noise struct {
 	Sigma     float64     // deviation of lognormal noise, if Residuals is nil
 	Memory    float64     // correlation from one round of a config to the next
 	Residuals []float64   // logarithms of recorded noise to draw from, may be nil
-	Own       [][]float64 // [point] residuals in time order instead of Residuals; may be nil
+	Own       [][]float64 // [point] a config's residuals in time order, which replace Residuals; may be nil
 
 	Drift        float64 // deviation of the machine's drift
 	DriftMemory  float64 // correlation from one sample to the next
-	Common       float64 // deviation of the noise that a round shares
+	Common       float64 // deviation of the noise that all configs share in a round
 	CommonMemory float64 // correlation from one round to the next
-	Placement    float64 // deviation of a config's noise that a session keeps
+	Placement    float64 // deviation of the part of a config's noise that stays the same within a session
 	Mode         float64 // relative slow-down in a config's second mode
 	ModeStays    float64 // probability to keep the mode in the next round
 	Tick         float64 // seconds; 0 for an exact clock
@@ -52,12 +52,12 @@ type Noise struct {
 	SpikeBy float64
 }
 
-// A Machine is the Evaluator of a model.
+// A Machine simulates the measurements of a model. It is a search.Evaluator.
 type Machine struct {
 	model  *Model
 	rng    *rand.Rand
 	drift  float64
-	common float64 // of the present round
+	common float64 // noise that all configs share in the present round
 	taken  int     // samples so far
 	round  int
 	points map[int]*pointNoise
@@ -65,7 +65,7 @@ type Machine struct {
 	best   []step  // a step for each new fastest config
 }
 
-// A step says after how many seconds a search tried a config faster than all before, and that config's true time.
+// A step notes that a search tried a config faster than all before: after how many seconds, and the config's true time.
 type step struct{ spent, seconds float64 }
 
 func (e *Machine) noteBest(point int) {
@@ -76,7 +76,8 @@ func (e *Machine) noteBest(point int) {
 	e.best = append(e.best, step{e.spent, t})
 }
 
-// prepareTime returns the seconds to prepare a config. The twin takes none, because the default is ready.
+// prepareTime returns the seconds to prepare a config. The twin takes no time: it is the default under a second label,
+// and the default is already prepared.
 func (m *Model) prepareTime(point int) float64 {
 	switch {
 	case m.Prepare == nil:
@@ -89,9 +90,9 @@ func (m *Model) prepareTime(point int) float64 {
 
 type pointNoise struct {
 	x       float64 // correlated noise
-	at      int     // in the config's residuals
-	slow    bool
-	placed  float64 // of this session
+	at      int     // index in the config's residuals
+	slow    bool    // whether the config is in its second mode
+	placed  float64 // noise that stays the same within this session
 	session bool    // whether `placed` was drawn in this session
 }
 
@@ -102,7 +103,7 @@ func (m *Model) Machine(seed uint64) *Machine {
 	return e
 }
 
-// Reopen begins a session, whose noise does not depend on earlier noise.
+// Reopen begins a session. The noise of each config then does not depend on its noise in earlier sessions.
 func (e *Machine) Reopen() {
 	clear(e.points)
 }
@@ -192,11 +193,12 @@ func (m *Model) own(point int) []float64 {
 	return m.Noise.Own[point]
 }
 
-// stretchMean is the mean length of drawn stretches: recorded noise is correlated over about as many rounds.
+// stretchMean is the mean number of rounds in a drawn stretch. Recorded noise is correlated over about as many rounds.
 const stretchMean = 8
 
-// residual returns the next residual. It draws stretches of the config's own residuals, to keep their correlation
-// (stationary bootstrap, Politis and Romano 1994). Otherwise it draws from all residuals, or a normal variable.
+// residual returns the next residual of a config. It draws stretches of the config's own residuals, to keep their
+// correlation (stationary bootstrap, Politis and Romano 1994). If the config has none, it draws one of n.Residuals. If
+// that is nil too, it draws normal noise with the correlation n.Memory.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:
@@ -212,8 +214,8 @@ func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	return p.x
 }
 
-// nextAutoregressive returns the value after x of a first-order autoregressive series with this standard deviation and
-// correlation.
+// nextAutoregressive draws the next value of a first-order autoregressive series whose last value is x. The series has
+// the standard deviation `deviation`, and `memory` is the correlation of consecutive values.
 func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Baseline describes random search without replacement on a space, for scores. Source: Willemsen et al., "A
-// Methodology for Comparing Auto-Tuning Optimization Algorithms", 2024, and its program autotuning_methodology 1.1.0
-// (searchspace_statistics.py, baseline.py). Unlike that program, this one does not smooth the curve of random search.
+// A Baseline describes how fast random search finds fast configs. Random search tries each config at most once. A score
+// compares another search with it. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization
+// Algorithms", 2024, and its program autotuning_methodology 1.1.0 (searchspace_statistics.py, baseline.py). Unlike that
+// program, this one does not smooth the curve of random search.
 type Baseline struct {
 	slowest []float64 // seconds, slowest first, without failures
-	Tries   int       // expected until Cutoff
-	each    float64   // mean seconds of trying a config
-	Start   float64   // expected seconds until the share leftMedian is covered
-	Cutoff  float64   // expected seconds until the share closeToBest is covered
+	Tries   int       // expected number of configs that random search tries until Cutoff
+	each    float64   // mean seconds to try a config
+	Start   float64   // expected seconds until random search has covered the share leftMedian
+	Cutoff  float64   // expected seconds until random search has covered the share closeToBest
 }
 
 // These constants are shares of the way from the median to the best time. The methodology calls them cutoff
@@ -57,8 +58,8 @@ func (m *Model) Baseline() Baseline {
 	return b
 }
 
-// tries returns how many configs random search tries, as expected, to cover a share of the way from the median to the
-// best time.
+// tries returns the expected number of configs that random search tries until it has covered a share of the way from
+// the median to the best time.
 func (b Baseline) tries(share float64) int {
 	n := len(b.slowest)
 	best, middle := b.slowest[n-1], stat.Median(b.slowest)
@@ -70,7 +71,7 @@ func (b Baseline) tries(share float64) int {
 	return int(math.Ceil(float64(i) / float64(n+1-i)))
 }
 
-// at returns the expected time that random search has found after some seconds.
+// at returns the expected time of the fastest config that random search has found after some seconds.
 func (b Baseline) at(seconds float64) float64 {
 	tried := math.Max(1, math.RoundToEven(seconds/b.each))
 	n := len(b.slowest)
@@ -80,8 +81,10 @@ func (b Baseline) at(seconds float64) float64 {
 
 const moments = 1000
 
-// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. 0 means as good as
-// random search, and 1 the best config from the start. Before its first config, a search counts with the slowest.
+// Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. These are times of
+// the fastest configs: of random search, of the searches, and of the space. A score of 0 means that the searches are as
+// good as random search. 1 means that they know the best config from Start on. A search that has not tried a config yet
+// counts with the slowest config.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -98,7 +101,7 @@ func (b Baseline) Score(searches [][]step) float64 {
 	return sum
 }
 
-// foundAt returns the least time that a search had found after `now` seconds, or `none`.
+// foundAt returns the time of the fastest config that a search had found after `now` seconds, or `none`.
 func foundAt(steps []step, now, none float64) float64 {
 	for _, s := range slices.Backward(steps) {
 		if s.spent <= now {
@@ -108,7 +111,7 @@ func foundAt(steps []step, now, none float64) float64 {
 	return none
 }
 
-// ErrNoPace says that a model lacks the time of trying a config.
+// ErrNoPace says that a model does not know how long it takes to try a config.
 var ErrNoPace = errors.New("the recording does not say how long its configs took, so it cannot be scored: record it again")
 
 // ValidShare returns the share of configs that do not fail.

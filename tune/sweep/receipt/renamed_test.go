@@ -55,7 +55,8 @@ func renamedTable(t *testing.T) (*table.Table, merged) {
 	return tab, b
 }
 
-// TestRenamedRowIsMeasuredUnderItsPresentName: the check keeps the table's spelling, and adds that of today's build.
+// TestRenamedRowIsMeasuredUnderItsPresentName: a check of a row with a renamed kernel has both configs. Config has the
+// kernel's name in the table, and Launched its name in today's build.
 func TestRenamedRowIsMeasuredUnderItsPresentName(t *testing.T) {
 	tab, b := renamedTable(t)
 	row := &tab.Rows[0]
@@ -79,7 +80,7 @@ func TestRenamedRowIsWidened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks[0].Gain, checks[0].Claim = record.Interval{Mid: 1.9, Low: 1.8, High: 2}, Holds // whatever the CPU took
+	checks[0].Gain, checks[0].Claim = record.Interval{Mid: 1.9, Low: 1.8, High: 2}, Holds // a fixed gain, because times on the CPU vary
 	r := written(t, &Receipt{Machine: b.Machine(), ABI: b.abi, Created: tab.Header.Created.Add(time.Hour), Checks: checks})
 	wide, changes, err := Widen(tab, []*Receipt{r})
 	if err != nil || len(changes) != 1 || changes[0].Effect != Widened || wide.Rows[0].Evidence.GainLow != 1.8 {
@@ -99,7 +100,8 @@ func TestRenamedRowIsWidened(t *testing.T) {
 	}
 }
 
-// TestWidenTakesReceiptsByTime: the latest of two builds counts, in any order.
+// TestWidenTakesReceiptsByTime: of two receipts the later one names the build of the row, in whatever order Widen gets
+// them.
 func TestWidenTakesReceiptsByTime(t *testing.T) {
 	tab, a := claims(t, record.Interval{Mid: 2, Low: 1.95, High: 2.05})
 	tab.Header.ABI = "direct=1f"

@@ -26,8 +26,8 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere keeps the rows that were measured at a token count and are not outranked, or both
-// if both are.
+// measuredThere returns a segment with only the rows that were measured at a token count. It drops
+// an outranked row too, unless both rows are outranked.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -40,8 +40,9 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row was only timed at a token count, between two searches, and the
-// other table was searched there. A search tries many configs, and timing compares only two.
+// outranked reports whether a row was only timed at a token count, and the other table has a search
+// near it: between the two nearest searches of the row's table. A search tries many configs, and
+// timing compares only two.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -83,7 +84,8 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends returns the token counts at which the nearest point may change: points and midpoints.
+// ends returns the token counts at which the nearest point may change: the points, and the
+// midpoints between neighbours.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
@@ -95,8 +97,8 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment, and its point. The point is nil if the builds
-// decide, or if no count was measured.
+// winner returns the row that answers in a segment, and the point from which it comes. The point is
+// nil if no token count was measured, or if only one row is for the kernels of the merged table.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

@@ -8,12 +8,13 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is an interval of token counts of one key in which each table has one row, or nil.
+// segment is an interval of token counts of one key. In the whole interval each of the two tables
+// has the same row, or none.
 type segment struct {
 	key  table.Key
 	lo   int
-	hi   int // inclusive
-	a, b *table.Row
+	hi   int        // inclusive
+	a, b *table.Row // the rows of the first and the second table; nil for none
 }
 
 type group struct {
@@ -21,7 +22,7 @@ type group struct {
 	rows [2][]*table.Row // of the first table and of the second
 }
 
-// groups returns the rows by key, sorted by Key.Vector.
+// groups returns the rows of two tables by key, sorted by Key.Vector.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
 	for side, t := range []*table.Table{a, b} {
@@ -44,7 +45,8 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut returns the segments of a key, which begin at the ends of rows and at starts.
+// cut returns the segments of a key. A segment begins at the first token count of a row, behind its
+// last token count, and at each of starts.
 func (g group) cut(starts ...int) []segment {
 	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
 		starts = append(starts, r.Lo, r.Hi+1)

@@ -54,6 +54,7 @@ const (
 	OfConfigs What = "configs" // every config that both timed
 )
 
+// CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What What
 	Band float64 // least difference that counts, as a fraction; 0 takes the wider of the runs' bands

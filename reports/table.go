@@ -35,6 +35,7 @@ type Column struct {
 	Spells string
 }
 
+// Align is the side to which a column's cells are aligned.
 type Align int
 
 const (

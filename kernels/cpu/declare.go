@@ -29,6 +29,7 @@ const (
 	storesStream = "stream"
 )
 
+// Kernels returns the kernels of the CPU backend.
 func Kernels() []kernels.Kernel {
 	dispatch := kernels.Kernel{
 		Name:    "dispatch",

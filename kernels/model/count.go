@@ -28,6 +28,7 @@ const (
 	PerHost Transport = "host"   // to each distinct host, where a rank forwards
 )
 
+// Transports lists every transport.
 func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 
 // Index returns the place in Transports, or -1.

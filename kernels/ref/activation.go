@@ -29,6 +29,7 @@ type Activation struct {
 	Clamp       *Clamp
 }
 
+// ActivationOf returns the activation of a config.
 func ActivationOf(c ep.Config) Activation {
 	how := Activation{Interleaved: c.Str("columns") == "interleaved"}
 	if c.Str("clamp") == "gpt-oss" {

@@ -41,6 +41,7 @@ func E4M3(x float32) byte {
 	return sign | byte((rounded>>drop)-(rebias<<3))
 }
 
+// E4M3ToFloat decodes an e4m3fn byte.
 func E4M3ToFloat(b byte) float32 { return e4m3[b] }
 
 var e4m3 = func() (values [256]float32) {

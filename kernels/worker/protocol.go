@@ -123,6 +123,7 @@ type TurnsReply struct {
 	Failed *TurnFailure     `json:"failed,omitempty"` // failure of the next turn
 }
 
+// TurnFailure says why a turn failed.
 type TurnFailure struct {
 	Status ep.Status `json:"status"`
 	Reason string    `json:"reason"`

@@ -89,6 +89,7 @@ func (f Figure) alt() string {
 	return f.Lead + ". " + f.Alt
 }
 
+// Kind is one kind of picture.
 type Kind struct {
 	Name string
 	Doc  string
@@ -184,6 +185,7 @@ func sourceOf(runs ...*reports.Loaded) string {
 	return strings.Join(out, "; ")
 }
 
+// Options holds the settings of pictures.
 type Options struct {
 	Speeds  reports.Speeds
 	X, Y    string // for heatmap: the parameters on its axes; "" means SMs and threads

@@ -31,6 +31,7 @@ var Exporters = []Exporter{
 	{"aiconfigurator", ".parquet", "rows of aiconfigurator's moe_a2a_perf table", writeAIConfigurator},
 }
 
+// Find returns the exporter called name. ok is false if there is none.
 func Find(name string) (e Exporter, ok bool) {
 	i := slices.IndexFunc(Exporters, func(e Exporter) bool { return e.Name == name })
 	if i < 0 {
@@ -39,6 +40,7 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
+// Input holds a run, and the share of the engine's calls that have each token count.
 type Input struct {
 	Run *reports.Loaded
 	Mix map[int]float64 // weight by token count; empty: equal weights

@@ -28,6 +28,7 @@ const fewRows = 9
 // determine. A factor of ten costs as much as an error of 12 % in one time.
 const priorWeight = 0.003
 
+// Fitted is a fitted model with its errors.
 type Fitted struct {
 	File      *model.File
 	Residuals []Residual // recorded times, each predicted by a fit without its part
@@ -64,6 +65,7 @@ var Parts = []struct {
 	{"ranks", func(r *Row) string { return fmt.Sprint(r.Problem.Ranks) }},
 }
 
+// PartNames lists the names of Parts.
 func PartNames() []string {
 	var out []string
 	for _, p := range Parts {

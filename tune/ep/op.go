@@ -41,6 +41,7 @@ const (
 	Cold  Mode = "cold"  // like graph, with caches overwritten and a barrier before each round
 )
 
+// Modes lists every mode.
 func Modes() []Mode { return []Mode{Graph, Eager, Cold} }
 
 // DType is the data type in which a token is sent.

@@ -55,6 +55,7 @@ type compiler interface {
 	NetworkVersion() (string, error)
 }
 
+// CompileOn compiles units in this process.
 func CompileOn(c compiler, units []sources.Unit) (out Compiled, err error) {
 	if slices.ContainsFunc(units, sources.Unit.CrossesHosts) {
 		if out.Network, err = c.NetworkVersion(); err != nil {

@@ -32,6 +32,7 @@ type Pack struct {
 // maxPackBytes bounds the file of ReadFile.
 const maxPackBytes = 1 << 30
 
+// ReadFile reads a pack from a file.
 func ReadFile(name string) (*Pack, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -37,9 +37,15 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
 
 /* Polls a word with a count until the word belongs to this call. The count of a far source has arrived already. */
 EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
+  const uint64_t *at = ep_own_word(a, lh_counts(a, c.number, source)) + word;
   const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
-  return ep_wait_word(a, ep_own_word(a, lh_counts(a, c.number, source)) + word,
-                      {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, count);
+  EpSpin spin;
+  for (;;) {
+    const uint64_t v = ld_relaxed_sys(at);
+    *count = static_cast<uint32_t>(v);
+    if (v >> 32 == c.number) return true;
+    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, v >> 32)) return false;
+  }
 }
 
 /* Reads all counts. Every block calls it, as in dispatch_ll. */

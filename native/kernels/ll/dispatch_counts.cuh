@@ -123,7 +123,13 @@ EP_DEVICE void ll_send_unit(const EpArgs &a, const LlCall &c, uint32_t unit, con
   for (uint32_t i = 0; i < EP_RANKS; i++) {
     uint32_t to = (turn + i) % EP_RANKS;
     if (!(ranks >> to & 1u)) continue;
-    ep_send_part(ll_slot(a, to, c.number, a.rank, token), first, out);
+    uint8_t *slot = ll_slot(a, to, c.number, a.rank, token);
+#pragma unroll
+    for (uint32_t v = 0; v < LL_SEND; v++) {
+      uint32_t vector = first + 32 * v;
+      if (ep_inside<LL_SEND>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, out[v].data);
+      if (ep_has_scale<LL_SEND>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), out[v].scale);
+    }
   }
 }
 

@@ -109,7 +109,7 @@ func (l launched) openRouted(t *testing.T, p ep.Problem, routing string) kernels
 	return s
 }
 
-// hostsPair is the pair of kernels over hosts. count and data are values of the parameter arrival.
+// hostsPair names the pair of kernels over hosts. count and data name values of the parameter arrival.
 const hostsPair, count, data = "dispatch_hosts+combine_hosts", "count", "data"
 
 // pair prepares hostsPair with 128 threads, the given arrival, and changes of the form NAME=VALUE.

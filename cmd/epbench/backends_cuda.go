@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// workerName is the program of the GPU worker. workerEnv may hold its path.
+// workerName names the GPU worker's program. The environment variable workerEnv may hold the program's path.
 const (
 	workerName = "epbench-cuda"
 	workerEnv  = "EPBENCH_CUDA"

@@ -17,7 +17,8 @@ import (
 // listenEnv is the environment variable with the address to which ranks on other hosts connect.
 const listenEnv = "EPBENCH_LISTEN"
 
-// launchLimit is the time within which launched ranks must connect. Importing PyTorch from a cold disk takes minutes.
+// launchLimit bounds the time until launched ranks connect. It is long, because importing PyTorch from a cold disk
+// takes minutes.
 const launchLimit = 3 * time.Minute
 
 func openExec(ctx context.Context, arg string) (kernels.Backend, error) {

@@ -105,8 +105,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions is the default number of sessions on GPUs. They take about a second for each case. The interval of a
-// comparison is four times narrower with 12 sessions than with 3 (stat.RatioReach).
+// benchSessions sets the default number of sessions on GPUs. Each case takes about a second. With 12 sessions the
+// interval of a comparison is four times narrower than with 3 (stat.RatioReach).
 const benchSessions = 12
 
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {

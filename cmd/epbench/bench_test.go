@@ -40,7 +40,7 @@ func TestInterruptedBench(t *testing.T) {
 	}
 }
 
-// cpuWithNewParameter is the CPU backend with a new parameter, "stores". Earlier builds behaved as with stores=cached.
+// cpuWithNewParameter adds a parameter, stores, to the CPU backend. Earlier builds behaved as with stores=cached.
 type cpuWithNewParameter struct{ kernels.Backend }
 
 func (g cpuWithNewParameter) Kernels() []kernels.Kernel {

@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// outputSchema is the JSON schema of --json. Its definition "COMMAND TABLE" describes a row of a table. Later versions
+// outputSchema names the file with the JSON schema of --json. The schema's definition "COMMAND TABLE" describes a row of a table. Later versions
 // keep the required columns.
 const outputSchema = "docs/schema/output.v1.json"
 

@@ -14,7 +14,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// compilerName is the program that compiles device sources. compilerEnv may hold its path.
+// compilerName names the program that compiles device sources. The environment variable compilerEnv may hold the
+// program's path.
 const (
 	compilerName = "epbench-compile"
 	compilerEnv  = "EPBENCH_COMPILE"

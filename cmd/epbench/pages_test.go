@@ -208,7 +208,7 @@ func unpack(command string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// where is the step that keeps rows. See figures for all steps.
+// where keeps the header and the rows that meet all conditions.
 func where(rows [][]string, conditions []string) ([][]string, error) {
 	out := rows[:1:1]
 	for _, row := range rows[1:] {

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// allConfigs is the --budget that means no bound.
+// allConfigs, as a value of --budget, sets no bound.
 const allConfigs = "all"
 
 type replayFlags struct {

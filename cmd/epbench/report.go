@@ -25,7 +25,7 @@ type reportFlags struct {
 	filter runFilter
 }
 
-// benchFormat is the --format that prints rounds in Go's benchmark format.
+// benchFormat names the output format of Go's benchmarks, as a value of --format.
 const benchFormat = "benchfmt"
 
 func newReport() *cobra.Command {
@@ -159,7 +159,7 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	return out, nil
 }
 
-// maxPrinted is the largest number of failures in a table for people.
+// maxPrinted bounds the number of failures in a table for people.
 const maxPrinted = 40
 
 // tablesOf returns the tables that --only names. The default is a short list for people and all tables for programs. If

@@ -71,7 +71,7 @@ func (p plan) title(s surroundings) string {
 	return p.what
 }
 
-// sweepMinutes is the budget of the sweeps that start proposes, with the start of the worker.
+// sweepMinutes sets the budget of the sweeps that epbench start proposes. The budget includes the worker's start.
 const sweepMinutes = 5
 
 func library(s surroundings, worker string) string {

@@ -25,8 +25,8 @@ const steadyEnv = "EPBENCH_TEST_STEADY"
 // dieEnv is RUNS:DELAY. A program that a test starts kills itself DELAY after that call of Run.
 const dieEnv = "EPBENCH_TEST_DIE"
 
-// steady is the CPU backend with computed times. Calls still run, and the oracle checks them. So decisions do not
-// depend on the load of the host.
+// steady runs and checks calls as the CPU backend does, but computes their times. The load of the host therefore
+// changes no decision.
 type steady struct {
 	*cpu.Backend
 	ran func() // called after each Run

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +17,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// interpreter is the program that python3 starts. On some hosts python3 is a script that first looks for a Python, which
+// takes longer than Python's own start, and the tests start Python more than a hundred times.
+var interpreter = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("python3", "-I", "-S", "-c", "import sys; print(sys.executable)").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 // python returns a Python interpreter. go test sees only through Stat that another process's Python files changed.
 func python(t *testing.T) string {
 	t.Helper()
-	found, err := exec.LookPath("python3")
-	if err != nil {
+	found, err := interpreter()
+	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("no python3 here")
+	}
+	if err != nil || found == "" {
+		t.Fatalf("python3 does not say which program it is: %q, %v", found, err)
 	}
 	for _, dir := range []string{"../../native/python/workers", "../../native/python/workers/harness", "../../examples/workers", "testdata"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.py"))
@@ -40,10 +51,10 @@ func python(t *testing.T) string {
 // tryToy starts a Python file as three ranks. drill names a fault to inject.
 func tryToy(t *testing.T, file, drill string) (*Backend, *heard, error) {
 	t.Helper()
-	interpreter := python(t)
+	program := python(t)
 	limits := DefaultLimits()
 	limits.Round = time.Minute
-	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + " EPBENCH_FAULT=" + drill + "; ../../examples/workers/ranks.sh 3 " + interpreter + " " + file
+	shell := "export PYTHONDONTWRITEBYTECODE=1 EPBENCH_TEST_DRILL=" + drill + " EPBENCH_FAULT=" + drill + "; ../../examples/workers/ranks.sh 3 " + program + " " + file
 	said := &heard{}
 	b, err := Open(t.Context(), Command{Argv: []string{"sh", "-c", shell}, Listen: Loopback, Said: said.line}, limits, nil)
 	if err == nil {

@@ -14,8 +14,9 @@ help: ## this list
 build: ## bin/epbench, pure Go
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BINDIR)/epbench ./cmd/epbench
 
+# lint vets. Without -vet=off, go test would vet each package and everything that it imports.
 test: ## the quick tests; they need Go and the repository
-	$(GO) test -short -timeout $(PATIENCE) ./...
+	$(GO) test -short -vet=off -timeout $(PATIENCE) ./...
 
 test-all: ## every test that needs no GPU, at full length: also device code on the emulator, studies and a browser
 	$(GO) test -timeout $(PATIENCE) ./...

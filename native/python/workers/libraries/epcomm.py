@@ -1,10 +1,13 @@
-"""epcomm, with the kernels and the look-up of a pack, in layout expert.
+"""epcomm, with the kernels and the look-up of a pack, in layout expert or expert:128.
 
 The times include the cast, the counts and the weighted sums. PYTHONPATH must have the epcomm package, EPCOMM_LIBRARY
 its shared library.
 
 In mode chunks, a second stream dispatches the next chunk of a layer and combines the previous one, with two calls in
 flight.
+
+In mode plain the experts weight their rows, as behind DeepEP V2, and the calls get weights of 1. So combine computes a
+plain sum. routing is the routing class that the calls name, such as even.
 """
 
 import contextlib
@@ -23,13 +26,15 @@ class Library(GPULibrary):
     name = "epcomm"
     written = ("y",)
 
-    def __init__(self, pack, mode=""):
+    def __init__(self, pack, mode="", routing="default"):
         self.pack, self.in_flight, self.layers = pack, IN_FLIGHT if mode == "chunks" else 1, Layers()
+        self.plain, self.routing = mode == "plain", routing
 
     def start(self, ranks):
         super().start(ranks)
         import epcomm
 
+        self.layouts = epcomm.comm.LAYOUTS
         self.ep = epcomm.EP(pack=self.pack, device=self.device, in_flight=self.in_flight)
         self.version = epcomm.__version__ if hasattr(epcomm, "__version__") else "1"
 
@@ -38,11 +43,16 @@ class Library(GPULibrary):
         rules = [("problem.%s == %d" % f, "%s: the pack is for %d" % f) for f in
                  (("hidden", i.hidden), ("experts", i.experts), ("top_k", i.topk), ("ranks", i.ranks))]
         rules.append(("problem.tokens <= %d" % i.max_tokens, "tokens: the pack holds %d" % i.max_tokens))
-        # layout expert:128
+        layout, sums, name = self.layouts[i.layout], "plain" if self.plain else "gated", "epcomm-plain" if self.plain else "epcomm"
+        if self.plain:
+            rules.append(("!problem.skip_a2a", "skip_a2a: not in mode plain"))
+        halves = [kernel(self, name, "dispatch", "epcomm_dispatch", (), rules, layout=layout, inside=["cast", "counts", "expansion"]),
+                  kernel(self, name, "combine", "epcomm_combine", (), rules, layout=layout, sum=sums, inside=["reduction"])]
+        if self.plain:
+            return halves
         by = param("products", "Library of the grouped products.", [by for by in products() if by != "deepgemm"], "torch")
         chunks = param("chunks", "Parts of the tokens whose communication overlaps products.", CHUNKS if self.in_flight == IN_FLIGHT else [1])
-        return [kernel(self, "epcomm", "dispatch", "epcomm_dispatch", (), rules, layout="expert", inside=["cast", "counts", "expansion"]),
-                kernel(self, "epcomm", "combine", "epcomm_combine", (), rules, layout="expert", sum="gated", inside=["reduction"]),
+        return [*halves,
                 kernel(self, "epcomm", "layer", "epcomm_dispatch, grouped products with SwiGLU, epcomm_combine", [by, chunks],
                        [*rules, ('problem.dispatch == "bf16"', "dtype: layers have bf16 experts")])]
 
@@ -50,14 +60,16 @@ class Library(GPULibrary):
         super().open(work)
         if work.tokens > self.ep.max_tokens:
             raise Failure("illegal", "tokens: %d is more than the pack's %d" % (work.tokens, self.ep.max_tokens))
-        self.where = {"fullest": max(work.counts), "dtype": work.problem["dispatch"], "purpose": "pair" if work.problem["op"] == "layer" else work.problem["op"]}
+        self.where = {"fullest": max(work.counts), "dtype": work.problem["dispatch"], "routing": self.routing,
+                      "purpose": "pair" if work.problem["op"] == "layer" else work.problem["op"]}
         self.y = torch.zeros(self.ep.max_rows(self.where["dtype"]), work.hidden, dtype=torch.bfloat16, device=self.device)
+        self.gates = torch.ones_like(self.weights) if self.plain else self.weights
 
     def dispatch(self, half):
-        self.view = self.ep.dispatch(self.x, self.ids, self.weights, **self.where)
+        self.view = self.ep.dispatch(self.x, self.ids, self.gates, **self.where)
 
     def combine(self, half):
-        self.ep.combine(self.y, self.ids, self.weights, out=self.out, **self.where)
+        self.ep.combine(self.y, self.ids, self.gates, out=self.out, **self.where)
 
     def layer(self, half):
         by, chunks = half.values["products"], half.values.get("chunks", 1)
@@ -118,10 +130,26 @@ class Library(GPULibrary):
         group = torch.searchsorted(self.view.row_offsets[1:].contiguous(), at.int(), right=True)
         experts = self.rank * self.work.local + self.view.expert_ids.long()[group]
         self.y[:n] = (torch.nan_to_num(self.values(at)).float() * gain(experts)[:, None]).to(torch.bfloat16)
+        if self.plain:
+            self.weight_rows()
+
+    def weight_rows(self):
+        """Multiplies each row of y by its token's weight."""
+        source, token, experts, at = self.places()
+        for r in range(self.work.ranks):
+            mine = source == r
+            own = token[mine].clamp(0, max(self.work.counts[r] - 1, 0))
+            ids, weights = self.all_ids[r][own], self.all_weights[r][own]
+            weight = (weights * (ids == experts[mine, None])).sum(1)
+            self.y[at[mine]] = (self.y[at[mine]].float() * weight[:, None]).to(torch.bfloat16)
 
     def rows(self):
-        """Returns (source ranks, tokens, experts, rows). An expert's rows are sorted by source rank; its padding
-        comes last."""
+        source, token, experts, at = self.places()
+        return source, token, experts, self.values(at)
+
+    def places(self):
+        """Returns (source ranks, tokens, experts, positions in the output). An expert's rows are sorted by source
+        rank; its padding comes last."""
         first = self.rank * self.work.local
         mine = torch.arange(first, first + self.work.local, device=self.device)
         counts = torch.stack([(ids.reshape(-1, 1) == mine).sum(0) for ids in self.all_ids], 1)  # [local experts, ranks]
@@ -130,7 +158,7 @@ class Library(GPULibrary):
         inside = torch.arange(len(segment), device=self.device) - (sizes.cumsum(0) - sizes)[segment]
         starts = self.view.row_offsets.long()[:self.work.local, None] + counts.cumsum(1) - counts
         at = starts.flatten()[segment] + inside
-        return segment % self.work.ranks, self.view.src_info[at, 0].long(), first + segment // self.work.ranks, self.values(at)
+        return segment % self.work.ranks, self.view.src_info[at, 0].long(), first + segment // self.work.ranks, at
 
 
 class Aside:

@@ -6,6 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// TestCurrent: a config of an earlier build is rewritten with the names of this build, and gets the parameters that the
+// earlier build did not have. A config of an unknown kernel stays as it is.
 func TestCurrent(t *testing.T) {
 	all := []Kernel{
 		{Name: "combine_polled", Op: ep.Combine, Params: []Param{{Name: "sms"}, {Name: "sum"}, {Name: "pause", Before: "0"}},
@@ -32,7 +34,8 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestFormerNamesAreSpelled: a config may be spelled with the name of a former kernel and a few of its parameters.
+// TestFormerNamesAreSpelled: a user may spell a config with a kernel name of an earlier build, and may leave out some of
+// its parameters.
 func TestFormerNamesAreSpelled(t *testing.T) {
 	k := Kernel{Name: "d", Op: ep.Dispatch, Params: []Param{
 		{Name: "sms", Values: []ep.Value{"8", "16"}, Default: "16"},

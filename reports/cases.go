@@ -1,3 +1,8 @@
+// Package reports analyses the files of a run and makes tables of the results. A run is one execution of a command that
+// measures, such as epbench sweep. Other packages print the tables as text, HTML or pictures.
+//
+// A [Case] is one problem (operation, model shape, token count) under one routing, which says which experts the tokens
+// select. An [Entry] is one config, which is a kernel with its launch parameters, and its times in that case.
 package reports
 
 import (
@@ -12,47 +17,48 @@ import (
 
 var noInterval = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// Case holds everything that a run measured and decided about one problem under one routing.
+// Case holds everything that a run measured and decided for one problem under one routing.
 type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // in order of Level, then of Key; without times last
-	AA      *record.AA       // nil if there is none
-	Load    *record.Workload // messages and bytes of the drawn routing, nil if unknown
-	Search  *record.Search   // nil if there is none
+	Entries []*Entry         // the fastest first (by Level, then by Key); entries without times are last
+	AA      *record.AA       // the A/A test: how much the times of the default config differ from each other; nil if it was not made
+	Load    *record.Workload // the messages and bytes that the routing needs; nil if unknown
+	Search  *record.Search   // what the search decided; nil if the case was measured without a search
 }
 
-// Entry is one config of a case with its measurements.
+// Entry is one config of a case, with its measurements.
 type Entry struct {
 	Config ep.Config
 	Key    string
 	Cost   ep.Cost
 	Role   record.Role
-	Status ep.Status // the first status that is not ok; ok if there is none
+	Status ep.Status // ok, or the first other status of a measurement
 	Reason string    // why Status is not ok
 	Clock  string
-	Fresh  bool             // Times come from confirmation or later sessions
-	Times  []float64        // seconds of the slowest rank in each deciding round: see pickDecidingRounds
-	rounds []Timed          // those of Times
-	Median record.Interval  // median of Times in seconds; for winner and default the median in run.json
-	Level  float64          // time in seconds, corrected for the drift between rounds: see levels
-	Blocks []*record.Result // oldest first
+	Fresh  bool             // Times were measured after the search had chosen this config
+	Times  []float64        // seconds of the slowest rank in each round; pickDecidingRounds says in which rounds
+	rounds []Timed          // the rounds of Times
+	Median record.Interval  // median of Times in seconds; for the winner and the default config, the median that run.json holds
+	Level  float64          // time in seconds, without disturbances that slow all configs of a round; see levels
+	Blocks []*record.Result // the lines of the log for this config, the oldest first
 }
 
+// caseID tells cases apart.
 type caseID struct {
 	problem ep.Problem
 	routing string
 	seed    uint64
 }
 
-// Cases groups results into the cases that were searched, benched or imported, ordered by op, dtype, shape, routing
-// and tokens.
+// Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. It leaves out cases that
+// have no search of their own: a sweep also measures winners at token counts between those that it searches.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether a case has no search of its own.
+// isBetweenSearches reports whether a sweep measured the case only with winners of other searches.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -61,6 +67,7 @@ func (c *Case) isBetweenSearches() bool {
 	})
 }
 
+// allCases groups results into cases, and does not leave out any.
 func allCases(run *record.Run, results []record.Result) []*Case {
 	byID := map[caseID]*caseBuilder{}
 	routings := map[string]int{}
@@ -89,7 +96,7 @@ func allCases(run *record.Run, results []record.Result) []*Case {
 	return cases
 }
 
-// compareShape orders problems by everything but their token counts.
+// compareShape orders problems without regard to their token counts.
 func compareShape(a, b ep.Problem) int {
 	a, b = a.Shape(), b.Shape()
 	return cmp.Or(
@@ -98,11 +105,14 @@ func compareShape(a, b ep.Problem) int {
 		cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Hidden, b.Hidden), cmp.Compare(a.Key(), b.Key()))
 }
 
+// caseBuilder collects the entries of a case. The config of an entry can occur twice: the A/A test measures the default
+// config a second time under the role record.Twin. The configs of other libraries have the role record.Peer.
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // by Config.Key; keys of twin and peers begin with the role
+	entries map[string]*Entry // the key is Config.Key, after the role if it is Twin or Peer
 }
 
+// add adds one line of the log.
 func (b *caseBuilder) add(r *record.Result) {
 	key := r.Config.Key()
 	id := key
@@ -127,6 +137,7 @@ func (b *caseBuilder) add(r *record.Result) {
 	e.Blocks = append(e.Blocks, r)
 }
 
+// finish computes the times of the entries, and sorts the entries by them.
 func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
 		e.pickDecidingRounds()
@@ -144,6 +155,7 @@ func (c *Case) finish(run *record.Run) {
 	})
 }
 
+// findRecords takes from the run what it says about this case.
 func (c *Case) findRecords(run *record.Run) {
 	key := c.Problem.Key()
 	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
@@ -174,7 +186,8 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian prefers the median in run.json, because the log of a restarted confirmation has both tries.
+// useRecordedMedian replaces the median of a config's entry by the median in run.json. If a run was stopped and resumed,
+// the log has rounds of the stopped measurement too, which the median in run.json does not include.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -182,13 +195,15 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. A median of 0 is not OK: the clock was too coarse.
+// OK reports whether the entry has times and never failed. It is false if the median is 0, because then the clock was too
+// coarse for the calls.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P returns the p-quantile of Times in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label returns a short name: a role, a peer's kernel, or the difference from the default.
+// Label returns a short name of an entry: the word "default" or "twin" for the default config, the name of the kernel
+// for another library, and the values that differ from the default config for all others.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -199,7 +214,7 @@ func (c *Case) Label(e *Entry) string {
 	return e.Config.Difference(c.defaultConfig())
 }
 
-// defaultConfig returns the default's config, the zero Config if unknown.
+// defaultConfig returns the default config of the case, or the zero Config if it is unknown.
 func (c *Case) defaultConfig() ep.Config {
 	if c.Search != nil {
 		return c.Search.Decision.Default
@@ -218,13 +233,13 @@ func (c *Case) Cells(e *Entry) []Cell {
 	return []Cell{id, {Text: c.Label(e), Value: e.Key}}
 }
 
-// Default returns the entry of the default, nil if it was not measured.
+// Default returns the entry of the default config, or nil if it was not measured.
 func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best returns the fastest entry of the confirmed ones (Fresh), or of all if none is confirmed. It ignores peers and
-// twins, and returns nil if no entry has times.
+// Best returns the fastest entry for which Timed and Fresh hold. If there is none, it returns the fastest entry for which
+// Timed holds, or nil.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
@@ -232,10 +247,11 @@ func (c *Case) Best() *Entry {
 	return c.first((*Entry).Timed)
 }
 
-// Timed reports whether the entry has times and is neither a peer nor a twin.
+// Timed reports whether the entry has times and may win. The configs of other libraries (peers) and the second entry of
+// the default config (the twin) may not.
 func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
-// Winner returns the entry of the config that the run's decision names. Without a decision it returns Best.
+// Winner returns the entry of the config that won the search. If the case was not searched, it returns Best.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {
 		if e := c.entryOf(c.Search.Decision.Config); e != nil {
@@ -245,7 +261,8 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread returns the A/A spread of the case: the relative difference of the default from itself.
+// Spread returns how much the times of the default config differ from each other in the A/A test, as a fraction. It
+// returns 0 if the test was not made.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

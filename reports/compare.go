@@ -12,40 +12,44 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the band for runs that recorded none, such as imports.
+// defaultBand is the band of runs that recorded none, such as runs of other tools. A band is the least difference of two
+// times that counts as a difference, as a fraction.
 const defaultBand = 0.01
 
-// MinRounds is the least number of rounds of a config for a verdict.
+// MinRounds is the least number of rounds in which a config must have been measured. With fewer, its verdict is undecided.
 const MinRounds = 10
 
-// Compared is one case, or one config of a case, in both runs.
+// Compared is the comparison of one case, or of one config in a case, between the runs A and B. A case is one problem
+// under one routing, which says which experts the tokens select.
 type Compared struct {
 	Case    *Case         // as in run A
 	A, B    *Entry        // nil if not measured
 	Ratio   stat.Estimate // time of B / time of A, NaN if unknown
 	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if unknown
-	Band    float64
-	Made    record.Band // the policy's band and the A/A spread; Band is the larger
+	Band    float64       // smaller differences count as none
+	Made    record.Band   // the two values of which Band is the larger one
 	Verdict record.Verdict
-	Reason  string // why undecided, or what else differs
-	Broken  bool   // A succeeded and B failed
+	Reason  string // why the verdict is undecided, or what else differs
+	Broken  bool   // the config ran in A and failed in B
 
-	unknownSessions bool // the interval of Ratio assumes a spread between sessions
+	// unknownSessions is true if the times come from a single session, in which memory was laid out once. The interval of
+	// Ratio then assumes how much times differ from session to session.
+	unknownSessions bool
 }
 
 // Comparison holds the comparison of run B with run A.
 type Comparison struct {
 	A, B    *Loaded
 	Cases   []Compared
-	Geomean record.Interval // of the ratios; NaN if there are none
-	Worst   int             // index of the largest ratio, -1 if there are none
-	Notes   []string        // allowed differences between the runs
+	Geomean record.Interval // geometric mean of the ratios; NaN if there are none
+	Worst   int             // index in Cases of the largest ratio; -1 if there are none
+	Notes   []string        // differences between the runs that were allowed, and other remarks
 
-	live bool // measured in the same rounds
-	same bool // A and B are one recording
+	live bool // A and B were measured in the same rounds
+	same bool // A and B are the same measurements
 }
 
-// What selects the entries of a case that are compared.
+// What says which entries of a case are compared.
 type What string
 
 const (
@@ -57,22 +61,24 @@ const (
 // CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What What
-	Band float64 // least difference that counts, as a fraction; 0 takes the wider of the runs' bands
+	Band float64 // smaller differences count as none, as a fraction; if Band is 0, the larger band of the two runs counts
 
-	// Allow may have the keys machine, kernels, mode, clock and sessions. With sessions, sessions count as equal.
+	// Allow says which differences between the runs are no obstacle. Its keys are machine, kernels, mode, clock and
+	// sessions. With sessions, times are assumed not to differ from session to session.
 	Allow map[string]bool
 
-	between float64 // see ep.Machine.SessionSpread
+	between float64 // how much times differ from session to session, see ep.Machine.SessionSpread
 }
 
-// NotComparable is the error of Compare if two runs cannot be compared.
+// NotComparable is the error that Compare returns if two runs cannot be compared.
 type NotComparable struct{ Differences []string }
 
+// Error lists the differences.
 func (e *NotComparable) Error() string {
 	return "not comparable: " + strings.Join(e.Differences, "; ")
 }
 
-// Compare judges B against A case by case.
+// Compare compares run B with run A. It gives a verdict for each case.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
 	if !o.Allow["sessions"] {
@@ -109,7 +115,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// otherTraces lists the recorded routings with one file name but different content.
+// otherTraces returns a text for each file name under which the two runs used different recorded routings.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
 	theirs := routingsOf(b.Cases)
@@ -127,11 +133,12 @@ func otherTraces(a, b *Loaded) (out []string) {
 	return out
 }
 
+// otherSeeds returns a note that two runs drew their routings with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, and this may cause a part of a difference", a, seedA, b, seedB)
 }
 
-// pair pairs the entries of both runs and computes their ratios.
+// pair finds the entries of both runs that belong together, and computes the ratio of their times.
 func (c *Comparison) pair(o CompareOptions) {
 	inA, inB := indexCases(c.A.Cases, o.Allow["mode"]), indexCases(c.B.Cases, o.Allow["mode"])
 	for _, ca := range c.A.Cases {
@@ -159,12 +166,14 @@ func (c *Comparison) pair(o CompareOptions) {
 	}
 }
 
+// note adds a note that the comparison does not have yet.
 func (c *Comparison) note(text string) {
 	if !slices.Contains(c.Notes, text) {
 		c.Notes = append(c.Notes, text)
 	}
 }
 
+// entries returns pairs of entries to compare: the first of a pair is from a, the second from b.
 func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	switch what {
 	case OfDefault:
@@ -180,7 +189,8 @@ func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	return [][2]*Entry{{a.winnerOrPeer(), b.winnerOrPeer()}}
 }
 
-// winnerOrPeer returns the winner, else the fastest peer, else the first entry.
+// winnerOrPeer returns the winner of the case. If there is none, it returns the fastest entry of another library, or else
+// the first entry.
 func (c *Case) winnerOrPeer() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
@@ -191,19 +201,20 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart returns the entry of c with the config of e, nil if there is none. A twin (the default under a second
-// label) matches only a twin, and a peer only a peer.
+// counterpart returns the entry of c that has the same config as e, or nil. The second entry of the default config (the
+// twin) has only another twin as counterpart, and an entry of another library (a peer) only another peer.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
 	})
 }
 
+// noRatio marks the ratio of the times as unknown.
 func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// needsStatistics reports whether only statistics can give the verdict; otherwise it sets the verdict.
+// needsStatistics reports whether both sides have times that can be compared. If not, it sets the verdict and the reason.
 func (x *Compared) needsStatistics() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -224,13 +235,14 @@ func (x *Compared) needsStatistics() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
+// requireRounds makes the verdict undecided if there are too few rounds.
 func (x *Compared) requireRounds(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
 	}
 }
 
-// compare computes Ratio from the rounds of the two runs as independent samples.
+// compare computes Ratio. It treats the rounds of the two runs as independent samples.
 func (x *Compared) compare(o CompareOptions) {
 	if !x.needsStatistics() {
 		return
@@ -248,7 +260,7 @@ func (x *Compared) compare(o CompareOptions) {
 	x.requireRounds(min(len(x.A.Times), len(x.B.Times)))
 }
 
-// MHz returns the median SM clock over an entry's blocks and ranks, 0 if not recorded.
+// MHz returns the median of the SM clock rates that were recorded for an entry, or 0 if there are none.
 func (e *Entry) MHz() float64 {
 	var all []float64
 	for _, b := range e.Blocks {
@@ -260,7 +272,7 @@ func (e *Entry) MHz() float64 {
 	return stat.Median(all)
 }
 
-// ComparisonTable prints a comparison.
+// ComparisonTable returns the table of a comparison.
 func ComparisonTable(c *Comparison) Table {
 	cases := make([]*Case, len(c.Cases))
 	for i, x := range c.Cases {
@@ -282,6 +294,7 @@ func ComparisonTable(c *Comparison) Table {
 	return t
 }
 
+// ratioNote returns the note that explains the columns.
 func (c *Comparison) ratioNote() string {
 	ratio := "ratio: time of B / time of A, from the rounds of all sessions"
 	if c.live {
@@ -290,8 +303,8 @@ func (c *Comparison) ratioNote() string {
 	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }
 
-// timeOfB returns the time of B. In a live comparison it is A's time times the ratio, because a disturbed round slows
-// both.
+// timeOfB returns the cell for the time of B. If A and B were measured in the same rounds, it shows the time of A times
+// the ratio. The ratio is more exact than the two times, because a disturbance slows A and B alike.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)
@@ -308,7 +321,8 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary returns the verdicts' counts, the mean ratio, the worst case, and the bound on the undecided cases.
+// Summary returns the number of cases with each verdict, the mean ratio, and the worst case. It also says how large the
+// differences in undecided cases can be.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

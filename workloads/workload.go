@@ -1,32 +1,35 @@
-// Package workloads draws routings: which experts each token of each rank
-// selects, and with which weights. It measures how uneven a routing is and how
-// many bytes it sends. It also holds the shapes of known models.
+// Package workloads draws routings. A routing says which experts each token of
+// each rank (GPU) selects, and with which weights. The package also computes
+// how uneven a routing is and how many bytes it sends, and it holds the shapes
+// of known models.
 //
-// Parse reads the spelling of a routing, such as zipf:1.0. New draws it for a
-// problem. The same spelling, problem and seed give the same bytes on every
-// machine.
+// Parse reads the name of a distribution of routings, such as zipf:1.0. New
+// draws a routing from the distribution for a problem. The same name, problem
+// and seed give the same bytes on every machine.
 package workloads
 
 import "github.com/epbench/epbench/tune/ep"
 
-// Routing holds the selections of one rank's tokens.
+// Routing says which experts the tokens of one rank select. A token has TopK selections, some of
+// which may be masked: they count as no selection.
 type Routing struct {
-	Tokens  int       // rows
-	Experts []int32   // [Tokens, TopK] distinct global expert ids, -1 if masked
-	Weights []float32 // [Tokens, TopK] router weights, 0 if masked
+	Tokens  int       // number of tokens
+	Experts []int32   // [Tokens, TopK] expert ids, different ones for each token; -1 if the selection is masked
+	Weights []float32 // [Tokens, TopK] router weights; 0 if the selection is masked
 }
 
-// Workload is a problem with the routing of every rank. It is immutable and safe to share.
+// Workload is a problem with a routing for every rank. Nothing changes a workload after it was made,
+// so goroutines can share it.
 type Workload struct {
 	Problem ep.Problem
-	Spec    string    // canonical routing spec, see Parse
-	Seed    uint64    // the same seed gives the same bytes on any machine
+	Spec    string    // the distribution from which the routing was drawn, as Parse reads it
+	Seed    uint64    // seed of the random draw
 	Ranks   []Routing // [ranks]
-	Class   ep.Class  // empty unless New made the workload
+	Class   ep.Class  // how uneven the routing is; empty unless New made the workload
 }
 
-// BatchRank returns the rank whose tokens a rank works on: the rank itself, or 0 with SkipA2A,
-// because every rank then has the same tokens.
+// BatchRank returns the rank whose tokens the given rank works on. This is the rank itself. If
+// Problem.SkipA2A is set, every rank has the same tokens, and BatchRank returns 0.
 func (w *Workload) BatchRank(rank int) int {
 	if w.Problem.SkipA2A {
 		return 0
@@ -34,8 +37,9 @@ func (w *Workload) BatchRank(rank int) int {
 	return rank
 }
 
-// SharedSlice returns which tokens a rank sends through the shared expert: the first token and
-// their number. With SkipA2A each rank takes a part of the tokens, otherwise all its own.
+// SharedSlice returns the tokens for which a rank computes the shared expert, which every token
+// selects: the index of the first token and the number of tokens. A rank takes all its own tokens.
+// If Problem.SkipA2A is set, every rank has the same tokens, and each rank takes a part of them.
 func (w *Workload) SharedSlice(rank int) (start, count int) {
 	n := w.Ranks[w.BatchRank(rank)].Tokens
 	if !w.Problem.SkipA2A {

@@ -10,6 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
+// commandGroups lists the commands in the order of the help text, under headings.
 var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
@@ -20,9 +21,10 @@ var commandGroups = []struct {
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newDocs, newVersion}},
 }
 
-// extra makes further commands. Files with build tags add to it.
+// extra lists functions that make further commands. Files with build tags add to it.
 var extra []func(root *cobra.Command) *cobra.Command
 
+// newRoot returns the command epbench with all its subcommands.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "epbench",
@@ -62,7 +64,8 @@ fastest on this machine, check every answer, and ship the result as a table.`,
 	return root
 }
 
-// needSubcommand runs a command that only groups others: it prints the help, or suggests a name.
+// needSubcommand runs a command that has only subcommands, if none of them was named. Without arguments it prints the
+// help. Otherwise it returns an error that suggests the name of a subcommand.
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -70,7 +73,8 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare wraps the help texts of a command and its subcommands. Wrong arguments get exit code 2.
+// prepare breaks the lines of the help texts of a command and its subcommands, so that they fit the terminal. It also
+// makes them exit with code 2 if their arguments are wrong.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -83,7 +87,7 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// flagError rewrites an error of the package pflag without words of Go.
+// flagError rewrites an error of the package pflag in words that a user understands.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -108,6 +112,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badInput(err)
 }
 
+// kindOf returns a noun for the values that a flag takes.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
 		"bool": "truth value (true or false)", "intSlice": "list of whole numbers"}

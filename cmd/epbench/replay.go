@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/search/replay"
 )
 
-// allConfigs, as a value of --budget, sets no bound.
+// allConfigs is the value of --budget that sets no limit.
 const allConfigs = "all"
 
 type replayFlags struct {
@@ -98,6 +98,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	return f.tables.print(cmd, t)
 }
 
+// replayTable returns the empty table with one row for each strategy and budget.
 func replayTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -113,6 +114,7 @@ func replayTable(title string) reports.Table {
 	}
 }
 
+// eachTable returns the empty table with one row for each search, for --each.
 func eachTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -132,7 +134,8 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns a function that draws landscape i, the protocol of searches on it, and a title.
+// source returns a function that draws landscape i, the protocol of searches on it, and a title. A landscape gives each
+// config of a search space a true time, and noise to add to it.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
@@ -183,7 +186,7 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	return out, nil
 }
 
-// strategyListHelp returns the usage of --strategy for several strategies.
+// strategyListHelp returns the help text of the flag --strategy, for a list of strategies.
 func strategyListHelp() string {
 	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (epbench docs search-own)"
 }
@@ -201,7 +204,8 @@ func parseStrategies(text string) ([]string, error) {
 	return out, nil
 }
 
-// parseReplayBudgets parses --budget: the word all, counts (25,50 or a range), shares of a space (10%) and times (10s).
+// parseReplayBudgets reads the value of --budget: numbers of configs (25,50 or a range), shares of a space (10%), times
+// (10s), or the word all. Each of them makes a study.
 func parseReplayBudgets(text string) ([]replay.Study, error) {
 	var out []replay.Study
 	if counts, err := ep.ParseInts(text); err == nil && counts[0] > 0 {

@@ -1,4 +1,6 @@
-// Package dtype defines how a token of each dtype is stored in messages and in the outputs of dispatch.
+// Package dtype defines how tokens of each data type (BF16, FP8, MXFP4, NVFP4) are stored: in the messages with which
+// ranks (GPUs) send tokens to each other, and in the output of dispatch. Dispatch is the operation that sends each token
+// to the ranks of its experts.
 package dtype
 
 import (
@@ -7,23 +9,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Align is the alignment of every part of a message in bytes.
+// Align is the alignment of every part of a message, in bytes.
 const Align = 16
 
-// ScaleBlockRows is the number of rows of a tile of NVFP4 scales. Each group's scales begin with a tile.
+// ScaleBlockRows is the number of rows in one tile of NVFP4 scales. The scales of each row group (see Groups) begin with
+// a new tile.
 const ScaleBlockRows = 128
 
-// Encoding says how one token of a dtype is stored.
+// Encoding says how one token is stored. Quantized elements share scales: the value of an element is its code times the
+// scale of its block.
 type Encoding struct {
 	DType      ep.DType
-	Hidden     int
-	Group      int // elements that share a scale, 0 for BF16
-	Payload    int // bytes of the elements
-	ScaleBytes int // bytes of one scale, 0 for BF16
-	Scales     int
+	Hidden     int // elements of a token
+	Group      int // elements that share one scale; 0 for BF16, which has no scales
+	Payload    int // bytes of all elements
+	ScaleBytes int // bytes of one scale; 0 for BF16
+	Scales     int // number of scales
 }
 
-// Of returns the encoding of a token with hidden elements.
+// Of returns the encoding of a token that has `hidden` elements of type f.
 func Of(f ep.DType, hidden int) Encoding {
 	l := Encoding{DType: f, Hidden: hidden}
 	switch f {
@@ -41,15 +45,15 @@ func Of(f ep.DType, hidden int) Encoding {
 	return l
 }
 
-// ScaleOffset returns the offset of the scales in a message.
+// ScaleOffset returns the offset in bytes of the scales in a message.
 func (l Encoding) ScaleOffset() int { return up(l.Payload, Align) }
 
-// TokenBytes returns the padded bytes of elements and scales.
+// TokenBytes returns the bytes that the elements and the scales take in a message, with padding.
 func (l Encoding) TokenBytes() int {
 	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
 }
 
-// Code returns the bits of the element in column c.
+// Code returns the stored bits of element c of a token.
 func (l Encoding) Code(payload []byte, c int) int {
 	switch l.DType {
 	case ep.BF16:
@@ -60,20 +64,22 @@ func (l Encoding) Code(payload []byte, c int) int {
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-// Header describes the end of a dispatch message: the token's int32 index on its rank, then topK uint16 global
-// expert ids, each padded to Align. A message for all experts of a rank also has topK float32 router weights.
-// SrcInfo, IDs and Weights are offsets from the message's start.
+// Header describes the parts of a dispatch message that follow the token. There are two kinds of messages. One brings a
+// token to a single expert of a rank. The other brings it to all experts of the rank that the token selects. All offsets
+// are in bytes from the start of the message.
 type Header struct {
+	// SrcInfo is the offset of the index of the token on its own rank, an int32. IDs is the offset of the ids of the
+	// topK experts that the token selects, uint16.
 	SrcInfo, IDs int
-	Weights      int // only in a message for all experts of a rank
+	Weights      int // offset of the topK router weights, float32; only in a message for all experts of a rank
 	Bytes        int // size of a message for one expert
 	Dedup        int // size of a message for all experts of a rank
 }
 
-// NoExpert marks a masked top-k position in a message.
+// NoExpert takes the place of an expert id in a message if the token selects less than topK experts.
 const NoExpert = 0xffff
 
-// Message returns the layout of a dispatch message.
+// Message returns where the parts of a dispatch message are.
 func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
@@ -81,8 +87,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the multiple to which each group's rows are padded. FP8's 4 aligns its transposed scales to 16
-// bytes.
+// RowPad returns the multiple to which the number of rows in each row group is padded. FP8 needs 4, because its scales
+// are stored in columns of 4-byte values, which must begin at multiples of 16 bytes.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:
@@ -93,8 +99,9 @@ func RowPad(p ep.Problem) int {
 	return 1
 }
 
-// Groups returns a rank's number of row groups: one for each source rank or local expert, and one for a fused
-// shared expert.
+// Groups returns the number of row groups in the dispatch output of one rank. The layout of a problem says how the
+// received rows lie in memory. If it orders them by rank, a group holds the rows from one source rank. Otherwise a group
+// holds the rows for one of the rank's experts, and the shared expert, which every token selects, has a group of its own.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks
@@ -105,8 +112,8 @@ func Groups(p ep.Problem) int {
 	return p.LocalExperts()
 }
 
-// Sources returns the number of ranks whose tokens a rank receives. With SkipA2A every rank already has all
-// tokens.
+// Sources returns the number of ranks whose tokens a rank handles. If p.SkipA2A is set, all ranks have the same tokens,
+// so that the number is 1.
 func Sources(p ep.Problem) int {
 	if p.SkipA2A {
 		return 1
@@ -114,7 +121,8 @@ func Sources(p ep.Problem) int {
 	return p.Ranks
 }
 
-// Capacity returns the fixed rows of each group, 0 if groups have no gaps.
+// Capacity returns the number of rows for which each row group has room. It returns 0 if the layout has no fixed room:
+// then each group begins where the group before it ends.
 func Capacity(p ep.Problem) int {
 	switch p.Layout {
 	case ep.LayoutMasked:
@@ -125,7 +133,7 @@ func Capacity(p ep.Problem) int {
 	return 0
 }
 
-// MaxRows returns an upper bound of a rank's dispatch output in rows, with padding.
+// MaxRows returns the largest number of rows that the dispatch output of a rank can have, with padding.
 func MaxRows(p ep.Problem) int {
 	switch p.Layout.Kind() {
 	case "masked":
@@ -141,15 +149,18 @@ func MaxRows(p ep.Problem) int {
 	return up(rows, RowPad(p))
 }
 
-// FP8Scale returns the index of scale g of a row, see FP8Scales.
+// FP8Scale returns the index of scale g of a row in the array of FP8 scales.
 func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	first, stride := FP8Scales(p, maxRows, row)
 	return first + g*stride
 }
 
-// FP8Scales returns the index of a row's first float32 scale and the stride to the next. The scales are
-// [hidden/128, maxRows] by expert, [local experts, hidden/128, rows of an expert] masked, and [rows, hidden/128]
-// by rank.
+// FP8Scales returns where the scales of a row are in the array of FP8 scales: the index of the first one, and the
+// distance from each scale to the next. The array has float32 elements. Its shape depends on the kind of the layout:
+//
+//	expert  [hidden/128, maxRows]
+//	masked  [experts of the rank, hidden/128, rows of an expert]
+//	rank    [rows, hidden/128]
 func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	groups, room := p.Hidden/128, Capacity(p)
 	switch p.Layout.Kind() {
@@ -161,8 +172,13 @@ func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	return row, maxRows
 }
 
-// OutputScaleBytes returns the bytes of a rank's scales: FP8 [hidden/128, maxRows] float32, MXFP4 [maxRows,
-// hidden/32], NVFP4 [blocks, ceil(hidden/64), 32, 4, 4] with one spare block for every group.
+// OutputScaleBytes returns the bytes of all scales in the dispatch output of a rank. The scales have these shapes:
+//
+//	FP8    [hidden/128, maxRows] float32
+//	MXFP4  [maxRows, hidden/32] bytes
+//	NVFP4  [tiles, ceil(hidden/64), 32, 4, 4] bytes; a tile has ScaleBlockRows rows
+//
+// NVFP4 has room for one more tile in each row group, because each group begins with a new tile.
 func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	if l.DType == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows
@@ -171,4 +187,5 @@ func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	return l.Scales * l.ScaleBytes * maxRows
 }
 
+// up rounds n up to a multiple of unit.
 func up(n, unit int) int { return (n + unit - 1) / unit * unit }

@@ -17,7 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/testfile"
 )
 
-// openPython starts the example worker in Python. tee, if any, names a file for its output.
+// openPython starts the example worker in Python. A worker is a program that runs kernels for epbench and exchanges JSON
+// messages with it. If tee is not "", the worker's messages are also written to the file tee.
 func openPython(t *testing.T, tee string) *Backend {
 	t.Helper()
 	argv := []string{python(t), "../../examples/workers/copyworker.py"}
@@ -32,6 +33,7 @@ func openPython(t *testing.T, tee string) *Backend {
 	return b
 }
 
+// TestPythonWorker: the example worker runs every operation, and its outputs are right.
 func TestPythonWorker(t *testing.T) {
 	b := openPython(t, "")
 	for _, op := range ep.Exchanges() {
@@ -50,6 +52,7 @@ func TestPythonWorker(t *testing.T) {
 	}
 }
 
+// TestRankWithoutTokens: workers accept a routing in which some ranks have no tokens.
 func TestRankWithoutTokens(t *testing.T) {
 	toy, _ := openToy(t, toyFile, "")
 	for _, b := range []*Backend{toy, openPython(t, "")} {
@@ -68,7 +71,8 @@ func TestRankWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestPythonRules: epbench evaluates the declared rules, and a refusal by the worker is status illegal.
+// TestPythonRules: a worker declares rules that say which configs are legal. epbench checks configs by these rules. If
+// the worker itself refuses a config, the status of the config is illegal.
 func TestPythonRules(t *testing.T) {
 	b := openPython(t, "")
 	k, err := kernels.Find(b.Kernels(), ep.Dispatch, "dispatch")
@@ -93,6 +97,7 @@ func TestPythonRules(t *testing.T) {
 	}
 }
 
+// TestPythonSpeaksTheSchema: the messages of the example worker agree with the published schema.
 func TestPythonSpeaksTheSchema(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "said.jsonl")
 	b := openPython(t, said)
@@ -105,7 +110,7 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Close()
-	order := []string{"welcome", "session", "", "verify_reply", "run_reply"} // prepare has no result
+	order := []string{"welcome", "session", "", "verify_reply", "run_reply"} // the empty one is for prepare, whose reply has no result
 	compiler := jsonschema.NewCompiler()
 	lines := readLines(t, said)
 	if len(lines) < len(order) {
@@ -125,7 +130,7 @@ func TestPythonSpeaksTheSchema(t *testing.T) {
 	}
 }
 
-// TestHarnessTensors runs test programs that need PyTorch.
+// TestHarnessTensors runs the test programs in testdata that need PyTorch.
 func TestHarnessTensors(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), python(t), "-c", "import torch; torch.float8_e4m3fn").Run(); err != nil {
 		t.Skip("no PyTorch here")
@@ -141,7 +146,7 @@ func TestHarnessTensors(t *testing.T) {
 	}
 }
 
-// readLines decodes the replies in a file, without heartbeats.
+// readLines decodes the replies in a file. It leaves out messages that are no reply, such as heartbeats.
 func readLines(t *testing.T, file string) []map[string]any {
 	t.Helper()
 	var out []map[string]any
@@ -154,7 +159,8 @@ func readLines(t *testing.T, file string) []map[string]any {
 	return out
 }
 
-// TestDeepEPDeclares checks DeepEP's parameters and rules, with a stand-in for torch.
+// TestDeepEPDeclares: the worker for the library DeepEP declares the right parameters and rules. The test replaces PyTorch
+// by an empty module, because the declaration does not need it.
 func TestDeepEPDeclares(t *testing.T) {
 	const program = `
 import json, sys, types

@@ -1,10 +1,12 @@
-"""Prepares engines for the emulated driver: replaces torch.cuda by the CPU, with compute capability 9.0."""
+"""Lets inference engines such as vLLM run without a GPU, on an emulated CUDA driver.
+
+make() replaces functions of torch.cuda, so that an engine sees two GPUs of compute capability 9.0."""
 
 import types
 
 
 def make():
-    import deep_ep  # noqa: F401  deep_ep of tests/emulated, which replaces torch.cuda
+    import deep_ep  # noqa: F401  the module in tests/emulated, which makes torch.cuda work on the CPU
     import torch
 
     properties = types.SimpleNamespace(name="emulated", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
@@ -18,7 +20,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM find CUDA without NVML, by reporting a file that only Jetsons have."""
+    """Makes vLLM use CUDA although there is no NVML. On a Jetson vLLM does so too, and it knows a Jetson by this file."""
     import os
 
     real = os.path.isfile
@@ -26,7 +28,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Makes backward methods run in the function mode that replaces torch.cuda."""
+    """Makes the backward methods of autograd functions run in the torch function mode that replaces torch.cuda."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

@@ -9,9 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// TestDefinitionsByHand takes 100 tokens of hidden 256, top-2 of 16 experts, 4 ranks. A token has 256 + 2 x 4 = 264
-// bytes in FP8, 512 in BF16. It reaches 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So a dispatch of deepep-normal has 100
-// x 1.8 x 264 = 47,520 bytes.
+// TestDefinitionsByHand: a definition says which bytes a library counts when it prints a bandwidth. The test compares
+// each definition with bytes that were computed by hand. The problem has 100 tokens of hidden size 256, the top 2 of 16
+// experts, and 4 ranks. A token takes 256 + 2 x 4 = 264 bytes in FP8 and 512 bytes in BF16. On average it goes to
+// 4 x (1 - C(12,2)/C(16,2)) = 1.8 ranks. So the definition deepep-normal counts 100 x 1.8 x 264 = 47,520 bytes for a
+// dispatch.
 func TestDefinitionsByHand(t *testing.T) {
 	want := map[string][2]float64{ // dispatch, combine
 		"deepep-normal": {47520, 92160}, "deepep-ll": {56000, 102400}, "deepep-v2": {47520, 92160}, "hybrid-ep": {47520, 92160},
@@ -40,7 +42,8 @@ func TestDefinitionsByHand(t *testing.T) {
 	}
 }
 
-// TestFewContradictions: a rank whose bytes do not fit is left out, unless half of the ranks do not fit.
+// TestFewContradictions: in a log, GB/s x us of each rank must give the bytes of the problem. A rank for which they do not
+// is left out. If half of the ranks do not fit, the log is refused.
 func TestFewContradictions(t *testing.T) {
 	log := func(wrong int) string {
 		var b strings.Builder
@@ -66,8 +69,8 @@ func TestFewContradictions(t *testing.T) {
 	}
 }
 
-// TestMaskedSelections: DeepEP's low-latency test masks at most 10 selections. So 128 tokens x 8 experts may lack 10,
-// but not 12.
+// TestMaskedSelections: DeepEP's low-latency test removes up to 10 of the selections of a rank. So of 128 tokens x 8
+// experts = 1,024 selections, a log may have 1,014. It may not have 1,012.
 func TestMaskedSelections(t *testing.T) {
 	for _, c := range []struct {
 		selections float64
@@ -82,7 +85,8 @@ func TestMaskedSelections(t *testing.T) {
 	}
 }
 
-// TestLatencyIsItsParts: a row whose transmit_us is 0 is not checked.
+// TestLatencyIsItsParts: the latency of a row must be the sum of transmit_us and notify_us. If transmit_us is 0, the
+// row is not checked.
 func TestLatencyIsItsParts(t *testing.T) {
 	row := func(transmit, notify, latency string) string {
 		return "framework,version,comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,num_tokens,sms,transmit_us,notify_us,latency\n" +
@@ -102,8 +106,8 @@ func TestLatencyIsItsParts(t *testing.T) {
 	}
 }
 
-// TestReceivedTokensFit: of 8 ranks x 4,096 tokens a rank receives 21,686, with standard deviation 85.6. A difference
-// of 6 x 85.6 + 0.002 x 21,686 = 557 is allowed.
+// TestReceivedTokensFit: of the tokens of 8 ranks with 4,096 tokens each, a rank receives 21,686 on average, with a
+// standard deviation of 85.6. A log may differ from this average by 6 x 85.6 + 0.002 x 21,686 = 557 tokens.
 func TestReceivedTokensFit(t *testing.T) {
 	g := Given{Ranks: 8, Experts: 256, TopK: 8, Tokens: 4096}
 	want := 4096 * DistinctRanks(8, 256, 8)

@@ -1,6 +1,8 @@
-// Package bounded limits the memory and the work that reading one file may take. A small file can
-// claim a huge size, or unpack to one. A reader asks its Budget before it allocates memory, and
-// charges the bytes that it unpacks.
+// Package bounded limits the memory and the work that it may take to read a file. Without a limit, a
+// small file could make the reader allocate huge arrays or unpack huge amounts of data.
+//
+// A [Budget] holds what is left for one file. The reader of the file calls its methods before it
+// allocates memory and while it unpacks data. They return an error when too little is left.
 package bounded
 
 import (
@@ -11,8 +13,9 @@ import (
 	"os"
 )
 
-// Reading a file may take leastMemory, or memoryTimes the file's size if that is more. No recorded
-// routing so far compresses better than 64:1.
+// A file may take leastMemory bytes of memory. A large file may take memoryTimes its size, if that is
+// more. For the unpacked bytes, the limits are leastWork and workTimes. No recorded routing so far
+// compresses better than 64:1.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -20,23 +23,24 @@ const (
 	workTimes   = 64
 )
 
-// ObjectBytes is the least number of bytes of a small value, such as an interface value or a map
+// ObjectBytes is the memory that is charged for one small value, such as an interface value or a map
 // entry.
 const ObjectBytes = 64
 
-// A Budget holds the memory and work that reading one file may still take. It is for one
-// goroutine.
+// A Budget holds the memory and the work that are left for reading one file. Only one goroutine may
+// use it.
 type Budget struct {
 	file         int64 // size of the file in bytes
-	memory, work int64 // bytes left
+	memory, work int64 // what is left, in bytes
 }
 
-// New returns the budget of a file of this size in bytes.
+// New returns the budget for a file. `file` is its size in bytes.
 func New(file int64) *Budget {
 	file = max(file, 0)
 	return &Budget{file: file, memory: max(leastMemory, times(file, memoryTimes)), work: max(leastWork, times(file, workTimes))}
 }
 
+// times returns n*by, or the largest int64 if the product is larger than that.
 func times(n, by int64) int64 {
 	if n > math.MaxInt64/by {
 		return math.MaxInt64
@@ -44,7 +48,7 @@ func times(n, by int64) int64 {
 	return n * by
 }
 
-// ForFile returns the budget of an open file.
+// ForFile returns the budget for an open file.
 func ForFile(f *os.File) (*Budget, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -53,7 +57,8 @@ func ForFile(f *os.File) (*Budget, error) {
 	return New(info.Size()), nil
 }
 
-// Allocate charges memory that the reader is about to hold.
+// Allocate takes memory from the budget. Call it before you allocate that memory. `what` names the
+// part of the file in the error.
 func (b *Budget) Allocate(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.memory {
 		return fmt.Errorf("%s: more memory than a file of %s may take, which is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))
@@ -62,7 +67,7 @@ func (b *Budget) Allocate(what string, bytes int64) error {
 	return nil
 }
 
-// Array charges n elements of elementBytes bytes each.
+// Array takes memory from the budget for n elements of elementBytes bytes each.
 func (b *Budget) Array(what string, n, elementBytes int64) error {
 	if n < 0 || elementBytes > 0 && n > math.MaxInt64/elementBytes {
 		n, elementBytes = math.MaxInt64, 1
@@ -70,16 +75,17 @@ func (b *Budget) Array(what string, n, elementBytes int64) error {
 	return b.Allocate(what, n*elementBytes)
 }
 
-// JSON charges the most memory that decoding a JSON text into structs and maps can take.
+// JSON takes as much memory from the budget as it can take to decode a JSON text into structs and
+// maps.
 func (b *Budget) JSON(what string, text []byte) error {
 	n := 4*bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte(","))
 	return b.Array(what, int64(n), ObjectBytes)
 }
 
-// Free gives back memory that the reader no longer holds.
+// Free gives memory back to the budget. Call it when the reader drops that memory.
 func (b *Budget) Free(bytes int64) { b.memory += bytes }
 
-// Work charges bytes that the reader unpacks or walks without holding them.
+// Work takes unpacked bytes from the budget. Call it also for bytes that are not kept in memory.
 func (b *Budget) Work(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.work {
 		return fmt.Errorf("%s: unpacks to more than %s, and the file has %s; write it without compression",
@@ -89,7 +95,7 @@ func (b *Budget) Work(what string, bytes int64) error {
 	return nil
 }
 
-// Reader returns a reader of r that charges every byte as work.
+// Reader returns a reader that reads from r and calls Work for every byte.
 func (b *Budget) Reader(what string, r io.Reader) io.Reader { return &reader{b, what, r} }
 
 type reader struct {
@@ -106,9 +112,10 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// firstRead is the number of bytes for which ReadAll allocates memory first.
 const firstRead = 64 << 10
 
-// ReadAll reads all of r and refuses more than `most` bytes.
+// ReadAll reads all of r. It returns an error if r has more than `most` bytes.
 func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	out := []byte{}
 	for {
@@ -135,6 +142,7 @@ func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	}
 }
 
+// size spells a number of bytes for an error text, such as 96 MiB.
 func size(n int64) string {
 	for _, u := range []struct {
 		unit string

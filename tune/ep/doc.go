@@ -1,19 +1,21 @@
-// Package ep defines the types that all of epbench shares: problems, configs, machines and routing
-// classes. It imports only the standard library, so that a serving process can link it.
+// Package ep defines the types that all packages of epbench share. It imports only the standard
+// library, so that a process that serves a model can link it.
 //
-// A [Problem] describes a call and can be a map key.
+// The subject is expert parallelism. The experts of a model are spread over ranks, of which each is
+// one GPU. The operation dispatch sends each token to the ranks of its experts, and the operation
+// combine brings the experts' outputs back. A pair is a dispatch and a combine that are tuned
+// together.
 //
-// A [Config] names a kernel and a [Value] for each of its parameters. The zero Config stands for
-// the default, which a caller without a table launches. [Config.Key] returns its full spelling, and
-// [ParseConfig] reads it back. Tables and logs show its short ID. [Join] makes the config of a pair
-// from the configs of a dispatch and a combine, and [Split] returns these two.
-//
-// A [Machine] says on which hardware a call runs. Tables treat machines with the same Key as the
-// same machine.
-//
-// A [Class] says how uneven a routing is. A runtime counts how often each expert was selected and
-// calls [Classify].
-//
-// A [Status] says how the measurement of a config ended. A config that does not compile or gives
-// wrong numbers is a result with a status, not an error.
+//   - A [Problem] describes a call: its operation, shape, dtypes and token count. It can be a map
+//     key.
+//   - A [Config] says how to launch a call: a kernel, and a [Value] for each of the kernel's
+//     parameters. [Config.Key] returns its full spelling, and [ParseConfig] reads this spelling.
+//     [Config.ID] returns a short name, which tables and logs show. [Join] makes the config of a pair
+//     from the configs of a dispatch and a combine, and [Split] returns these two.
+//   - A [Machine] describes the hardware on which a call runs. Two machines with the same
+//     [Machine.Key] use the same tuned tables.
+//   - A routing says which experts each token selects. A [Class] says how uneven a routing is:
+//     [Classify] computes it from the number of selections of each expert.
+//   - A [Status] says how the measurement of a config ended. If a config does not compile, or if its
+//     outputs are wrong, that is a result with a status. It is not an error.
 package ep

@@ -7,12 +7,16 @@ import (
 	"strings"
 )
 
-// maxInts is the largest length of a list: a longer one is probably a typing error.
+// maxInts is the largest number of values in a list. A user who asks for more has probably mistyped it.
 const maxInts = 100_000
 
-// ParseInts reads a list of integers, sorted and without duplicates. A term is a number, lo:hi,
-// lo:hi:step, or lo:hi:xN (lo, lo*N, lo*N*N and so on). With a step or xN, hi is in the list only
-// if a step ends exactly at hi.
+// ParseInts reads a comma-separated list of terms. It returns their integers in rising order,
+// without duplicates. A term has one of these forms:
+//
+//	7            the number 7
+//	lo:hi        all integers from lo to hi
+//	lo:hi:step   lo, lo+step, lo+2*step, ... up to hi
+//	lo:hi:xN     lo, lo*N, lo*N*N, ... up to hi
 func ParseInts(s string) ([]int, error) {
 	var out []int
 	for term := range strings.SplitSeq(s, ",") {
@@ -28,6 +32,7 @@ func ParseInts(s string) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
+// parseTerm returns the integers of one term.
 func parseTerm(term string) ([]int, error) {
 	parts := strings.Split(term, ":")
 	if len(parts) > 3 {
@@ -54,6 +59,8 @@ func parseTerm(term string) ([]int, error) {
 	return expand(term, n[0], n[1], step, times)
 }
 
+// expand returns the integers from lo to hi. Each is the one before it plus step, or times step if
+// `times` is true.
 func expand(term string, lo, hi, step int, times bool) ([]int, error) {
 	switch {
 	case hi < lo:

@@ -17,8 +17,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Recording holds one search with every round of every point, for replay. Its file holds a line for the search and one
-// for each point.
+// Recording holds one search with all measured times of all its configs. A search measures configs in rounds: in each
+// round, several configs run once each. epbench replay runs other search strategies on these times, without a GPU. The
+// file of a recording holds a line for the search, and then a line for each config.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -31,16 +32,16 @@ type Recording struct {
 	AA      AA         `json:"aa"`
 	Search  Search     `json:"search"`
 
-	Points []Point `json:"-"` // in the order of the log
+	Points []Point `json:"-"` // in the order in which the search first measured them
 }
 
 // RecordingExt is the end of the file name of a recording.
 const RecordingExt = ".rounds.gz"
 
-// Pace holds the wall time of measuring on a machine, in seconds.
+// Pace says how long a search takes on a machine, in seconds of wall time.
 type Pace struct {
-	Config float64 `json:"config"` // one more config: preparation, comparison with the oracle, warm-up
-	Sample float64 `json:"sample"` // one more sample of a config
+	Config float64 `json:"config"` // added by each new config, which is compiled, checked and warmed up
+	Sample float64 `json:"sample"` // added by each round in which a config is measured
 }
 
 // Point is one config of a recording.
@@ -49,15 +50,16 @@ type Point struct {
 	Cost   ep.Cost   `json:"cost"`
 	Role   Role      `json:"role"`
 	Status ep.Status `json:"status"`
-	// Rounds lists stretches of consecutive rounds: the first round's number, then each round's time in tenths of a
-	// nanosecond.
+	// Rounds holds the times of the config. Each entry describes consecutive rounds: it holds the number of the first
+	// round, and then the time of each round in tenths of a nanosecond.
 	Rounds [][]float64 `json:"rounds"`
 }
 
+// tick is the unit of the times in Point.Rounds, in seconds.
 const tick = 1e-10
 
-// Recordings returns the searches of a run with their rounds. It leaves out rounds of other
-// libraries and of the A/A test.
+// Recordings returns a recording of each search of a run. A recording has no times of other libraries, and none of the
+// A/A test, which measures the default config twice in each round.
 func Recordings(run *Run, results []Result) []*Recording {
 	type id struct {
 		problem ep.Problem
@@ -102,7 +104,8 @@ func Recordings(run *Run, results []Result) []*Recording {
 	return out
 }
 
-// add appends a line of the log to its point. places maps a config's key to its index in r.Points.
+// add adds the times of one line of the log to the point of its config. places maps the key of a config to the index of
+// its point in r.Points.
 func (r *Recording) add(line *Result, places map[string]int) {
 	key := line.Config.Key()
 	k, known := places[key]
@@ -112,7 +115,7 @@ func (r *Recording) add(line *Result, places map[string]int) {
 		r.Points = append(r.Points, Point{Config: line.Config, Cost: line.Cost, Role: line.Role, Status: ep.OK})
 	}
 	p := &r.Points[k]
-	if line.Status != ep.OK || line.Stage == StageRetry { // a retry replaces the failure
+	if line.Status != ep.OK || line.Stage == StageRetry { // the result of a retry replaces the failure before it
 		p.Status = line.Status
 	}
 	if line.Role != Candidate {
@@ -127,16 +130,18 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// PaceFit computes the Pace of a search from the search's blocks.
+// PaceFit computes the Pace of a search from its blocks. A block is a number of rounds in which the same configs were
+// measured. A sample is the time of one config in one round.
 type PaceFit struct {
-	samples, wall                   float64 // of the blocks without a new config
-	newConfigs, newWall, newSamples float64 // of the blocks with new configs
+	samples, wall                   float64 // sums over the blocks without a new config
+	newConfigs, newWall, newSamples float64 // sums over the blocks with new configs
 }
 
-// Add adds a block: the number of its new configs, its samples, and its wall time in seconds.
+// Add adds a block. `configs` is the number of configs that were measured for the first time, `samples` the number of
+// samples, and `wall` the wall time of the block in seconds.
 func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
-	case samples == 0: // only a comparison with the oracle
+	case samples == 0: // the block only checked outputs
 	case configs == 0:
 		p.samples, p.wall = p.samples+float64(samples), p.wall+wall
 	default:
@@ -144,7 +149,8 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace solves wall = configs * Config + samples * Sample. It takes Sample from the blocks without a new config.
+// Pace solves wall time = configs * Pace.Config + samples * Pace.Sample. The blocks without a new config give
+// Pace.Sample, and the other blocks then give Pace.Config.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples
@@ -155,6 +161,7 @@ func (p *PaceFit) Pace() (out Pace) {
 	return out
 }
 
+// paceOf computes the Pace of the search that wrote these lines of the log.
 func paceOf(log []*Result) Pace {
 	var p PaceFit
 	seen := map[string]bool{}
@@ -176,10 +183,10 @@ func paceOf(log []*Result) Pace {
 	return p.Pace()
 }
 
-// Complete reports whether every legal point was measured.
+// Complete reports whether the search measured every config that can run.
 func (r *Recording) Complete() bool { return len(r.Points) >= r.Search.Legal && r.Search.Legal > 0 }
 
-// Name returns a file name made of problem and routing.
+// Name returns the name of the recording's file, which is made of the problem and the routing.
 func (r *Recording) Name() string {
 	p := r.Search.Problem
 	parts := []string{string(p.Op), fmt.Sprintf("r%d-h%d-e%d-k%d", p.Ranks, p.Hidden, p.Experts, p.TopK), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens),
@@ -190,7 +197,8 @@ func (r *Recording) Name() string {
 	return strings.Join(parts, "-") + RecordingExt
 }
 
-// WriteTo writes the file. Equal recordings give equal bytes. The count is always 0.
+// WriteTo writes the recording's file. Equal recordings give equal bytes. The first result is always 0; it is there
+// because io.WriterTo has it.
 func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -213,7 +221,8 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 
 const maxRecordingLine = 4 << 20
 
-// readRecording reads one recording. It refuses unknown fields, and more unpacked bytes than the budget `cost` allows.
+// readRecording reads one recording. It returns an error if the file has an unknown field, or if it unpacks to more bytes
+// than the budget `cost` allows.
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {
@@ -225,7 +234,7 @@ func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	var r *Recording
 	for n := 1; lines.Scan(); n++ {
 		if err := lines.Err(); err != nil {
-			return nil, err // Scan also returns the part of a line before a read error
+			return nil, err // after a read error, Scan returns the first part of a line
 		}
 		if r == nil {
 			r = &Recording{}
@@ -266,7 +275,7 @@ func (p *Point) check() error {
 	return nil
 }
 
-// SecondsOf returns the number of a stretch's first round and the seconds of its rounds.
+// SecondsOf decodes an entry of Point.Rounds. It returns the number of the first round and the times in seconds.
 func SecondsOf(stretch []float64) (round0 int, seconds []float64) {
 	for _, v := range stretch[1:] {
 		seconds = append(seconds, v*tick)

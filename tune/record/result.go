@@ -1,8 +1,14 @@
-// Package record writes and reads the files of a run.
+// Package record writes and reads the files of a run. A run is one execution of a command that measures, such as epbench
+// sweep.
 //
-// A run directory holds two files from which all others can be made. run.json, a Run, holds the request, the machine
-// and the decisions. trials.jsonl, the log, holds the measurements, one Result in each line. A killed run loses at most
-// one block of rounds, and can be resumed.
+// A run has a directory with two files, from which all other files can be made. The file run.json holds a [Run]: what the
+// user asked for, the machine, and which config won each search. A config is a kernel with its launch parameters. The
+// file trials.jsonl is the log of the measurements: each line holds a [Result].
+//
+// A backend measures in blocks. A block is a number of rounds, and in each round every config of the block runs once. A
+// line of the log holds the times of one config in one block. If a run is killed, only the block that was being measured
+// is lost, and the run can be resumed. Blocks belong to sessions: in a session, memory is laid out once. Each rank is one
+// GPU.
 package record
 
 import (
@@ -16,50 +22,51 @@ const Schema = 2
 
 const oldSchema = "schema %d, this version reads %d: an epbench from before v0.1.0 wrote it; sweep again into another directory"
 
-// Result is one line of trials.jsonl: the rounds of one candidate in one block, or why there are none.
+// Result is one line of trials.jsonl: the times of one config in one block of rounds, or the reason why it has no times.
 type Result struct {
 	Schema      int              `json:"schema"`
-	Seq         int              `json:"seq"`  // position in the log, from 0
+	Seq         int              `json:"seq"`  // number of the line, from 0
 	Time        time.Time        `json:"time"` // when the block ended, UTC
 	Problem     ep.Problem       `json:"problem"`
-	Routing     string           `json:"routing"` // canonical spec
-	Seed        uint64           `json:"seed"`    // seed of the workload
+	Routing     string           `json:"routing"` // which experts the tokens select, such as zipf:1.0
+	Seed        uint64           `json:"seed"`    // seed of the random routing
 	Config      ep.Config        `json:"config"`
-	Cost        ep.Cost          `json:"cost"` // resources that Config takes
+	Cost        ep.Cost          `json:"cost"` // SMs, threads and bytes that Config takes
 	Role        Role             `json:"role"`
 	Stage       Stage            `json:"stage"`
-	Block       int              `json:"block"`             // number within the stage
-	Session     int              `json:"session,omitempty"` // number within the search, from 1; 0 in logs of older programs
+	Block       int              `json:"block"`             // number of the block within the stage
+	Session     int              `json:"session,omitempty"` // number of the session within the search, from 1; 0 in logs of older programs
 	Status      ep.Status        `json:"status"`
-	Reason      string           `json:"reason,omitempty"`
-	Clock       string           `json:"clock,omitempty"`
+	Reason      string           `json:"reason,omitempty"`       // why Status is not ok
+	Clock       string           `json:"clock,omitempty"`        // how the times were measured
 	Fold        int              `json:"fold,omitempty"`         // each entry of Seconds is the mean of this many calls
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
-	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil if no matrix product ran beside the calls
-	Round0      int              `json:"round0"`                 // number of the first round; results with equal numbers are of the same round
+	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil if no matrix product ran at the same time as the calls
+	Round0      int              `json:"round0"`                 // number of the first round in Seconds; a round has the same number in the results of all its configs
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
-	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // times of the stages of op layer; absent for other ops, or if not measured
-	MaxErr      float64          `json:"max_err"`                // largest error against the oracle, see kernels.Comparison
-	Checked     int              `json:"checked"`                // rows compared with the oracle
-	Wall        float64          `json:"wall"`                   // seconds of the whole block, the same in all its lines
-	End         bool             `json:"end,omitempty"`          // marks the last line of a block; OpenDir drops a block without it
+	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // for op layer, the time of each stage; absent for other ops, or if not measured
+	MaxErr      float64          `json:"max_err"`                // largest error found by the check of the outputs, see kernels.Comparison
+	Checked     int              `json:"checked"`                // number of output rows that were checked
+	Wall        float64          `json:"wall"`                   // seconds that the whole block took, the same in all lines of the block
+	End         bool             `json:"end,omitempty"`          // true in the last line of a block; OpenDir ignores the lines of a block without such a line
 	Warnings    []string         `json:"warnings,omitempty"`
 }
 
-// Role says why a candidate was measured.
+// Role says why a config was measured.
 type Role string
 
 const (
-	Candidate Role = "candidate"
-	Default   Role = "default"   // the default, which is in every round
-	Incumbent Role = "incumbent" // the config of the table in use
-	Analytic  Role = "analytic"  // a formula without measured times chose it
-	Twin      Role = "twin"      // the default under a second label, for the A/A test
+	Candidate Role = "candidate" // the search chose it
+	Default   Role = "default"   // the config that users launch without a tuned table; it is in every round
+	Incumbent Role = "incumbent" // the tuned table that the user has now contains it
+	Analytic  Role = "analytic"  // a formula chose it, without measured times
+	Twin      Role = "twin"      // the default config once more; its times show how much equal configs differ (the A/A test)
 	Peer      Role = "peer"      // a config of another library
 )
 
-// SessionID returns a number that all blocks of one session share within a search. Logs of older programs do not number
-// sessions: there each block of stage session counts as a session, and all other blocks together as one session.
+// SessionID returns the number of the session in which r was measured. It matters because times of one config differ from
+// session to session. Logs of older programs do not number sessions. In such a log, each block of the stage StageSession
+// counts as one session, and all other blocks together count as one more session.
 func (r *Result) SessionID() int {
 	if r.Session == 0 && r.Stage == StageSession {
 		return -1 - r.Block
@@ -81,28 +88,28 @@ func (r *Result) Rounds() []float64 {
 // Stage is the part of a run in which a block of rounds was measured.
 type Stage string
 
-// The stages of a search, in their order.
+// A search goes through these stages, in this order. It need not have all of them.
 const (
-	StageAA       Stage = "aa"       // the default against itself
-	StageRequired Stage = "required" // the candidates that every search measures, and no others: the host limits the time, or an earlier search had the same combine
-	StageScreen   Stage = "screen"   // many candidates, a few rounds each
-	StageHalving1 Stage = "halving1" // the best of the screen, with more rounds
-	StageHalving2 Stage = "halving2" // the best of halving1, with more rounds
-	StageModel    Stage = "model"    // points that the surrogate expects to be fast
-	StageFinals   Stage = "finals"   // the best candidates on fresh rounds, to choose the challenger
-	StageRetry    Stage = "retry"    // failed candidates again, in the rounds of the finalists
-	StageRecheck  Stage = "recheck"  // comparison with the oracle after timing
-	StageConfirm  Stage = "confirm"  // the challenger against the default on fresh rounds
-	StageSession  Stage = "session"  // the chosen configs against the default in a further session
-	StageCross    Stage = "cross"    // the winners of other routings, for the regret matrix
-	StageRefine   Stage = "refine"   // winners at token counts between the requested ones; only progress messages have this stage, the log has cross
+	StageAA       Stage = "aa"       // measures the default config twice in each round, to see how much equal configs differ
+	StageRequired Stage = "required" // measures only the configs that every search measures; there is no further stage before the finals if the host limits the time, or if an earlier search had the same combine
+	StageScreen   Stage = "screen"   // measures many configs in a few rounds each
+	StageHalving1 Stage = "halving1" // measures the best configs of StageScreen in more rounds
+	StageHalving2 Stage = "halving2" // measures the best configs of StageHalving1 in more rounds
+	StageModel    Stage = "model"    // measures configs that a model, fitted to the times so far, expects to be fast
+	StageFinals   Stage = "finals"   // measures the best configs in new rounds; the fastest of them is called the challenger
+	StageRetry    Stage = "retry"    // measures failed configs once more, in the rounds of the finals
+	StageRecheck  Stage = "recheck"  // checks outputs again, after the configs were timed
+	StageConfirm  Stage = "confirm"  // measures the challenger and the default config in new rounds, to decide which one wins
+	StageSession  Stage = "session"  // measures the winner and the default config again, after memory was laid out anew
+	StageCross    Stage = "cross"    // measures the winners of other routings, to see what each loses on this routing
+	StageRefine   Stage = "refine"   // measures winners at token counts between the requested ones; only progress messages have this stage, the log has cross
 )
 
-// The stages of commands that do not search.
+// A command that does not search has one of these stages.
 const (
-	StageBench  Stage = "bench"  // one config against the default
-	StageAB     Stage = "ab"     // two configs side by side
-	StageTurns  Stage = "turns"  // configs of several libraries, in turn
-	StageVerify Stage = "verify" // a row of a table, measured again
-	StageImport Stage = "import" // measured by another tool
+	StageBench  Stage = "bench"  // one config and the default config
+	StageAB     Stage = "ab"     // two configs in the same rounds
+	StageTurns  Stage = "turns"  // configs of several libraries, one after the other
+	StageVerify Stage = "verify" // a row of a tuned table, measured again
+	StageImport Stage = "import" // times that another tool measured
 )

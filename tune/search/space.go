@@ -13,45 +13,46 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Axis is one parameter with the values it may have.
+// Axis is one launch parameter with the values that it may have.
 type Axis struct {
 	Name   string
 	Values []ep.Value
-	Design bool // other values count as another kernel
+	Design bool // true if a search treats the values like different kernels
 }
 
-// Rule returns the name of the constraint that a config breaks, or "". The config is only valid during the call.
+// Rule returns the name of the constraint that a config breaks, or "". It must not keep the config.
 type Rule func(ep.Config) string
 
-// Grid holds the combinations of one kernel's values that break no rule.
+// Grid describes the configs of one kernel that a search may measure: all combinations of values that break no rule.
 type Grid struct {
 	Kernel string
 	Axes   []Axis
-	Rules  []Rule // in order; a point counts under the first rule that it breaks
+	Rules  []Rule // checked in this order; if a config breaks several rules, only the first one is reported
 
-	points []uint64 // if set, the only points; see SpaceOf
+	points []uint64 // if not nil, the numbers of the only configs, as encode returns them; see SpaceOf
 }
 
-// maxProduct bounds the points before rules: a larger number is taken for a typing error.
+// maxProduct is the largest number of combinations in one grid. A user who asks for more has probably mistyped a range.
 const maxProduct = 20_000_000
 
-// A Space holds every legal config of one search. A config is called a point and has a fixed index. The points of the
-// grids come first, then those of Add.
+// A Space holds every config that one search may measure. Such a config is called a point, and its index in the space
+// never changes. The points of the grids come first. The points that Add added follow.
 type Space struct {
 	parts  []part
-	extra  []ep.Config
-	extras map[string]int // key -> index
-	n      int
+	extra  []ep.Config    // the configs that Add added
+	extras map[string]int // the index of each of them, by its key
+	n      int            // number of points
 }
 
-// part is an enumerated grid. A point is a mixed-radix number, to save memory.
+// part holds the points of one grid. To save memory, it stores each config as a number (see encode).
 type part struct {
 	grid   Grid
-	first  int      // of its first point
-	points []uint64 // ascending
+	first  int      // index of its first point in the space
+	points []uint64 // in rising order
 }
 
-// NewSpace enumerates grids. It also returns how many points each rule removed, without the Problem.
+// NewSpace makes a space of grids. It also returns how many combinations each rule removed. The field Problem of these
+// results is not set.
 func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	s := &Space{extras: map[string]int{}}
 	var infos []record.SpaceInfo
@@ -67,6 +68,7 @@ func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	return s, infos, nil
 }
 
+// enumerate finds the combinations of a grid that break no rule.
 func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	p.grid, info.Kernel = g, g.Kernel
 	if g.points != nil {
@@ -103,6 +105,7 @@ func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	return p, info, nil
 }
 
+// decode sets the values of c to those of the combination with number n.
 func (g *Grid) decode(c ep.Config, n uint64) {
 	for i := len(g.Axes) - 1; i >= 0; i-- {
 		a := &g.Axes[i]
@@ -112,7 +115,8 @@ func (g *Grid) decode(c ep.Config, n uint64) {
 	}
 }
 
-// encode returns the number of a config. ok is false for a config outside the grid.
+// encode returns the number of a config: a mixed-radix number with one digit for each axis. ok is false if the grid does
+// not have the config.
 func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	if c.Kernel != g.Kernel || len(c.Values) != len(g.Axes) {
 		return 0, false
@@ -136,12 +140,12 @@ func (g *Grid) brokenRule(c ep.Config) string {
 	return ""
 }
 
-// Clone returns a copy that can be extended without changing s.
+// Clone returns a copy of s. Adding points to the copy does not change s.
 func (s *Space) Clone() *Space {
 	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
 
-// Add returns the index of a config, which it adds if necessary.
+// Add adds a config if the space does not have it, and returns the index of the config.
 func (s *Space) Add(c ep.Config) int {
 	if i, ok := s.Index(c); ok {
 		return i
@@ -167,7 +171,8 @@ func (s *Space) Config(i int) ep.Config {
 	return c
 }
 
-// kernel returns the number of point i's grid, and of an added point the number of grids.
+// kernel returns the number of the grid to which point i belongs. For a point that Add added, it returns the number of
+// grids.
 func (s *Space) kernel(i int) int {
 	k := 0
 	for k < len(s.parts) && i >= s.parts[k].first+len(s.parts[k].points) {
@@ -176,7 +181,7 @@ func (s *Space) kernel(i int) int {
 	return k
 }
 
-// Index returns the point of a config. ok is false if there is none.
+// Index returns the index of a config. ok is false if the space does not have the config.
 func (s *Space) Index(c ep.Config) (point int, ok bool) {
 	for k := range s.parts {
 		p := &s.parts[k]
@@ -186,14 +191,14 @@ func (s *Space) Index(c ep.Config) (point int, ok bool) {
 			}
 		}
 	}
-	if len(s.extra) == 0 { // avoids making the key, which is slow
+	if len(s.extra) == 0 { // making the key is slow
 		return 0, false
 	}
 	i, ok := s.extras[c.Key()]
 	return i, ok
 }
 
-// Neighbors lists the points that differ from point i in one parameter.
+// Neighbors lists the points that differ from point i in exactly one parameter.
 func (s *Space) Neighbors(i int) []int {
 	c := s.Config(i)
 	var out []int
@@ -216,7 +221,7 @@ func (s *Space) axes(kernel string) []Axis {
 	return nil
 }
 
-// Design returns a config's kernel with its values of the axes that have Design set.
+// Design returns the name of the config's kernel, followed by the values of the axes that have Design set.
 func (s *Space) Design(c ep.Config) string {
 	name := c.Kernel
 	for _, a := range s.axes(c.Kernel) {
@@ -227,7 +232,7 @@ func (s *Space) Design(c ep.Config) string {
 	return name
 }
 
-// Fingerprint returns 16 hex digits of a SHA-256 over the axes, the points and the ABIs of the kernels.
+// Fingerprint returns 16 hex digits of a SHA-256 hash. It covers the axes, the points, and the builds of the kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()
 	for _, p := range s.parts {
@@ -243,7 +248,7 @@ func (s *Space) Fingerprint(abi ep.ABI) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// SpaceOf makes a space of the given configs. Kernels are in the order of their first config.
+// SpaceOf makes a space that has only the given configs. Its grids are in the order in which the kernels first occur.
 func SpaceOf(configs []ep.Config) (*Space, error) {
 	byKernel := map[string][]ep.Config{}
 	var kernels []string
@@ -265,7 +270,7 @@ func SpaceOf(configs []ep.Config) (*Space, error) {
 	return s, err
 }
 
-// listedGrid makes a grid of the given configs of one kernel.
+// listedGrid makes a grid that has only the given configs, all of one kernel.
 func listedGrid(configs []ep.Config) (Grid, error) {
 	g := Grid{Kernel: configs[0].Kernel, points: []uint64{}}
 	values := map[string]map[ep.Value]bool{}

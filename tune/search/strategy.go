@@ -1,9 +1,13 @@
-// Package search finds the fastest config of a space by measuring few of its points. An Evaluator takes the
-// measurements.
+// Package search finds the fastest config for a problem, and measures as few configs as possible. A config is a kernel
+// with a value for each of its launch parameters.
 //
-// A Space holds the legal configs of one search. A Strategy decides which of them to measure, and for how many rounds.
-// Every search begins with the same A/A test and ends with the same finals and confirmation: see Protocol and
-// State.Conclude.
+// A [Space] holds the configs that a search may measure; each of them is called a point. An [Evaluator] measures points
+// in rounds: in each round, every chosen point runs once. A [Strategy] decides which points are measured next, and in how
+// many rounds. It works on a [State], which holds the times so far and the budget.
+//
+// Every search begins with the A/A test, which measures the default config twice in each round. The result shows how much
+// equal configs differ. When the strategy has ended, [State.Conclude] measures the best points again and decides which
+// config wins. See [Protocol].
 package search
 
 import (
@@ -13,8 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Strategy measures points through the state until the budget is spent or nothing
-// is left to learn.
+// A Strategy calls methods of the state to measure points. It returns when the budget is spent, or when it does not
+// expect a faster config.
 type Strategy func(context.Context, *State) error
 
 type namedStrategy struct {
@@ -24,8 +28,8 @@ type namedStrategy struct {
 
 func (n namedStrategy) String() string { return n.name }
 
-// strategies lists the strategies in the order of the help. Local search, coordinate descent and a genetic search are
-// left out, because on recorded spaces they found slower configs than bayes.
+// strategies lists the strategies in the order in which the help text shows them. Local search, coordinate descent and a
+// genetic search are not in the list: on recorded spaces they found slower configs than bayes.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
 // DefaultStrategy is the strategy of a sweep without --strategy.
@@ -40,11 +44,12 @@ func StrategyNames() []string {
 	return out
 }
 
-// priorsPrefix begins the name of a bayes strategy with other priors, such as bayes:roughness=0.3:strength=0.
+// priorsPrefix is the first part of a strategy's name such as bayes:roughness=0.3:strength=0. This name means the
+// strategy bayes with these values in the prior of its Gaussian process.
 const priorsPrefix = "bayes:"
 
-// ParseStrategy finds a strategy by name. exec:COMMAND is the strategy of another program, and bayes:PRIORS is bayes
-// with other priors.
+// ParseStrategy returns the strategy with a name. The name exec:COMMAND means that another program chooses the points.
+// The name bayes:PRIORS means bayes with other priors.
 func ParseStrategy(name string) (Strategy, error) {
 	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {
 		p, err := parsePriors(text)
@@ -60,9 +65,9 @@ func ParseStrategy(name string) (Strategy, error) {
 	return found.run, err
 }
 
-// ScreenRounds is the least number of rounds in which a search measures a new point.
+// ScreenRounds is the number of rounds in which a search measures a new point, if the machine is not noisy.
 const ScreenRounds = 3
 
-// mostScreenRounds is the largest number of rounds in which a search screens a new point. On noisy spaces a search
-// loses half as much to the best config with 12 rounds as with 3.
+// mostScreenRounds is the number of rounds in which a search measures a new point on a very noisy machine. On noisy
+// recorded spaces, the winner of a search with 12 rounds lost half as much against the best config as with 3 rounds.
 const mostScreenRounds = 12

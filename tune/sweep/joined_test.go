@@ -6,7 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// TestRowsNameTheCountOfTheirTimes: a row has the times of its token count with the least gain, and names this count.
+// TestRowsNameTheCountOfTheirTimes: a row of a tuned table may cover several measured token counts. Its times are those
+// of the count at which its config gains least over the default config, and the row names this count.
 func TestRowsNameTheCountOfTheirTimes(t *testing.T) {
 	of := func(tokens int, gain float64) table.Evidence {
 		return table.Evidence{Tokens: []int{tokens}, Gain: gain, Median: float64(tokens)}

@@ -7,56 +7,61 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Reason says how an answer came about.
+// Reason says where the answer to a question comes from. A question asks which config to launch for
+// a key (operation, shape, dtypes, precision, routing class) and a number of tokens. The routing
+// class says how unevenly the tokens select experts. A config is a kernel with its launch
+// parameters. Each rank is one GPU.
 type Reason string
 
 const (
-	Exact     Reason = "exact"     // a row matches every field and covers the tokens
-	Fallback  Reason = "fallback"  // a row differs only in fallback fields of its table
-	Kept      Reason = "kept"      // a row says that the default is at least as fast
-	Halves    Reason = "halves"    // no row covers the pair, but rows cover both of its halves
-	Uncovered Reason = "uncovered" // no row covers the question; the answer is the default
-	Refused   Reason = "refused"   // no table may be used on this host; the answer is the default
-	Illegal   Reason = "illegal"   // the config cannot run here; the answer is the default
-	Disagreed Reason = "disagreed" // ranks hold different tables; the answer is the default
+	Exact     Reason = "exact"     // a row has the key of the question and covers the number of tokens
+	Fallback  Reason = "fallback"  // a row differs from the question in fields in which its table allows this
+	Kept      Reason = "kept"      // a row says that no config is faster than the default config
+	Halves    Reason = "halves"    // no row covers the pair of dispatch and combine, but one covers the dispatch and one the combine
+	Uncovered Reason = "uncovered" // no row covers the question; the answer is the default config
+	Refused   Reason = "refused"   // no table may be used on this host; the answer is the default config
+	Illegal   Reason = "illegal"   // the config of the row cannot run here; the answer is the default config
+	Disagreed Reason = "disagreed" // the ranks have different tables; the answer is the default config
 )
 
-// Answer is the result of a look-up. The zero Config means the default.
+// Answer is the result of a look-up. A zero Config stands for the default config.
 type Answer struct {
 	Config   ep.Config `json:"config"`
 	Reason   Reason    `json:"reason"`
 	Differs  []string  `json:"differs"`  // fields in which the row differs from the question
-	Verified bool      `json:"verified"` // the row was measured under this driver, CUDA and ABI
+	Verified bool      `json:"verified"` // the row was measured with the driver, the CUDA version and the kernels of this host
 	Source   string    `json:"source"`   // name of the row's table; "" if no row answered
-	Row      *Row      `json:"row"`      // the row that answered, with its evidence; nil if no row answered
+	Row      *Row      `json:"row"`      // the row that answered; nil if no row answered
 
 	EarlierBuild bool `json:"earlier_build,omitempty"` // the row was measured with an earlier build of its kernels
 	OtherMachine bool `json:"other_machine,omitempty"` // the row was measured on another machine, see Host.OtherMachines
 }
 
-// match is a row that may answer a question.
+// match is a row that may answer a question. A table lists the fields of the key in which its rows may differ from a
+// question, in the order in which they may do so. These are the fallback fields.
 type match struct {
 	place    int32                     // index of the row in Set.rows
 	similar  bool                      // the row was measured on another machine
-	step     int32                     // 0 if exact, otherwise 1 + the fallback index of the last differing field
-	distance [fallbackFields + 2]int32 // distance in each fallback field, then in precision, then in dispatch dtype
+	step     int32                     // 0 if no fallback field differs; otherwise 1 + the index of the last one that differs
+	distance [fallbackFields + 2]int32 // how much the row differs from the question: in each fallback field, in precision, in dispatch dtype
 }
 
+// fallbackFields is the largest number of fallback fields.
 const fallbackFields = 6
 
-// compare returns how far a row is from a question. ok is false if they differ in a field that must
-// match. Three fields have special rules:
+// compare returns how much a row differs from a question. ok is false if the row may not answer. A
+// row may differ in fallback fields, and in two further fields. Three fields have special rules:
 //
-//   - Routing, if it is a fallback field: a row for all routings is nearest, a row for even
-//     routings comes next. A row for an uneven class says nothing about other classes. So it
-//     answers only a question with an unknown routing, and it comes last there.
-//   - Precision: a question that accepts reduced precision also matches rows of full precision,
-//     but rows of reduced precision are nearer. A question that needs full precision never
-//     matches a row of reduced precision.
-//   - Dispatch dtype: a combine matches rows of every dispatch dtype, because it always sends
-//     BF16.
+//   - Routing class, if it is a fallback field: a row for all routings differs least, and a row for
+//     even routings comes next. A row for an uneven class says nothing about other classes. So it
+//     answers only if the class in the question is unknown, and it comes last.
+//   - Precision: a question that accepts reduced precision also takes rows of full precision, but
+//     prefers rows of reduced precision. A question for full precision takes no row of reduced
+//     precision.
+//   - Dispatch dtype: a question about a combine takes rows with any dispatch dtype, because a
+//     combine always sends BF16.
 //
-// Rows that differ only in precision or dispatch dtype are still exact answers.
+// A row that differs only in precision or dispatch dtype still gives the reason Exact.
 func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok bool) {
 	m.similar = r.similar
 	for field, have := range r.key {
@@ -88,8 +93,8 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 	return m, true
 }
 
-// routingApart returns how far a row's class is from a question's, as indices in ep.Classes. ok is
-// false if the row may not answer.
+// routingApart returns how much the routing class of a row (have) differs from that of a question
+// (want). Both are indices in ep.Classes. ok is false if the row may not answer.
 func routingApart(have, want int) (apart int, ok bool) {
 	all, even := ep.AllRoutings.Index(), ep.Even.Index()
 	if have == all {
@@ -98,20 +103,22 @@ func routingApart(have, want int) (apart int, ok bool) {
 	return 2 + have, have == even || want == all
 }
 
-// matches returns the rows that may answer a question, best first. The first of these rules that
-// tells two rows apart decides:
+// matches returns the rows that may answer a question, the best row first. To compare two rows, it
+// takes the first of these rules by which one of them is better:
 //
-//   - rows of this machine before rows of other machines
-//   - exact rows before others
-//   - rows whose last differing field is earlier in the fallback order
-//   - rows that are nearer in the differing fields
-//   - rows of reduced precision before rows of full precision
-//   - for a combine: rows of the question's dispatch dtype before rows of other dtypes
-//   - rows with a smaller key
-//   - rows of this build of the kernels before rows of earlier builds
-//   - rows of a table that lies above the other table in the Set
+//  1. A row of this machine is better than a row of another machine.
+//  2. A row without a difference in a fallback field is better than a row with one.
+//  3. A row is better if its last fallback field with a difference is earlier in the list of
+//     fallback fields.
+//  4. A row is better if it differs less in the first fallback field in which the two rows differ
+//     by different amounts.
+//  5. A row of reduced precision is better, if the question accepts it.
+//  6. For a combine, a row with a nearer dispatch dtype is better.
+//  7. A row with a smaller key is better.
+//  8. A row that was measured with this build of the kernels is better than one of an earlier build.
+//  9. A row of a table that comes later in the Set is better.
 //
-// No two rows are equal in this order, so every rank finds the same row.
+// No two rows are equal by these rules, so every rank finds the same row.
 func (s *Set) matches(query [KeyFields]int) []match {
 	var out []match
 	for i, r := range s.usable() {
@@ -126,6 +133,7 @@ func (s *Set) matches(query [KeyFields]int) []match {
 	return out
 }
 
+// answer returns the answer that a row gives to a question.
 func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	r := &s.rows[m.place]
 	src := &s.sources[r.source]
@@ -142,8 +150,8 @@ func (s *Set) answer(m match, query [KeyFields]int) Answer {
 	return a
 }
 
-// Lookup answers one question by visiting all rows. A process that asks often calls
-// Resolved.Lookup.
+// Lookup answers one question. It compares the question with all rows, which takes long. A process
+// that asks often should call Resolved.Lookup.
 func (s *Set) Lookup(k Key, tokens int) Answer {
 	query := k.Vector()
 	for _, m := range s.matches(query) {
@@ -165,7 +173,8 @@ func (h Host) illegal(p ep.Problem, c ep.Config) bool {
 
 func (r *Row) covers(tokens int) bool { return r.Lo <= tokens && tokens <= r.Hi }
 
-// noRowReason returns Refused if no table has the rank count and the dtypes, otherwise Uncovered.
+// noRowReason returns the reason of an answer for which there is no row. It is Refused if no table
+// has rows with the number of ranks and the dtypes of the key, and Uncovered otherwise.
 func (s *Set) noRowReason(k Key) Reason {
 	for _, src := range s.Sources() {
 		if ranks, dtypes := src.Table.hasRows(k); ranks && dtypes {
@@ -175,20 +184,21 @@ func (s *Set) noRowReason(k Key) Reason {
 	return Refused
 }
 
-// Lookup answers from one table, as Set.Lookup does.
+// Lookup answers one question from one table.
 func (t *Table) Lookup(k Key, tokens int) Answer {
 	return Overlay(Source{Table: t}).Lookup(k, tokens)
 }
 
-// LookupPair answers a pair from its own row. Without one, it joins the configs of its dispatch and
-// its combine, with the reason Halves. If dispatch or combine keeps the default, the pair keeps the
-// default too.
+// LookupPair answers a question about a pair: a dispatch and a combine that are launched together.
+// If there is a row for the pair, this row answers. Otherwise LookupPair looks up the dispatch and
+// the combine by themselves, and joins their configs. The reason is then Halves.
 //
-// Without a Host.Check the pair keeps the default. If the Check refuses the joined config, the pair
-// keeps the default with the reason Illegal.
+// In these cases the answer is the default config: the answer for the dispatch or for the combine is
+// the default config; or Host.Check is nil, so that nothing tells whether the joined config can run;
+// or Host.Check refuses the joined config. In the last case the reason is Illegal.
 //
-// pair, dispatch and combine must be resolved from one problem, each with its own op. A join
-// allocates.
+// pair, dispatch and combine must be made by Set.Resolve from the same problem, but for the
+// operation. LookupPair allocates memory if it joins two configs.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
 	own := *pair.Lookup(tokens, c)
 	d, k := dispatch.Lookup(tokens, c), combine.Lookup(tokens, c)
@@ -207,6 +217,7 @@ func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answe
 		Verified: d.Verified && k.Verified, Source: d.Source, EarlierBuild: d.EarlierBuild || k.EarlierBuild, OtherMachine: d.OtherMachine || k.OtherMachine}
 }
 
+// union returns the fields that are in a or in b.
 func union(a, b []string) []string {
 	return slices.DeleteFunc(Fields(), func(f string) bool { return !slices.Contains(a, f) && !slices.Contains(b, f) })
 }

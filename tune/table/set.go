@@ -10,42 +10,47 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Source is one table of a Set and where it came from.
+// Source is one table of a Set.
 type Source struct {
 	Name  string // path of the table's file, for messages
 	Table *Table
 
-	similar  bool  // the table was measured on another machine, which the host accepts
-	fallback []int // indices in Fields
-	refused  bool  // the table may not be used on the host of the Set
-	verified bool  // Table.Doubts finds no reason to doubt the table on the host
+	similar  bool  // the table is from another machine, whose tables the host accepts
+	fallback []int // indices in Fields of the fields in which a row may differ from a question
+	refused  bool  // the host may not use the table
+	verified bool  // Table.Doubts has no reason to doubt the table on this host
 }
 
-// Set overlays several tables, the lowest first: the upper table's row answers. A Set never
-// changes. To reload, build another Set on all ranks between two steps.
+// Set combines several tables. A process asks a Set with which config, that is with which kernel and
+// launch parameters, it should launch a call. If rows of several tables fit the question equally
+// well, the table that comes last in the list of Overlay answers.
+//
+// A Set never changes. To use new tables, make a new Set. All ranks (GPUs) must begin to use it with
+// the same call, because ranks that launch different configs would hang.
 type Set struct {
-	sources  []Source
-	rows     []indexedRow // if two rows tie, the first one answers
+	sources  []Source     // in the order of the list
+	rows     []indexedRow // of all sources; if two rows fit equally well, the first one answers
 	warnings []error
-	host     Host // the host to which For narrowed the set
+	host     Host // set by For
 }
 
-// indexedRow is a row with its key as numbers.
+// indexedRow is a row of a table, prepared for fast comparisons.
 type indexedRow struct {
 	row     *Row
-	config  ep.Config // in the spelling of the host's build
-	key     [KeyFields]int
-	source  int
-	earlier bool // measured with another build of its kernels than the host's
-	similar bool // measured on another machine
+	config  ep.Config      // the row's config, as the kernels of the host spell it
+	key     [KeyFields]int // the row's key as numbers
+	source  int            // index of the row's table
+	earlier bool           // the row was measured with another build of its kernels than the host has
+	similar bool           // the row was measured on another machine
 }
 
-// compareIndexed orders rows by key, then the host's build, then the upper source.
+// compareIndexed puts rows with equal keys in the order in which they answer: first rows that were
+// measured with the kernels of the host, then rows of tables that come later in the list.
 func compareIndexed(a, b indexedRow) int {
 	return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(bit(a.earlier), bit(b.earlier)), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
 }
 
-// Overlay returns a Set of tables, the lowest first.
+// Overlay returns a Set of these tables.
 func Overlay(sources ...Source) *Set {
 	s := &Set{sources: slices.Clone(sources)}
 	for i := range s.sources {
@@ -63,14 +68,15 @@ func Overlay(sources ...Source) *Set {
 	return s
 }
 
-// Sources lists the tables that may be used, the lowest first.
+// Sources lists the tables that the host may use, in the order of the list.
 func (s *Set) Sources() []Source {
 	return slices.DeleteFunc(slices.Clone(s.sources), func(src Source) bool { return src.refused })
 }
 
-// Warnings returns an error for each table that Open found and could not read.
+// Warnings returns an error for each file that Open found and could not read as a table.
 func (s *Set) Warnings() []error { return s.warnings }
 
+// usable yields the rows of the tables that the host may use.
 func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	return func(yield func(int, *indexedRow) bool) {
 		for i := range s.rows {
@@ -81,29 +87,31 @@ func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	}
 }
 
-// Host describes where a look-up runs and what its caller accepts.
+// Host describes the process that asks for configs: its machine, its kernels, and which rows it
+// accepts.
 type Host struct {
 	Machine ep.Machine
-	// ABI is the build of the kernels linked here; "" makes every answer unverified.
+	// ABI identifies the build of the kernels in this process. If it is "", the build is unknown, and
+	// all answers are marked as unverified.
 	ABI ep.ABI
-	// OnlyThisBuild refuses rows of another build. Otherwise rows of the same revision answer, with
-	// EarlierBuild set.
+	// OnlyThisBuild says that only rows that were measured with this build of the kernels may answer.
+	// Otherwise rows of other builds may answer too, if their kernels have the same revision, which
+	// means that their parameters have the same meaning. Such answers have EarlierBuild set.
 	OnlyThisBuild bool
-	// Current converts a config of an earlier build to the spelling of this build; nil converts
-	// nothing.
+	// Current renames the kernel and the parameters of a config of an earlier build, if this build has
+	// other names for them. If Current is nil, no config is renamed.
 	Current func(ep.Config) ep.Config
-	// OtherMachines also accepts tables of machines for which ep.Machine.Similar holds. Their rows
-	// answer last, with OtherMachine set.
+	// OtherMachines says that tables of other machines may answer, if ep.Machine.Similar is true for
+	// them. Their rows answer only if no row of this machine does. Such answers have OtherMachine set.
 	OtherMachines bool
-	// Hooks lists the caller's hooks, as in Header.Hooks. A table without hooks answers
-	// every caller.
+	// Hooks lists the parameters with which the caller changes the result of the kernels, spelled as in
+	// Header.Hooks. A table without hooks serves every caller.
 	Hooks string
-	// Check returns an error if a config cannot run here. If it is nil, every config counts as
-	// legal.
+	// Check returns an error if a config cannot run here. If Check is nil, every config can run.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
-// Refusal returns why a table may not be used on this host for a problem, or nil.
+// Refusal returns why this host may not use a table for a problem, or nil if it may.
 func (t *Table) Refusal(h Host, p ep.Problem) error {
 	head := t.Header
 	if want, got := head.Machine.Key(), h.Machine.Key(); want != got && !h.AcceptsMachine(head.Machine) {
@@ -125,19 +133,20 @@ func (t *Table) Refusal(h Host, p ep.Problem) error {
 	return nil
 }
 
-// AcceptsMachine reports whether tables of another machine may answer here.
+// AcceptsMachine reports whether tables of the other machine may answer on this host.
 func (h Host) AcceptsMachine(other ep.Machine) bool {
 	return h.OtherMachines && h.Machine.Similar(other)
 }
 
-// Certifies reports whether a row was measured with the build linked here. It is true if the host's
-// build is unknown. Otherwise it is false if neither the row nor its table names a build.
+// Certifies reports whether a row was measured with the kernels of this host. It returns true if
+// the build of the host's kernels is unknown. If only the build of the row's kernels is unknown, it
+// returns false.
 func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Accepts reports whether a row's kernels have the revision of the kernels here, or with
-// OnlyThisBuild their build.
+// Accepts reports whether the kernels of a row allow it to answer on this host. They must have the
+// same revision as the kernels of the host. With OnlyThisBuild, they must be the same build.
 func (h Host) Accepts(head Header, r Row) bool {
 	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
 		return h.Certifies(head, r)
@@ -145,8 +154,8 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// Builds returns how many rows of earlier builds the host accepts, and how many rows it refuses
-// because of their kernels.
+// Builds counts the rows whose kernels differ from those of the host. `earlier` is the number of such
+// rows that the host accepts, and `refused` the number of those that it refuses.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	for _, r := range t.Rows {
 		switch {
@@ -159,7 +168,8 @@ func (t *Table) Builds(h Host) (earlier, refused int) {
 	return earlier, refused
 }
 
-// hasRows reports whether any row has the rank count of a key, and its dtypes.
+// hasRows reports whether any row has the number of ranks of k, and whether any row has the dtypes
+// of k.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
@@ -168,7 +178,8 @@ func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	return ranks, dtypes
 }
 
-// Doubts returns why a usable table is not verified on this host, such as another driver.
+// Doubts returns the reasons to doubt a table that the host may use. An example is that the host has
+// another driver.
 func (t *Table) Doubts(h Host) []string {
 	var out []string
 	head := t.Header
@@ -189,14 +200,14 @@ func (t *Table) Doubts(h Host) []string {
 	return out
 }
 
-// minor returns a version up to its second number.
+// minor returns the first two numbers of a version.
 func minor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For returns the set with only the rows that a host may use for a problem, and notes about the
-// other tables.
+// For returns a Set with only the rows that a host may use for a problem. The notes say which tables
+// it refuses, and what may be wrong with those that it uses.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources, narrow.host = slices.Clone(s.sources), h
@@ -226,8 +237,8 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	return &narrow, notes
 }
 
-// accepted returns the rows that the host accepts. Each build is judged once, because many rows
-// share few builds.
+// accepted returns the rows that the host accepts. There are few builds and many rows, so each build
+// is judged only once.
 func (s *Set) accepted() []indexedRow {
 	type build struct {
 		source int
@@ -249,7 +260,8 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !j.certified
-		// A receipt certifies a row and keeps the spelling of its config.
+		// Verifying a row again gives it a new build, but leaves the names in its config as they were. So the
+		// names may be old even if the row is certified.
 		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}

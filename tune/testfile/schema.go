@@ -11,9 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema returns the JSON schema of a value's type. `own` returns the schema of a type with JSON
-// methods of its own, or nil. `commented` is the import path whose comments go into the schema, or
-// "".
+// Schema returns the JSON schema of the type of value. A type may encode itself with its own JSON
+// methods. The function `own` returns the schema of such a type, and nil for all other types. The
+// schema contains the comments of the Go package with the import path `commented`, or none if
+// `commented` is "".
 func Schema(t testing.TB, title string, value any, commented string, own func(reflect.Type) *jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
@@ -32,7 +33,7 @@ func Schema(t testing.TB, title string, value any, commented string, own func(re
 	return s
 }
 
-// common returns the schema of a type of package ep that writes its own JSON.
+// common returns the schema of a type of package ep that encodes itself, and nil for other types.
 func common(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ep.Value]():
@@ -47,7 +48,7 @@ func common(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// Words returns the schema of a type whose values are written as words.
+// Words returns the schema of a type whose values are strings. `values` lists all values of the type.
 func Words[T any](values []T) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "string"}
 	for _, v := range values {
@@ -56,7 +57,7 @@ func Words[T any](values []T) *jsonschema.Schema {
 	return s
 }
 
-// Indented returns the text of a schema file.
+// Indented returns the schema as JSON text for a file.
 func Indented(t testing.TB, s *jsonschema.Schema) []byte {
 	t.Helper()
 	b, err := json.MarshalIndent(s, "", "  ")

@@ -1,5 +1,4 @@
-// Package testfile reads, writes and compares files in tests. If a function fails or finds a difference, the
-// test fails.
+// Package testfile reads, writes and compares files in tests. Its functions return no errors: they fail the test.
 package testfile
 
 import (
@@ -20,7 +19,7 @@ func Read(t testing.TB, path string) []byte {
 	return b
 }
 
-// Write writes a file, makes its folder if it is missing, and returns the path.
+// Write writes a file and returns its path. It makes the file's folder if the folder does not exist.
 func Write[T ~[]byte | ~string](t testing.TB, path string, content T) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -32,7 +31,8 @@ func Write[T ~[]byte | ~string](t testing.TB, path string, content T) string {
 	return path
 }
 
-// Golden compares text with the content of a file. With EPBENCH_UPDATE=1 it writes the file first.
+// Golden fails the test if text differs from the content of a file. If the environment has EPBENCH_UPDATE=1, Golden
+// writes the text to the file instead.
 func Golden(t testing.TB, path string, text []byte) {
 	t.Helper()
 	if os.Getenv("EPBENCH_UPDATE") == "1" {

@@ -1,6 +1,9 @@
-// Package trace reads and writes recorded routing: the experts that each token selected, or the
-// number of selections of each expert. Files may be larger than memory and are not trusted: a bad
-// file gives an error, in bounded memory.
+// Package trace reads and writes traces: files in which an inference program has recorded which
+// experts its tokens selected. A trace holds the experts of each token, or only the number of
+// selections of each expert.
+//
+// A trace may be larger than memory, and it is not trusted. A damaged or malicious file causes an
+// error, and the memory that reading takes is bounded.
 package trace
 
 import (
@@ -18,10 +21,10 @@ type Kind string
 const (
 	IDs    Kind = "ids"    // the expert ids of each token, [tokens, top-k]
 	Counts Kind = "counts" // the number of selections of each expert, [experts]
-	Logits Kind = "logits" // router logits of each token, [tokens, experts], read as the ids of the top-k
+	Logits Kind = "logits" // router logits of each token, [tokens, experts]; a Reader returns the ids with the largest logits
 )
 
-// Bounds of a trace, equal to those of a problem.
+// MaxTopK, MaxExperts and maxLayers are the largest sizes of a trace.
 const (
 	MaxTopK    = 32
 	MaxExperts = 65536
@@ -30,38 +33,38 @@ const (
 
 // Options says what to read from a file and what its arrays hold.
 type Options struct {
-	Kind  Kind   // "": by the array's name or shape
-	Layer int    // -1 if there is one layer
-	Array string // name in an archive; "": the first known name
-	Axes  []Axis // nil: by the array's name
-	TopK  int    // ids to make from the logits of a token
+	Kind  Kind   // what the array holds; if "", its name or its shape decides
+	Layer int    // the layer of the model to read; -1 if the file has only one layer
+	Array string // the name of the array in a file of several arrays; if "", the first known name is taken
+	Axes  []Axis // what the axes of the array mean; if nil, the name of the array decides
+	TopK  int    // for logits: the number of ids of each token
 }
 
-// Reader streams one trace. Use Read for ids and ReadCounts for counts.
+// Reader reads one trace, piece by piece. If Kind is IDs, call Read; if it is Counts, call ReadCounts.
 type Reader struct {
 	Kind    Kind
-	TopK    int  // ids in a row; 0 for counts
-	Weights bool // rows have router weights
+	TopK    int  // number of ids in a row, which is one token; 0 for counts
+	Weights bool // the trace also has the router weight of each selection
 
-	// next fills ids and weights with whole rows and returns their number.
-	// After the last row the error is io.EOF.
+	// next fills ids and weights with whole rows and returns the number of rows. After the last row it returns io.EOF.
 	next   func(ids []int32, weights []float32) (int, error)
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
-	layer  int     // -1 for none
-	guess  string  // the end of an error, if the kind was guessed wrong
-	row    int64   // of the next row
-	start  int64   // of the first row in the current file
-	seen   []int64 // [expert] one more than its last row
+	layer  int     // number of the layer; -1 if the file has no layers
+	guess  string  // added to an error if Kind is a guess; it says what the user can do if the guess is wrong
+	row    int64   // number of the next row
+	start  int64   // number of the first row in the current file
+	seen   []int64 // [expert] number of the last row that had the expert, plus 1
 	notes  []string
-	ranks  []int                      // ranks that the file names
-	verify func(counts []int64) error // compares all ids with the file's counts
+	ranks  []int                      // the ranks (GPUs) that the file names
+	verify func(counts []int64) error // compares the counts of all ids with counts that the file also has; may be nil
 
-	// localExperts says that counts are of one rank's experts, to be joined, not added up.
+	// localExperts is true if a file has the counts of only those experts that one rank holds. The counts of several
+	// ranks are then for different experts and must not be added up.
 	localExperts bool
 
-	recordedLayers func() []int // layers with counts or ids; nil without layers
+	recordedLayers func() []int // lists the layers for which something was recorded; nil if the file has no layers
 }
 
 // Notes returns remarks about how the file was read.
@@ -79,10 +82,10 @@ func (r *Reader) Close() error {
 	return r.close()
 }
 
-// Read fills ids [n*TopK] with the next rows and returns their number n. Ids are
-// distinct within a row and below MaxExperts, or -1 if masked. weights
-// [n*TopK] is filled too if it is not nil and the trace has weights. After the
-// last row the error is io.EOF.
+// Read reads the next rows. It fills ids [n*TopK] and returns the number n of rows. The ids of a row
+// are different from each other and below MaxExperts. An id of -1 means that the token made no
+// selection at this place. Read also fills weights [n*TopK], if weights is not nil and the trace has
+// weights. After the last row the error is io.EOF.
 func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	if r.Kind != IDs {
 		return 0, errors.New("the trace has counts, not ids")
@@ -95,7 +98,7 @@ func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	return n, at(r.path, err)
 }
 
-// check refuses ids outside the bounds or twice in one row.
+// check returns an error if an id is outside the bounds, or is twice in a row.
 func (r *Reader) check(ids []int32) error {
 	if r.seen == nil {
 		r.seen = make([]int64, MaxExperts)
@@ -122,8 +125,8 @@ func (r *Reader) check(ids []int32) error {
 	return nil
 }
 
-// ReadCounts returns the number of selections of each expert, [experts]. A layer in which nothing
-// was recorded is an error.
+// ReadCounts returns the number of selections of each expert, [experts]. It returns an error if
+// nothing was recorded for the layer.
 func (r *Reader) ReadCounts() ([]int64, error) {
 	if r.Kind != Counts {
 		return nil, errors.New("the trace has ids, not counts")
@@ -140,12 +143,13 @@ type Summary struct {
 	Kind    Kind
 	Rows    int64 // tokens; 0 for counts
 	TopK    int
-	Masked  int64 // masked selections (id -1)
+	Masked  int64 // number of ids that are -1
 	Weights bool
-	Counts  []int64 // [highest id + 1] selections of each expert
+	Counts  []int64 // [largest id + 1] number of selections of each expert
 }
 
-// Scan reads the rest of a trace in constant memory, and copies ids to w if it is not nil.
+// Scan reads the rest of a trace and returns its totals. If w is not nil, it also writes the rows to w. The memory that it
+// takes does not depend on the size of the trace.
 func (r *Reader) Scan(w Writer) (Summary, error) {
 	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
 	if r.Kind == Counts {
@@ -153,7 +157,7 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 		s.Counts, err = r.ReadCounts()
 		return s, err
 	}
-	counts := make([]int64, MaxExperts+1) // the last one is masked
+	counts := make([]int64, MaxExperts+1) // the last element counts the ids that are -1
 	ids, ws := make([]int32, scanRows*r.TopK), []float32(nil)
 	if r.Weights && w != nil {
 		ws = make([]float32, len(ids))
@@ -191,7 +195,7 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 	return s, nil
 }
 
-// nothingRecorded returns an error that names the layers with counts.
+// nothingRecorded returns an error that names the layers for which something was recorded.
 func (r *Reader) nothingRecorded(why string) error {
 	if r.recordedLayers == nil {
 		return errors.New(why + "nothing was recorded")
@@ -206,7 +210,7 @@ func (r *Reader) nothingRecorded(why string) error {
 	return fmt.Errorf("%snothing was recorded in layer %d; %s", why, r.layer, spans(layers))
 }
 
-// spans spells layers with counts: "layers 3 to 42 have counts".
+// spans returns a text that names layers, such as "layers 3 to 42 have counts".
 func spans(layers []int) string {
 	var parts []string
 	for i := 0; i < len(layers); {
@@ -228,4 +232,5 @@ func spans(layers []int) string {
 	return "layers " + strings.Join(parts, ", ") + " have counts"
 }
 
+// scanRows is the number of rows that Scan reads at a time.
 const scanRows = 1 << 14

@@ -1,6 +1,11 @@
-// Package declare describes the CUDA kernels: their parameters, which configs are legal, what a
-// config launches, and how its memory is laid out. It links no driver, so that a host without a
-// GPU can plan, check and pack.
+// Package declare describes the CUDA kernels: their parameters, which values the parameters may have together, which
+// device code runs for them, and how memory is laid out. A config is a kernel with a value for each of its parameters.
+//
+// The package does not link the CUDA driver, so that a host without a GPU can check configs and compile kernels.
+//
+// Two kernels work together. A dispatch sends each token to the ranks (GPUs) that hold its experts, and a combine sends
+// the experts' outputs back. Both write into the memory of other ranks. This memory is the symmetric heap: one buffer on
+// each rank, in which everything has the same offset on every rank.
 package declare
 
 import (
@@ -9,60 +14,61 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Declaration describes one kernel of one op: its parameters, and how a config becomes device
-// code and launches. Its functions are pure. Kernels that share sources are declared in one file.
+// A Declaration describes one kernel. Its functions depend on nothing but their arguments. Kernels that share device
+// sources are declared in one Go file.
 type Declaration struct {
-	Kernel kernels.Kernel // Declaration.Check makes the checks of all kernels; Kernel.Check makes those of this kernel
+	// Kernel holds the parameters. Kernel.Check makes only the checks that are special to this kernel. The method
+	// Declaration.Check makes these and the checks of all kernels.
+	Kernel kernels.Kernel
 
-	// ties lists values with which other parameters of the kernel have no meaning, and the values that
-	// these parameters must then have.
+	// ties lists values with which another parameter has no effect. The other parameter must then have a fixed value, so
+	// that a search does not measure the same launch twice.
 	ties []tie
 
-	// source is the file under native/kernels that holds the entry points, such as
-	// "ep/dispatch.cuh". The paths of its includes begin in native/kernels or native/include
-	// ("common/ptx.cuh", "ep_args.h"). It includes no CUDA header, because a GPU host may have
-	// none. An entry is spelled EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a).
-	// Without __grid_constant__, the compiler would copy EpArgs to the stack before it passes
-	// EpArgs on by reference.
+	// source is the file that holds the entry points (__global__ functions), such as "ep/dispatch.cuh". Its path begins
+	// in native/kernels. The paths of files that it includes begin in native/kernels or native/include, such as
+	// "common/ptx.cuh" and "ep_args.h". The file includes no CUDA header, because a host may have the driver but not the
+	// headers. An entry point is declared as EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a). Without
+	// __grid_constant__, the compiler would copy EpArgs to the stack before it passes EpArgs on by reference.
 	source string
 
-	// entry returns the name of the entry point. If a config sends and receives in two launches, the names
-	// of its two entry points have the suffixes "_async" and "_wait", which entry does not return. If entry
-	// is nil, the entry point has the name of the kernel.
+	// entry returns the name of the entry point. If entry is nil, the entry point has the name of the kernel. A config
+	// that sends in one launch and receives in a second one has two entry points. Their names are the result of entry
+	// with "_async" or "_wait" added.
 	entry func(ep.Problem, ep.Config) string
 
 	// shared returns the dynamic shared memory of each block, in bytes. Nil means none.
 	shared func(ep.Problem, ep.Config) int
 
-	// State is the memory that the calls use. A dispatch and the combines that return its
-	// tokens have the same state.
+	// State is the memory through which the ranks exchange tokens. A dispatch and the combine that returns its tokens
+	// have the same State.
 	State State
 
-	// stateOf returns the memory of a config, for a kernel whose configs use different memory. If stateOf
-	// is nil, all configs use State.
+	// stateOf is set if not all configs of the kernel use the same memory. It returns the memory of one config. If
+	// stateOf is nil, all configs use State.
 	stateOf func(ep.Config) State
 
-	// defines returns the -D options of the compile-bound parameters, spelled NAME=VALUE,
-	// besides problemDefines. Kernels with equal source and defines share one device
-	// binary, so leave out defines that an entry does not read.
+	// defines returns preprocessor definitions (NAME=VALUE) for the parameters that are fixed when the device code is
+	// compiled. problemDefines adds the definitions for the problem. Kernels with the same source and the same
+	// definitions share one device binary. So leave out definitions that the entry point does not read.
 	defines func(ep.Config) []string
 
-	// dispatch is set in the declaration of a combine. If the combine is timed or verified alone,
-	// a dispatch must run before it. dispatch returns the config of this dispatch, which has the
-	// same state as the combine.
+	// dispatch is set only for a combine kernel. A combine that is timed or verified alone needs a dispatch before it.
+	// The function returns the config of this dispatch. The dispatch must have the same State as the combine.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
-	// compare says how far the output may be from the oracle's. The zero value means: the output of a dispatch
-	// must equal the oracle's bytes, and the output of a combine must be within the oracle's error bound.
+	// compare says how far the output may be from the output of the reference implementation in package ref. With the
+	// zero value, the output of a dispatch must have the same bytes, and the output of a combine must be within the error
+	// bound of package ref.
 	compare ref.Compare
 
-	// places is true for a dispatch whose output rows are written by other ranks. The output
-	// must then lie on the symmetric heap.
+	// places reports whether other ranks write the output rows of a dispatch. The output must then lie on the symmetric
+	// heap.
 	places func(ep.Config) bool
 }
 
-// Declarations lists the kernels that one process can run on all GPUs of a host. Every gain is
-// measured against the default config of the first kernel that has the op and the layout.
+// Declarations lists the kernels that one process can run on all GPUs of a host. The order matters: for each operation
+// and output layout, other configs are compared with the default config of the first kernel in this list.
 func Declarations() []Declaration {
 	return []Declaration{
 		dispatchEP(), combineEP(),
@@ -74,41 +80,39 @@ func Declarations() []Declaration {
 	}
 }
 
-// HostDeclarations lists the kernels that cross hosts. They need one process for each GPU. A
-// process that has all GPUs of a host cannot run them, so Declarations does not list them.
+// HostDeclarations lists the kernels that also send tokens to other hosts. They need one process for each GPU. A process
+// that uses all GPUs of a host cannot run them, so Declarations does not list them.
 func HostDeclarations() []Declaration {
 	return []Declaration{dispatchHosts(), combineHosts()}
 }
 
-// State describes memory through which calls pass data to each other: regions of the symmetric
-// heap, and counters. A state also has two call numbers, one for dispatches and one for combines.
-// EpArgs.round is the number of the current call.
+// State describes the memory that stays between calls: regions of the symmetric heap, and counters that each rank has
+// for itself. The dispatches that use one state are numbered, and so are its combines. EpArgs.round tells a kernel the
+// number of its call.
 type State struct {
 	Name string
 
-	// extends names another state, whose regions are the first regions of this state. Dispatches
-	// of that state can also run in the memory of this state. "" for none.
+	// extends is the name of a smaller state, or "". The regions of the smaller state are the first regions of this
+	// state. So a dispatch that is declared with the smaller state can also run in the memory of this state.
 	extends string
 
-	// anyDType is true if a call may use the same memory as a call before it whose tokens had another dtype.
-	// If the size of a region depends on the dtype, the region must then hold the messages of one call only,
-	// or must have Halves set.
+	// anyDType is true if consecutive calls may use this memory for tokens of different dtypes. The size of a region may
+	// depend on the dtype. Such a region must then have Halves set, or must hold only data of a single call.
 	anyDType bool
 
-	// Regions lists the regions. An enum in the device code has the same order, and its values are
-	// indices of EpArgs.region. Each region starts on a 256-byte boundary, at the same offset on
-	// every rank.
+	// Regions lists the regions. The device code has an enum in the same order, whose values are the indices of
+	// EpArgs.region. Each region starts on a 256-byte boundary.
 	Regions func(ep.Problem) []Region
 
-	// Counters returns the number of int32 words to which EpArgs.counters points. Word 0 is
-	// the abort word.
+	// Counters returns the number of int32 words to which EpArgs.counters points. Word 0 is the abort word: a kernel
+	// that finds it set stops waiting and returns.
 	Counters func(ep.Problem) int
 }
 
-// onlyAbort is State.Counters of a state whose only counter is the abort word.
+// onlyAbort is the function State.Counters for a state that has no counter but the abort word.
 func onlyAbort(ep.Problem) int { return 1 }
 
-// StateOf returns the memory that the calls of a config use.
+// StateOf returns the state that the calls of a config use.
 func (f Declaration) StateOf(c ep.Config) State {
 	if f.stateOf == nil {
 		return f.State
@@ -116,8 +120,8 @@ func (f Declaration) StateOf(c ep.Config) State {
 	return f.stateOf(c)
 }
 
-// Of returns the state of micro-batch 0 or 1. Two micro-batches can be in flight at the same
-// time; each has its own memory.
+// Of returns the state for micro-batch 0 or 1. Calls of the two micro-batches can run at the same time, so each
+// micro-batch has its own memory.
 func (s State) Of(micro int) State {
 	if micro > 0 {
 		s.Name += "-second"
@@ -125,36 +129,36 @@ func (s State) Of(micro int) State {
 	return s
 }
 
-// serves reports whether this state includes the memory of the other state.
+// serves reports whether s is the other state or extends it.
 func (s State) serves(other State) bool { return other.Name == s.Name || other.Name == s.extends }
 
-// Part returns the name that a part of the state's memory has in the heap.
+// Part returns the name under which the heap holds one region of s, or its counters.
 func (s State) Part(name string) string { return s.Name + "." + name }
 
-// Region is a part of the symmetric heap, the same on every rank.
+// Region is a part of the symmetric heap. It has the same offset and size on every rank.
 type Region struct {
 	Name  string
 	Bytes int64
-	Fill  byte // 0x00 or 0xff; every byte is set to it at set-up and after a fault
+	Fill  byte // the value of every byte before the first call and after a fault: 0x00 or 0xff
 
-	// Halves is true if a call uses one half of the region. The call number decides which half. If
-	// calls of several dtypes use the region, its middle is at the same offset for every dtype. So two
-	// calls that use different halves share no byte, whatever their dtypes.
+	// Halves is true if each call uses only one half of the region. The number of the call decides which half. If the
+	// state has anyDType, the middle of the region is at the same offset for every dtype. Two calls that use different
+	// halves then share no byte, even if their tokens have different dtypes.
 	Halves bool
 
-	// Area names memory that regions of several states share, "" for none. All states with a region in
-	// AreaReturn use one sequence of call numbers for their combines.
+	// Area is the name of memory that regions of several states have in common, or "". All states with a region in
+	// AreaReturn number their combines in one common sequence.
 	Area string
 }
 
-// Areas that the combines of llState and polledState share. These combines poll their slots. Between two
-// of their calls all slots are empty.
+// The combines of the states llState and polledState (see ll.go) use these areas. Such a combine polls AreaReturn until
+// other ranks have written their data there. Between two calls, all bits of AreaReturn are ones.
 const (
-	AreaReturn  = "return"  // [call number % 2][max_tokens][max(ranks, topk)][hidden] BF16, filled with ones
-	AreaStarted = "started" // [ranks] u32: the last combine that each rank began
+	AreaReturn  = "return"  // [call number % 2][max_tokens][max(ranks, topk)][hidden] BF16
+	AreaStarted = "started" // [ranks] u32: the number of the last combine that each rank began
 )
 
-// in returns r as a part of an area.
+// in returns r with Area set.
 func (r Region) in(area string) Region {
 	r.Area = area
 	return r
@@ -166,9 +170,9 @@ func (r Region) halves() Region {
 	return r
 }
 
-// Zeroed declares a region that starts as zeros.
+// Zeroed returns a region in which all bits start as zeros.
 func Zeroed(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes} }
 
-// Poisoned declares a region in which all bits start as ones. As a float of 8, 16 or 32 bits this
-// is NaN. No index, count or flag has this value.
+// Poisoned returns a region in which all bits start as ones. Read as floats of 8, 16 or 32 bits, they are NaN. No index,
+// count or flag has all bits set.
 func Poisoned(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes, Fill: 0xff} }

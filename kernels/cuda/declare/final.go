@@ -11,19 +11,23 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// finalState declares the memory of the kernels in native/kernels/final, whose senders store each
-// token at its final place. Its counters are FinCounter of final/layout.cuh.
+// finalState declares the memory of the kernels whose device code is in native/kernels/final. They
+// are for prefill, where a call has many tokens. A dispatch sends each token to the ranks (GPUs)
+// that hold its experts, and a combine brings the experts' outputs back. The kernels are called
+// final because a sender writes each token to its final place in the receiver's output. The enum
+// FinCounter in final/layout.cuh describes the counters.
 var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
-// dispatchFinal declares the dispatch for prefill: counts are sent first, then each token is
-// stored directly in its row of the output.
+// dispatchFinal declares the dispatch. A rank first sends how many tokens each expert will get, so
+// that all ranks know the row of each token. Then it writes each token directly to its row of the
+// receiver's output.
 func dispatchFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert,
 			Doc: "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
-				// Unlike algo of a combine, algo of a dispatch changes no bit of the output.
+				// For a combine, algo changes how the output is rounded. For a dispatch it does not.
 				design(wordParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "direct", "home")),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
@@ -53,11 +57,11 @@ func dispatchFinal() Declaration {
 	}
 }
 
-// isHome reports whether a sender stores all rows that its tokens have on its own rank. That pays on few ranks,
-// where many rows stay on the sender's rank.
+// isHome reports whether a config of dispatch_final has algo=home. The sender then writes all rows that its tokens
+// have on its own rank. This is faster with few ranks, where many rows stay on the sender's rank.
 func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
-// combineFinal declares the combine for prefill.
+// combineFinal declares the combine.
 func combineFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -83,11 +87,11 @@ func combineFinal() Declaration {
 	}
 }
 
-// finalFP8Hidden is the largest hidden size: each of 32 lanes keeps the scales of four groups of 128
-// elements.
+// finalFP8Hidden is the largest hidden size with FP8. A warp of 32 lanes holds the scales of a
+// token: each lane holds four scales, and a scale is for 128 elements.
 const finalFP8Hidden = 128 * 128
 
-// checkFinal checks the conditions that the kernels of native/kernels/final have in common.
+// checkFinal checks a config by the rules that are the same for both kernels.
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
@@ -102,11 +106,13 @@ func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return checkFinal(m, p, c)
 }
 
-// ringShared is the largest shared memory, in bytes, of a block's ring. It fits every supported
-// chip: sm_80 gives a block the least, 163 KiB.
+// ringShared is the largest shared memory, in bytes, that the ring of a block may take. The ring is
+// the buffer for loads that have not arrived yet. The limit is chosen for sm_80, on which a block
+// has the least shared memory: 163 KiB.
 const ringShared = 160 << 10
 
-// ringBytes returns the shared memory of combine_final: in_flight vectors for each lane.
+// ringBytes returns the size of the ring in bytes. Each thread has room for in_flight loads of 16
+// bytes.
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
 func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -123,21 +129,24 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// defaultDispatchFinal returns a config in which five of every eight SMs complete the tokens that
-// arrive, and the others send. On 4 H200 this was within 4 % of the best split from 1,024 tokens
-// on.
+// defaultDispatchFinal returns a config in which three of every eight SMs send. The other five
+// complete the tokens that arrive: they copy a token to the rows of further experts. On 4 H200, from
+// 1,024 tokens on, no other division of the SMs was faster by more than 4 %.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	return with(dispatchFinal().plain(m, p), "wait_sms=5/8,threads=768")
 }
 
-// fewSMs is the number of SMs below which the loads and stores of the SMs limit a call, and not the
-// link.
+// fewSMs is the number of SMs that is needed to use the full speed of the link. A call with fewer
+// SMs is limited by how much the SMs can load and store.
 const fewSMs = 32
 
-// startsDispatchFinal returns configs with other splits of the SMs. More completing blocks are
-// better if one rank receives most rows. Fewer are better if there are few SMs. With FP8, each
-// split is also returned with scales=tile. That halves the time if one rank receives most rows,
-// saves a third on few SMs, and costs 2 to 5 % if rows are spread evenly.
+// startsDispatchFinal returns configs that every search measures. They divide the SMs in other ways
+// between sending and completing. If one rank receives most rows, more SMs should complete. If there
+// are few SMs, fewer should.
+//
+// With FP8, each division is also returned with scales=tile. This halved the time if one rank
+// received most rows, and saved a third of it with few SMs. It took 2 to 5 % more time if all ranks
+// received equally many rows.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own := defaultDispatchFinal(m, p)
 	splits := variants(own, "wait_sms=3/4")
@@ -148,7 +157,7 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(out, startsDispatchFinalHome(m, p)...)
 }
 
-// inTiles returns the configs with scales=tile, nil for tokens without FP8 scales.
+// inTiles returns the configs with scales=tile. It returns nil if the tokens are not sent in FP8.
 func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	if p.Dispatch != ep.FP8 {
 		return nil
@@ -159,35 +168,37 @@ func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	return out
 }
 
-// defaultDispatchFinalHome returns a config without teams, which is legal with any number of SMs
-// and of threads. These two numbers decide whether teams are faster: see startsDispatchFinalHome.
+// defaultDispatchFinalHome returns a config with algo=home in which each warp sends its own tokens.
+// Such a config is legal with any number of SMs and threads. Configs in which several warps send a
+// token together (a team) can be faster: see startsDispatchFinalHome.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return with(defaultDispatchFinal(m, p), "algo=home,wait_sms=0,threads=512")
 }
 
-// startsDispatchFinalHome returns configs with teams, with single warps in larger blocks, with
-// other splits of the SMs, and with scales=tile. On 2 H200 with 132 SMs, teams of eight won at
-// 1,024 and 4,096 tokens in both dtypes. On 24 SMs single warps took half the time of teams,
-// because teams waited for their loads. 768 threads are not the default, because single warps in
-// BF16 then spill registers on 4 and 8 ranks.
+// startsDispatchFinalHome returns configs with algo=home that every search measures. In some of
+// them, a team of eight warps sends a token. In others, each warp sends its own tokens. On 2 H200
+// with 132 SMs, teams were faster at 1,024 and 4,096 tokens, in BF16 and in FP8. With 24 SMs they
+// took twice as long as single warps, because they waited for their loads. The default config does
+// not have 768 threads, because the code for single warps in BF16 then spills registers on 4 and 8
+// ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	out := variants(defaultDispatchFinalHome(m, p),
 		"team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
 	return append(out, inTiles(p, out...)...)
 }
 
-// defaultCombineFinal returns a config with half of the SMs: if every rank sends the same amount,
-// half of the SMs already fill the link. It sums in top-k order, which gives the bits of the
-// specification.
+// defaultCombineFinal returns a config with half of the SMs. If every rank sends the same amount,
+// half of the SMs are enough for the full speed of the link. The config adds a token's rows in the
+// order of its top-k. The result then has exactly the bits that the specification demands.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
 	return with(combineFinal().plain(m, p).With("sms", number(sms)), "wait_sms=1/2,threads=768")
 }
 
-// startsCombineFinal returns a config with all SMs, for ranks that read and sum more than they
-// send. If there are few SMs, it also returns two configs with more loads in flight: one with blocks
-// that only sum, and one without such blocks.
+// startsCombineFinal returns configs that every search measures. One of them has all SMs: it is good
+// if a rank reads and sums more than it sends. If there are few SMs, two others let each thread have
+// eight loads outstanding. In one of these two, some blocks only sum.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	all := combineFinal().plain(m, p)
 	out := variants(all, "threads=768,wait_sms=3/8")
@@ -200,14 +211,16 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
 }
 
-// defaultCombineFinalPartial returns the default among the configs with own=registers. With few SMs, 8 was the
-// fastest value of in_flight. With it, 1,024 threads x 8 loads x 16 bytes take 128 KiB of shared memory.
+// defaultCombineFinalPartial returns the default among the configs with own=registers, in which a
+// rank sums rows before it sends them. With few SMs, 8 was the fastest value of in_flight. It is
+// legal with every number of threads: 1,024 threads take 128 KiB of shared memory.
 func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
 	return with(combineFinal().plain(m, p), "own=registers,in_flight=8,threads=512,wait_sms=1/2")
 }
 
-// startsCombineFinalPartial returns configs that divide the SMs in other ways, and configs
-// with larger blocks. Larger blocks are not the default, because on sm_80 they spill registers.
+// startsCombineFinalPartial returns configs with own=registers that every search measures. They
+// divide the SMs in other ways between sending and summing, and they have larger blocks. The default
+// config does not have larger blocks, because on sm_80 these spill registers.
 func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultCombineFinalPartial(m, p).With("threads", "768"), fastSMs(m, p)
 	if sms < fewSMs {

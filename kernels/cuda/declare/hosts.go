@@ -10,30 +10,36 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsState declares the memory of the kernels that cross hosts, native/kernels/hosts.
+// hostsState declares the memory of the kernels that also send tokens to other hosts. Their device code is in
+// native/kernels/hosts. A dispatch sends each token to the ranks (GPUs) that hold its experts, and a combine brings the
+// experts' outputs back. Inside a host, a rank writes directly into the memory of another rank. Between hosts, it calls
+// NVSHMEM.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
-// hostsLLState declares the memory of these kernels with arrival=data.
+// hostsLLState declares the memory of configs with arrival=data. In these configs receivers poll the data itself. In the
+// other configs they wait for counters.
 var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: onlyAbort}
 
-// Limits of the kernels that cross hosts.
+// Limits of the kernels that also send to other hosts.
 const (
-	maxHostRanks = 64 // one block waits for all ranks
-	// maxHostThreads leaves 128 registers for each thread: NVSHMEM's functions may need them.
+	// maxHostRanks is the largest number of ranks for which one block can wait.
+	maxHostRanks = 64
+	// maxHostThreads is the largest number of threads of a block. With more, a thread would have less than 128 registers,
+	// and NVSHMEM's functions may need so many.
 	maxHostThreads = 512
-	// maxHeaderTopK is the largest top-k with arrival=data: the warp that reads a header has one lane for the
-	// token's number, and one for each selection.
+	// maxHeaderTopK is the largest top-k with arrival=data. One warp reads the header of a message: one lane reads the
+	// number of the token, and each other lane can read one of its experts.
 	maxHeaderTopK = Warp - 1
 )
 
-// dispatchUnpolled and combineUnpolled list the parameters that have no effect with arrival=data, with the only values
-// that are legal then.
+// dispatchUnpolled and combineUnpolled list the parameters that have no effect with arrival=data. In such configs the
+// parameters must have the values in these lists.
 const (
 	dispatchUnpolled = "count_sms=2,tile_tokens=128,chunk_bytes=0,relay_warps=4,relay_chunk=1,in_flight=4"
 	combineUnpolled  = "wait_sms=1,chunk_bytes=512,rotate=1,route=direct,partial=f32,in_flight=4"
 )
 
-// dispatchHosts declares dispatch over hosts, as MAX's ep_comm does it with use_shmem.
+// dispatchHosts declares the dispatch. It works like the dispatch of ep_comm in Modular's engine MAX with use_shmem.
 func dispatchHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -54,7 +60,7 @@ func dispatchHosts() Declaration {
 		},
 		ties: []tie{
 			{"arrival=data", dispatchUnpolled}, {"arrival=count", "part=512"},
-			{"route=rail", "chunk_bytes=0"}, // with route=rail a message is sent in one piece
+			{"route=rail", "chunk_bytes=0"}, // route=rail sends every message in one piece
 		},
 		source: sources.HostsFolder + "dispatch.cuh", entry: entryHosts("dispatch"), State: hostsState,
 		stateOf: stateOfHosts,
@@ -68,7 +74,8 @@ func dispatchHosts() Declaration {
 	}
 }
 
-// combineHosts declares combine over hosts. partial=bf16 rounds the sum of a host once more.
+// combineHosts declares the combine. With route=rail, a host sends one sum for each token. partial=bf16 rounds this sum to
+// BF16.
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -98,8 +105,7 @@ func combineHosts() Declaration {
 	}
 }
 
-// hostParams returns the parameters that dispatch and combine share. arrival declares whether receivers wait for
-// counters or poll the data. The two values use different memory.
+// hostParams returns the parameters that both kernels have. `arrival` is the description of the parameter arrival.
 func hostParams(arrival string) []kernels.Param {
 	return []kernels.Param{
 		threadsParam("128", "256", "512"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
@@ -108,14 +114,17 @@ func hostParams(arrival string) []kernels.Param {
 	}
 }
 
+// pollsData reports whether receivers poll the data.
 func pollsData(c ep.Config) bool { return c.Str("arrival") == "data" }
 
 const defineArrival = "EP_ARRIVAL_DATA=1"
 
+// isRail reports whether a token is sent only once to each host, and forwarded there.
 func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
 
 func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
 
+// entryHosts returns the function Declaration.entry of an operation.
 func entryHosts(op string) func(ep.Problem, ep.Config) string {
 	return func(_ ep.Problem, c ep.Config) string {
 		if pollsData(c) {
@@ -125,6 +134,7 @@ func entryHosts(op string) func(ep.Problem, ep.Config) string {
 	}
 }
 
+// stateOfHosts returns the memory that a config uses.
 func stateOfHosts(c ep.Config) State {
 	if pollsData(c) {
 		return hostsLLState
@@ -132,19 +142,19 @@ func stateOfHosts(c ep.Config) State {
 	return hostsState
 }
 
-// startsHosts returns a function for Kernel.Starts that returns the default with arrival=data.
+// startsHosts returns the function Kernel.Starts. The function returns the default config with arrival=data.
 func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		return []ep.Config{Fitted(of().Kernel, m, p).With("arrival", "data")}
 	}
 }
 
-// Fitted returns a kernel's default, with at most the SMs that the machine has.
+// Fitted returns the default config of a kernel, limited to the SMs that the machine has.
 func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// checkHosts checks the configs of dispatch and combine over hosts. Each rank may use all SMs of its GPU.
+// checkHosts checks whether a config can run. Each rank may use all SMs of its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:
@@ -166,7 +176,7 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		arrival(c))
 }
 
-// checkPolled refuses problems that the hosts kernels cannot run with arrival=data.
+// checkPolled returns an error if a problem cannot run with arrival=data.
 func checkPolled(p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
@@ -207,13 +217,13 @@ func regionsHosts(p ep.Problem) []Region {
 	}
 }
 
-// countersHosts returns the number of words that the enum EpHostCounter in hosts/layout.cuh describes.
+// countersHosts returns the number of counters. The enum EpHostCounter in hosts/layout.cuh describes them.
 func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
 
 // regionsHostsLL lists the regions in the order of the enum LhRegion in hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+3) / 2 * 2 // one for each local expert, one of messages, one of relayed messages; rounded up to 16 bytes
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // one for each expert of the rank, one for messages, one for forwarded messages; rounded up to a multiple of 16 bytes
 	header := 8 * (k + 1)
 	slot := int64(encodingOf(p).TokenBytes())
 	message := slot + (header+15)/16*16 + (4*k+15)/16*16

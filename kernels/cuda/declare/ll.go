@@ -9,18 +9,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// llState declares the memory of the low-latency kernels, native/kernels/ll.
+// llState declares the memory of the low-latency kernels, whose device code is in native/kernels/ll. They are for
+// decoding, where a call has few tokens. A dispatch sends each token to the ranks (GPUs) that hold its experts, and a
+// combine brings the experts' outputs back. No flags say that data has arrived: receivers poll the data itself.
 var llState = State{Name: "ll", anyDType: true, Regions: regionsLL, Counters: onlyAbort}
 
-// byExpert lists the layouts whose rows are sorted by expert, one group of rows after the other.
+// byExpert lists the layouts in which received rows are sorted by expert.
 var byExpert = []ep.Layout{ep.LayoutExpert, ep.LayoutExpert128}
 
-// unusedLL lists the parameters of dispatch_ll that have no effect with mode=split and with count=receiver, with the
-// only values that are legal then.
+// unusedLL lists the parameters of dispatch_ll that have no effect with mode=split or with count=receiver. In such configs
+// the parameters must have the values in this list.
 const unusedLL = "receivers=0,pause=0,early=0"
 
-// dispatchLL declares the dispatch for decoding: one message for each distinct rank of a
-// token, and receivers that poll the data itself.
+// dispatchLL declares the dispatch. It sends one message for each rank to which a token goes, even if the token has
+// several experts there.
 func dispatchLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -41,7 +43,7 @@ func dispatchLL() Declaration {
 		},
 		ties: []tie{
 			{"mode=split", unusedLL}, {"count=receiver", "mode=fused," + unusedLL},
-			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 all warps wait for the offsets together
+			{"receivers=0", "pause=0"}, {"early=1", "receivers=0"}, // with early=1 all warps of a block wait together until they know the rows
 		},
 		source: "ll/dispatch.cuh", entry: entryIDs("dispatch_ll"), shared: sharedMarks, State: llState,
 		defines: func(c ep.Config) []string {
@@ -54,8 +56,9 @@ func dispatchLL() Declaration {
 	}
 }
 
-// combineLL declares the combine for decoding. Receivers poll data as in dispatch_ll. With 4,096 tokens on 2 ranks,
-// pairs of dispatch_final and a combine_ll are a fifth faster than pairs of two ll kernels or of two final kernels.
+// combineLL declares the combine. With after=final it follows dispatch_final, the dispatch for many tokens. With 4,096
+// tokens on 2 ranks, dispatch_final and this combine together took a fifth less time than dispatch_ll and combine_ll, and
+// a fifth less time than dispatch_final and combine_final.
 func combineLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -91,15 +94,16 @@ func combineLL() Declaration {
 	}
 }
 
+// afterFinal reports whether a config of combine_ll follows dispatch_final.
 func afterFinal(c ep.Config) bool { return c.Str("after") == "final" }
 
-// overlapped returns c with pdl=1: in a pair its kernel starts while the other kernel still
-// runs. On 4 H200 pairs of 1 and 8 tokens then took 9 to 15 % less time, although dispatch alone
-// and combine alone did not gain.
+// overlapped returns c with pdl=1. If a dispatch and a combine follow each other, the second kernel then starts while the
+// first one still runs. On 4 H200, with 1 and 8 tokens, both kernels together then took 9 to 15 % less time. Each
+// kernel alone did not become faster.
 func overlapped(c ep.Config) ep.Config { return c.With("pdl", "1") }
 
-// defaultDispatchLL returns a config close to the winners on 8 H200: small parts and early receivers for up
-// to 8 tokens, larger parts above 8, and more warps above 32.
+// defaultDispatchLL returns a config close to the fastest ones on 8 H200. Up to 8 tokens, receivers poll early and copy
+// small parts. With more tokens they copy larger parts. With more than 32 tokens, blocks have more warps.
 func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	c := dispatchLL().plain(m, p)
 	switch {
@@ -116,7 +120,7 @@ func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
 	return with(defaultDispatchLL(m, p), "count=receiver,"+unusedLL)
 }
 
-// startsDispatchLL returns the config with count=receiver if it is legal.
+// startsDispatchLL returns a config with count=receiver, if such a config can run. Every search measures it.
 func startsDispatchLL(m ep.Machine, p ep.Problem) []ep.Config {
 	if markBytes(p) > marksShared {
 		return nil
@@ -124,16 +128,21 @@ func startsDispatchLL(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{defaultDispatchLLIDs(m, p)}
 }
 
-// defaultCombineLL sums in top-k order, which gives the bits of the specification.
+// defaultCombineLL returns a config that adds a token's rows in the order of its top-k. The result then has exactly the
+// bits that the specification demands.
 func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 	return combineLL().plain(m, p).With("threads", "512")
 }
 
-// startsCombineLL returns a config with own=registers, and configs with larger blocks for more than 64
-// tokens. On 2 and 4 H200, blocks of 1,024 threads with own=slot took 2 to 25 % less time above 64 tokens,
-// and 4 to 14 % more with fewer tokens. Such blocks are not the default, because on sm_100a they spill
-// registers. With own=registers some warps may be reserved for the sums of this rank's own tokens. Without
-// such warps every warp first sends all its sums, and the link is then idle while the warps compute these.
+// startsCombineLL returns configs that every search measures.
+//
+// For more than 64 tokens, some of them have larger blocks. On 2 and 4 H200, blocks of 1,024 threads with own=slot took 2
+// to 25 % less time for more than 64 tokens, and 4 to 14 % more time for fewer tokens. They are not the default, because
+// on sm_100a they spill registers.
+//
+// Others have own=registers. Every rank then sums the rows of its own tokens itself. With receivers=12, some warps do
+// only that, while other warps send. With receivers=0, every warp sends first and sums later, and the link is idle at the
+// end.
 func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
 	if p.Tokens > 64 {
 		out = append(out, defaultCombineLL(m, p).With("threads", "1024"))
@@ -153,23 +162,23 @@ func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultCombineLL(m, p).With("own", "registers")
 }
 
-// startsAfterFinal returns configs that follow dispatch_final. From 1,024 tokens on, blocks of 24 warps were fastest,
-// with 12 warps that only sum (receivers=12). Among configs with receivers=8, blocks of 16 warps were
-// fastest. The first start has 16 warps, because blocks of 24 warps spill registers on 8 ranks.
+// startsAfterFinal returns two configs that follow dispatch_final. The second one was the fastest from 1,024 tokens on: its
+// blocks have 24 warps, of which 12 only sum. On 8 ranks such blocks spill registers. The first config has blocks of 16
+// warps, which were the fastest ones with receivers=8.
 func startsAfterFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return variants(defaultCombineLLPartial(m, p), "after=final,receivers=8", "after=final,threads=768,receivers=12")
 }
 
-// marksShared is the largest shared memory of a block's marks, in bytes. With count=receiver a block has one
-// mark, which is a bit, for each expert and token: whether the token selected the expert. The limit fits every
-// supported chip: sm_80 gives a block the least, 163 KiB, and the block's counts take up to 9 KiB of it.
+// marksShared is the largest shared memory that the marks of a block may take, in bytes. With count=receiver, a block has
+// a mark for each expert and token: a bit that says whether the token selected the expert. The limit is chosen for sm_80,
+// on which a block has the least shared memory: 163 KiB. Up to 9 KiB of it are needed for counts.
 const marksShared = 128 << 10
 
-// markBytes returns the bytes of a block's marks for the tokens of the fullest rank. They do not depend on the
-// capacity of the buffers, so that a table row for few tokens is legal at any capacity.
+// markBytes returns the bytes that the marks of a block take. They depend on the tokens of the call and not on the tokens
+// for which the buffers have room. So a config that is legal for few tokens stays legal in larger buffers.
 func markBytes(p ep.Problem) int { return (max(p.Tokens, 1) + 31) / 32 * 4 * p.Experts }
 
-// checkMarks refuses problems whose marks do not fit.
+// checkMarks returns an error if the marks do not fit into shared memory.
 func checkMarks(p ep.Problem, c ep.Config) error {
 	if n := markBytes(p); countsReceiver(c) && n > marksShared {
 		return fmt.Errorf("tokens: %d with %d experts take %d bytes of shared memory, more than %d; use at most %d, or count=sender",
@@ -178,7 +187,7 @@ func checkMarks(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// sharedMarks returns the shared memory of a dispatch with the parameter count, in bytes.
+// sharedMarks returns the dynamic shared memory of a block, in bytes, for a dispatch that has the parameter count.
 func sharedMarks(p ep.Problem, c ep.Config) int {
 	if countsReceiver(c) {
 		return markBytes(p)
@@ -186,17 +195,17 @@ func sharedMarks(p ep.Problem, c ep.Config) int {
 	return 0
 }
 
-// entryIDs returns a function for Declaration.entry of a dispatch with the parameter count.
+// entryIDs returns the function Declaration.entry for a dispatch that has the parameter count.
 func entryIDs(kernel string) func(ep.Problem, ep.Config) string {
 	return func(_ ep.Problem, c ep.Config) string { return kernel + optionIf(countsReceiver(c), "_ids") }
 }
 
-// definesIDs returns the compile options with count=receiver.
+// definesIDs returns the compile options for count=receiver.
 func definesIDs(c ep.Config) []string {
 	return append(definesPieces(c), defineInput(c), "EP_COUNT_IDS=1")
 }
 
-// definesPieces returns the options that say how many bytes a warp sends and copies at a time.
+// definesPieces returns the compile options that say how many bytes a warp sends and copies at a time.
 func definesPieces(c ep.Config) []string {
 	return []string{defineThreads(c), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
 }
@@ -215,17 +224,18 @@ func regionsLL(p ep.Problem) []Region {
 	}
 }
 
-// returnSlots declares AreaReturn.
+// returnSlots declares a region in AreaReturn, memory that the combines of llState and polledState share.
 func returnSlots(name string, p ep.Problem) Region {
 	return Poisoned(name, 2*int64(p.MaxTokens)*int64(max(p.Ranks, p.TopK))*int64(2*p.Hidden)).in(AreaReturn)
 }
 
-// polledState declares the memory of a combine_ll that follows a dispatch_final: the memory of finalState,
-// followed by slots that the combine polls. Dispatches of finalState can run in this memory too.
+// polledState declares the memory of a combine_ll that follows a dispatch_final. It begins with the memory of finalState,
+// so that a dispatch_final can run in it. Then come the slots that the combine polls.
 var polledState = State{Name: "final-polled", extends: finalState.Name, anyDType: true, Regions: regionsPolled, Counters: finalState.Counters}
 
-// regionsPolled lists the regions of the enum FinRegion in final/layout.cuh, then the regions in
-// final/polled.cuh, which begin with FIN_POLLED. The regions "flags" and "return" are unused and shrink to one word.
+// regionsPolled lists the regions in the order of the enum FinRegion in final/layout.cuh, and then those of
+// final/polled.cuh, which begin with FIN_POLLED. This combine does not use the regions "flags" and "return", so they have
+// only one word.
 func regionsPolled(p ep.Problem) []Region {
 	out := regionsFinal(p)
 	for i := range out {

@@ -15,19 +15,21 @@ func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep .
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
-// wordParam declares a compile-bound parameter of words. The first value is the default.
+// wordParam declares a parameter whose values are words, and for which the device code is compiled again. The first
+// word is the default.
 func wordParam(name, doc string, words ...ep.Value) kernels.Param {
 	return speedParam(kernels.Compile, name, doc, "", words[0], words...)
 }
 
-// design marks a compile-bound parameter whose values are different designs. A search treats the
-// values like different kernels.
+// design marks a parameter whose values select different algorithms. A search treats such values like different
+// kernels.
 func design(q kernels.Param) kernels.Param {
 	q.Design = true
 	return q
 }
 
-// added marks a parameter that earlier builds did not have. Their kernels did what the default does.
+// added marks a parameter that earlier builds of epbench did not have. Their kernels did what today's kernel does with
+// the default value.
 func added(q kernels.Param) kernels.Param {
 	q.Before = q.Default
 	return q
@@ -39,7 +41,7 @@ func rounding(q kernels.Param) kernels.Param {
 	return q
 }
 
-// Parameters that several kernels have.
+// The functions from here to rotateParam declare parameters that several kernels have.
 
 func smsParam(sweep ...ep.Value) kernels.Param {
 	q := speedParam(kernels.Launch, "sms", "number of blocks, each on an SM of its own", "SMs", sweep[len(sweep)-1], sweep...)
@@ -57,24 +59,25 @@ func pdlParam(def ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "pdl", "1: the kernel may start while the last blocks of the kernel before it still run (programmatic dependent launch)", "", def, "0", "1")
 }
 
-// algoParam declares algo of a combine, where dedup rounds partial sums.
+// algoParam declares the parameter algo of a combine. Its value dedup rounds partial sums to BF16.
 func algoParam(doc string) kernels.Param { return rounding(wordParam("algo", doc, "direct", "dedup")) }
 
-// modeParam declares whether a call is one launch, or two of which the first sends and the second receives. Between
-// the two launches the call occupies no SM.
+// modeParam declares the parameter mode. With mode=fused a call is one launch. With mode=split it is two: the first
+// sends and the second receives. Between the two launches the call occupies no SM.
 func modeParam(b kernels.Binding) kernels.Param {
 	return speedParam(b, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
 }
 
-// splitParams declares mode=split with two grids, because few SMs should send and many should receive.
+// splitParams declares mode, and a number of blocks for the second launch of mode=split. The second launch has its own
+// number because receiving gains from more SMs than sending does.
 func splitParams() []kernels.Param {
 	recv := speedParam(kernels.Launch, "recv_sms", "blocks of the receiving kernel with mode=split; 0 with mode=fused", "SMs", "0", "0", "32", "64", "132")
 	recv.Cost = kernels.SMCost
 	return []kernels.Param{added(modeParam(kernels.Compile)), added(recv)}
 }
 
-// inputParam declares the dtype of the caller's tokens. A time with fp8 is never compared with a
-// time with bf16, because with fp8 the caller does the cast.
+// inputParam declares the dtype of the caller's tokens. With bf16 the kernel converts (casts) them to FP8, and with fp8
+// the caller has done so before. Times with different values are therefore not compared.
 func inputParam() kernels.Param {
 	q := added(wordParam("input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "bf16", "fp8"))
 	q.Class, q.Outside = kernels.Hook, map[ep.Value]string{"fp8": "cast"}
@@ -104,26 +107,24 @@ func rotateParam(def ep.Value) kernels.Param {
 }
 
 var (
-	// countParam declares which rank counts the rows of each expert. If the receivers count, ids and data are
-	// sent at once: each receiving block counts the ids that arrive.
+	// countParam declares which rank counts the rows of each expert. If the receiver counts, the sender need not count
+	// before it sends. It sends the expert ids with the data, and each receiving block counts the ids that arrive.
 	countParam = design(added(wordParam("count", "which rank counts the rows of each expert: sender, before it sends them; receiver, each of whose blocks counts the ids that arrive", "sender", "receiver")))
 
-	// ownParam declares how a rank adds the rows of its own tokens. With own=registers every rank sends
-	// sums and no single rows. With algo=direct these sums are in f32.
+	// ownParam declares how a combine adds those rows of a token that were computed on the token's own rank (GPU).
 	ownParam = design(added(wordParam("own", "what happens to the rows of a rank's own tokens: slot, they are written to a slot like the rows that are sent; registers, they are summed in registers, and every rank sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
 
-	// ownReceivers declares how many warps sum and do not send, with own=registers.
+	// ownReceivers declares how many warps of each block only sum, and send nothing. It has an effect only with
+	// own=registers.
 	ownReceivers = added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
 
 	fastAlgoParam = algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank") // of all combines but ep's
 
-	// Parameters of the kernels that count, ep and hosts.
+	// The kernels of ep.go and hosts.go have the following three parameters.
 	tileParam     = speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
 	waitersParam  = speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
 	sumChunkParam = speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
 )
-
-// Values of parameters that several kernels have.
 
 func isDedup(c ep.Config) bool { return c.Str("algo") == "dedup" }
 
@@ -131,17 +132,17 @@ func ownRegisters(c ep.Config) bool { return c.Str("own") == "registers" }
 
 func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
 
-// TakesCast reports whether a dispatch takes tokens that its caller cast.
+// TakesCast reports whether a dispatch takes tokens that its caller has converted to FP8.
 func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
 
-// MayTakeCast reports whether the kernel of this dispatch config has the parameter input, and so can take
-// tokens that its caller cast.
+// MayTakeCast reports whether the kernel of this dispatch config can take tokens that its caller has converted to FP8.
+// Such a kernel has the parameter input.
 func MayTakeCast(dispatch ep.Config) bool {
 	_, ok := dispatch.Values["input"]
 	return ok
 }
 
-// options returns the options of a declaration's defines without the empty ones.
+// options returns the compile options that are not empty.
 func options(of ...string) []string {
 	return slices.DeleteFunc(of, func(s string) bool { return s == "" })
 }
@@ -161,10 +162,11 @@ func defineThreads(c ep.Config) string { return defineInt("EP_THREADS", c, "thre
 
 func defineInput(c ep.Config) string { return Define("EP_RAW", Bit(TakesCast(c))) }
 
-// defineSplit returns the option that compiles the two entries of a split call in place of the fused entry.
+// defineSplit returns the compile option for mode=split. With this option, the device code has two entry points, one
+// that sends and one that receives, in place of one.
 func defineSplit(c ep.Config) string { return optionIf(isSplit(c), "EP_SPLIT=1") }
 
-// defineSums returns the option of a combine that says what ranks send: rows, or sums and how they are rounded.
+// defineSums returns the compile option of a combine for what ranks send: single rows, sums in f32, or sums in BF16.
 func defineSums(c ep.Config) string {
 	if ownRegisters(c) {
 		return Define("EP_PARTIAL", Bit(isDedup(c)))
@@ -174,8 +176,8 @@ func defineSums(c ep.Config) string {
 
 func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-// with returns c with the values of a list such as "mode=split,wait_sms=5/8". A fraction is a part of the
-// blocks (sms) of c.
+// with returns c with the values of a list such as "mode=split,wait_sms=5/8". A fraction means that part of the blocks
+// of c: here five eighths of the value of sms.
 func with(c ep.Config, values string) ep.Config {
 	for _, v := range strings.Split(values, ",") {
 		name, value, _ := strings.Cut(v, "=")
@@ -196,25 +198,26 @@ func variants(c ep.Config, lists ...string) (out []ep.Config) {
 	return out
 }
 
-// plain returns the config of the parameters' own defaults on all SMs that a rank may use.
+// plain returns the config in which each parameter has its own default, but sms is the number of SMs that a rank may
+// use.
 func (f Declaration) plain(m ep.Machine, p ep.Problem) ep.Config {
 	f.Kernel.Default = nil
 	return f.Kernel.DefaultConfig(m, p).With("sms", number(fastSMs(m, p)))
 }
 
-// split returns c with mode=split, a receiving grid as large as the sending one, and the values that
-// this mode needs.
+// split returns c with mode=split and as many blocks in the receiving launch as in the sending one. `needs` lists
+// further values that this mode needs, spelled as for with.
 func split(c ep.Config, needs string) ep.Config {
 	return with(c, "mode=split,"+needs).With("recv_sms", c.Values["sms"])
 }
 
-// splitOf returns a function for Kernel.Split: the default with mode=split and the values that it needs.
+// splitOf returns a function for Kernel.Split. The function applies split to the default config.
 func splitOf(dflt func(ep.Machine, ep.Problem) ep.Config, needs string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config { return split(dflt(m, p), needs) }
 }
 
-// formerly returns the former kernels that are now configs of another kernel. The arguments alternate:
-// the name of a former kernel, then the parameter values of its config, spelled as in a config.
+// formerly returns descriptions of kernels of earlier builds that are now configs of one kernel. The arguments
+// alternate: the earlier name of a kernel, then the values that make today's kernel do the same.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for i := 0; i < len(namesAndValues); i += 2 {
@@ -223,8 +226,8 @@ func formerly(namesAndValues ...string) map[string]kernels.Former {
 	return out
 }
 
-// formerlyPartial declares, for each of the former kernels in `all` that had a parameter `partial`,
-// that its values f32 and bf16 are now algo=direct and algo=dedup.
+// formerlyPartial adds a renamed parameter to the kernels in `all` that had it: partial=f32 is now algo=direct, and
+// partial=bf16 is now algo=dedup.
 func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
 	for name, f := range all {
 		if _, ok := f.Values["own"]; ok {

@@ -1,10 +1,12 @@
-/* Functions that describe packs and EpComms. */
+/* Functions that describe a pack (a file of compiled kernels) or an EpComm (one rank that runs them). epcomm.h describes
+ * the public ones. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "comm.h"
 
+/* Fills the fields of out that follow from the pack. */
 static void describe(const Pack *p, EpcommInfo *out) {
   const PackHeader *h = p->head;
   out->ranks = (int)h->ranks;
@@ -113,7 +115,8 @@ void *epcomm_extra(EpComm *c) {
   return c->options.extra_bytes > 0 ? comm_heap(c) + c->at.extra : NULL;
 }
 
-/* Returns the class that tune/ep/class.go gives, which names the sources of the bounds. */
+/* Returns the class of a routing, which says how unevenly the tokens select experts. It must return the same as Classify in
+ * tune/ep/class.go, where the sources of the bounds are named. */
 EpcommRouting epcomm_classify(const int64_t *counts, int experts, int ranks) {
   double total = 0, pairs = 0, fullest = 0, load = 0;
   if (counts == NULL || ranks < 1 || experts < 1 || experts % ranks != 0) return EPCOMM_ALL_ROUTINGS;

@@ -1,4 +1,4 @@
-/* SHA-256, FIPS 180-4. */
+/* SHA-256 as in FIPS 180-4. */
 #include <string.h>
 
 #include "pack.h"

@@ -1,4 +1,5 @@
-"""Matrix products of PyTorch beside the calls of GPULibrary."""
+"""GPUBeside measures the calls of a library while a matrix product runs on the same GPU. The calls are dispatch and
+combine, which send tokens to the GPUs of their experts and back."""
 
 import contextlib
 import os
@@ -12,17 +13,17 @@ from .product import TorchProduct
 from .protocol import Failure
 from .streams import Round, seconds
 
-SLEEP = 2_000_000  # GPU clocks, about 1 ms: a graph with a product has many kernels
-VERIFIED = 4  # passes of the product during each step of a verification
+SLEEP = 2_000_000  # GPU clocks, about 1 ms, in which the host launches a graph; a graph with a product has many kernels
+VERIFIED = 4  # how often the product runs during each call whose outputs are checked
 
 
 class GPUBeside(Library):
-    """Measures rounds with a matrix product on a GPU. Without a GPU it does what Library does."""
+    """Measures rounds in which a matrix product runs on the GPU. Without a GPU it does what Library does."""
 
     def besides(self):
         if self.device.type == "cpu":
             return () if self.strict else Library.beside
-        # A round is a CUDA graph of equal calls, which some libraries cannot make.
+        # A round is a CUDA graph of equal calls. The calls of some libraries cannot be captured in a graph.
         if self.strict or self.between or self.clock != "chain":
             return ()
         return Library.beside + (("step",) if self.held else ())
@@ -37,7 +38,8 @@ class GPUBeside(Library):
         return made
 
     def warm(self, product, taken):
-        """Runs one pass alone, to load its kernels, which cannot load while a call waits for other ranks."""
+        """Runs the product once, without calls. This loads its kernels, because CUDA cannot load a kernel while a call
+        waits for other ranks."""
         if self.device.type == "cuda":
             with torch.cuda.stream(self.streams.side), product.planned(taken):
                 for i in range(product.launches):
@@ -45,8 +47,9 @@ class GPUBeside(Library):
             torch.cuda.synchronize()
 
     def carved(self, plan):
-        """Returns the number of SMs that the product leaves to calls: the SMs that calls take. It is 0 if these are
-        more than half of the GPU."""
+        """Returns the number of SMs that the product leaves free for the calls. This is the number of SMs that the calls
+        take. It is 0 if the calls take more than half of the SMs, if every call is sent and received in two launches,
+        or if the product is a copy."""
         apart = all(p.phases for p in plan.parts) or plan.beside.product.size.kind == "copy"
         return 0 if apart or 2 * plan.taken > self.multiprocessors() else plan.taken
 
@@ -100,8 +103,10 @@ class GPUBeside(Library):
                 for _ in range(rounds)]
 
     def captured(self, run, read, plan, taken):
-        """Captures a round's graph. Returns (replay, read, objects that the graph needs). The steps run once before,
-        because they make data that the graph reads. Its first launch, which uploads it, happens here."""
+        """Captures the CUDA graph of a round. Returns a function that launches the graph, a function that reads the
+        times, and a list of objects that must live as long as the graph. Before the capture, all steps of the plan run
+        once, because they make data that the graph reads. After it, the graph is launched once, because the first launch
+        takes longer: it uploads the graph."""
         products = [p for p in (plan.beside.product, plan.beside.attention) if p]
         for product in products:
             self.warm(product, taken)
@@ -128,7 +133,7 @@ class GPUBeside(Library):
             for i in range(VERIFIED * beside.product.trial):
                 beside.product.launch(i)
 
-        # The host queues the step while the graph runs.
+        # The caller launches the call while the graph runs.
         go = self.graphs.get("accompanied", lambda: self.graphs.capture(run))
 
         def again():

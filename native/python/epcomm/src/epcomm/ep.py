@@ -1,4 +1,8 @@
-"""epcomm for PyTorch, with custom operators for torch.compile."""
+"""EP runs the dispatch and combine kernels of the library epcomm on PyTorch tensors.
+
+Dispatch sends each token to the ranks (GPUs) that hold its experts, and combine brings the experts' outputs back. The
+functions dispatch and combine at the end of this file are custom operators for torch.compile.
+"""
 
 import contextlib
 import ctypes
@@ -15,20 +19,21 @@ _HALVES = {"": 0, "_send": 1, "_recv": 2}
 
 
 def _numbers(dtype, routing, purpose):
-    """Converts words to numbers; numbers stay."""
+    """Converts the arguments from words to the numbers of the library. An argument that is a number stays as it is."""
     return (DTYPES[dtype] if dtype.__class__ is str else dtype, ROUTINGS[routing] if routing.__class__ is str else routing,
             PURPOSES[purpose] if purpose.__class__ is str else purpose)
 
 
 class Dispatched(typing.NamedTuple):
-    """The outputs of dispatch, sorted by expert. Only the first row_offsets[-1] rows hold data; only the device knows
-    this number."""
+    """The outputs of dispatch. Each row is one token for one expert of this rank, and rows are sorted by expert. A group
+    is the rows of one expert: group g is rows row_offsets[g] to row_offsets[g + 1] - 1. Only the first row_offsets[-1]
+    rows hold data. This number is in GPU memory, and the host does not know it."""
 
     out: torch.Tensor          # [max_rows, hidden]; fp4: [max_rows, hidden/2] bytes
     scales: torch.Tensor       # fp8: float32 [hidden/128, max_rows]; fp4: bytes; bf16: empty
     row_offsets: torch.Tensor  # int32 [groups + 1]
-    expert_ids: torch.Tensor   # int32 [groups], local expert of each group
-    src_info: torch.Tensor     # int32 [max_rows, 2]: token on its rank, top-k position
+    expert_ids: torch.Tensor   # int32 [groups], number of each group's expert on this rank
+    src_info: torch.Tensor     # int32 [max_rows, 2]: index of the token on its own rank, and of the expert in its top-k
 
 
 class _Memory:
@@ -39,7 +44,7 @@ class _Memory:
 def _bytes(address, size, device):
     if not address or not size:
         return torch.empty(0, dtype=torch.uint8, device=device)
-    if device.type == "cpu":  # the emulated driver's memory is the host's
+    if device.type == "cpu":  # with the emulated driver, GPU memory is memory of the host
         return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
     return torch.as_tensor(_Memory(address, size), device=device)
 
@@ -58,12 +63,15 @@ def _group_gather(group):
 class EP:
     """One rank of expert parallelism on one GPU.
 
-    group: a torch.distributed group, or None for the default one. Or pass rank, ranks and all_gather(bytes) -> bytes.
-    Comm describes the other options.
+    group is a torch.distributed group, or None for the default group. You can instead pass rank, ranks, and a function
+    all_gather(bytes) -> bytes. pack is the path of a file with compiled kernels, which `epbench pack` makes. It must
+    have the layout expert or expert:128. Comm describes the other options.
 
-    dispatch returns views of the library's memory, valid until the next dispatch in the slot. The pack must have
-    layout expert or expert:128. A stream that you pass must already wait for the work that writes the call's tensors.
-    Keep these tensors until the stream has finished the call.
+    A slot is memory for one call. Calls in different slots can run at the same time. dispatch returns views of the
+    memory of its slot. They are valid until the next dispatch in the same slot.
+
+    If you pass a stream to a call, it must already wait for the work that writes the tensors of the call. Keep these
+    tensors until the stream has finished the call.
     """
 
     def __init__(self, group=None, pack=None, *, device=None, rank=None, ranks=None, all_gather=None, **options):
@@ -79,14 +87,14 @@ class EP:
         self._kind = self.device.type
         index = self.device.index if self.device.index is not None else rank if self.device.type == "cpu" else torch.cuda.current_device()
         if self.device.type == "cuda":
-            torch.empty(1, device=self.device)  # so that torch makes the CUDA context, with its own flags, before the library does
+            torch.empty(1, device=self.device)  # torch then creates the CUDA context, with its own flags, before the library does
         self.comm = Comm(pack, rank or 0, ranks, index, all_gather, **options)
         self.info = i = self.comm.info
         self._check_layout()
         self.hidden, self.topk, self.max_tokens, self.groups = i.hidden, i.topk, i.max_tokens, i.groups
         self.experts, self.local_experts, self.rank, self.ranks = i.experts, i.local_experts, i.rank, i.ranks
         self._calls = [Call(slot=s) for s in range(i.in_flight)]
-        self._begun = [None] * i.in_flight  # output of a sent combine, by slot
+        self._begun = [None] * i.in_flight  # for each slot, the output of a combine that has been sent and not yet received
         self._views, self._rows = {}, {}
         self._index = index
         self._settle = native.emulated_context(index)[1] if self.device.type == "cpu" else None
@@ -99,10 +107,11 @@ class EP:
         return (native.operators().call, number), ctypes.c_int32.from_address(native.load().epcomm_native_said(number))
 
     def _call_natively(self, which, rows, ids, weights, out, *numbers, stream):
-        """Makes a call with the extension. Returns False if there is none, or if it refused a tensor."""
+        """Makes a call with the C++ extension. Returns False if there is no extension, or if the extension refused a
+        tensor."""
         if self._native is None:
             return False
-        self.comm.handle  # noqa: B018  raises an error after destroy
+        self.comm.handle  # noqa: B018  raises an error if the EP was destroyed
         operator, number = self._native
         try:
             operator(number, self._stream(stream), which, rows, ids, weights, out, *numbers)
@@ -113,7 +122,7 @@ class EP:
         return True
 
     def _check_layout(self):
-        """Refuses a pack of another layout."""
+        """Raises ValueError if the pack has a layout that EP does not take."""
         layout = LAYOUTS[self.info.layout]
         if layout not in ("expert", "expert:128"):
             self.comm.destroy()
@@ -170,10 +179,10 @@ class EP:
     def dispatch(self, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
         """Sends tokens to the ranks of their experts.
 
-        x: bfloat16 [tokens, hidden]; topk_ids: int32 or int64 [tokens, topk], -1 for a
-        masked id; weights: float32 [tokens, topk]. fullest is the token count of the
-        fullest rank and must be the same on all ranks; 0 stands for max_tokens. half is "" (a
-        whole call), "_send" or "_recv".
+        x: bfloat16 [tokens, hidden]. topk_ids: int32 or int64 [tokens, topk], with -1 for no expert. weights: float32
+        [tokens, topk]. fullest is the largest number of tokens that any rank has in this call, or 0 for max_tokens. It
+        must be the same on all ranks. half is "" for a whole call. A call can also be made in two halves, "_send" and
+        "_recv".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         if not self._call_natively(_HALVES[half], x, topk_ids, weights, None, fullest, slot, dtype, routing, purpose, stream=stream):
@@ -187,11 +196,13 @@ class EP:
         return self._view(slot, dtype)
 
     def combine(self, y, topk_ids, weights, *, out=None, fullest=0, slot=0, dtype=0, routing=0, purpose=0, stream=None, half=""):
-        """Sends rows back to their tokens and returns their weighted sums, bfloat16 [tokens, hidden].
+        """Sends the experts' outputs back to the ranks of their tokens. Returns the weighted sum for each token,
+        bfloat16 [tokens, hidden].
 
-        y: bfloat16 [max_rows, hidden], the experts' output for each row; with several nodes it is copied to
-        self.y(slot) unless it is there. topk_ids, weights, fullest, slot, dtype, routing and purpose are those of the
-        dispatch. Pass `out` to a whole call or to "_send"; "_recv" returns it.
+        y: bfloat16 [max_rows, hidden], the output of the experts for each row of the dispatch. On several nodes, other
+        ranks can read y only in the library's memory. If it is elsewhere, combine copies it to self.y(slot). topk_ids,
+        weights, fullest, slot, dtype, routing and purpose are those of the dispatch. out is the tensor for the result.
+        If a call is made in halves, pass out only to "_send".
         """
         dtype, routing, purpose = _numbers(dtype, routing, purpose)
         self._check_rows("y", y, 0)
@@ -209,14 +220,14 @@ class EP:
 
     def _launched(self, status):
         if self._settle:
-            self._settle()  # also after a fault
+            self._settle()  # needed after a fault too
         self.comm.check(status)
 
     def _on(self, stream):
         return torch.cuda.stream(stream) if stream is not None and self.device.type == "cuda" else contextlib.nullcontext()
 
     def _new_rows(self, rows, stream):
-        """Allocates rows for the call's stream, also used by the current one."""
+        """Allocates rows on the call's stream. The current stream may use them too."""
         with self._on(stream):
             out = torch.empty((rows, self.hidden), dtype=torch.bfloat16, device=self.device)
         if stream is not None and self.device.type == "cuda":
@@ -224,7 +235,7 @@ class EP:
         return out
 
     def _combined(self, out, slot, tokens, half, stream):
-        """Returns the tensor that combine writes, the same for both halves."""
+        """Returns the tensor into which combine writes its result. Both halves of a call have the same tensor."""
         begun = self._begun[slot] if half == "_recv" else None
         if begun is None:
             return out if out is not None else self._new_rows(tokens, stream)
@@ -235,8 +246,8 @@ class EP:
         return begun
 
     def y(self, slot=0):
-        """Returns the library's memory for y, bfloat16 [max_rows, hidden], or None on one node. If experts write
-        there, combine needs no copy."""
+        """Returns the library's memory for the argument y of combine, bfloat16 [max_rows, hidden]. If the experts write
+        their outputs there, combine need not copy them. Returns None on one node, where combine never copies."""
         view = self._rows.get(slot)
         if view is None and self.info.nodes > 1:
             address, rows = self.comm.outputs(slot).y, max(self.max_rows(d) for d in range(1, 5) if self.info.dtypes >> d & 1)
@@ -244,7 +255,7 @@ class EP:
         return view
 
     def _readable(self, y, slot, half, stream):
-        """Returns y where combine can read it, copied if needed."""
+        """Returns a tensor with the content of y that combine can read: y itself, or a copy."""
         room = self.y(slot)
         if room is None or room.data_ptr() <= y.data_ptr() < room.data_ptr() + 2 * room.numel():
             return y
@@ -260,7 +271,7 @@ class EP:
         self.comm.barrier(self._stream(stream))
 
     def stamp(self, at, stream=None):
-        """Writes this GPU's clock, in ns, to the int64 tensor `at` of one element when the stream comes to it."""
+        """Makes the stream write the time of this GPU's clock, in ns, to `at`, an int64 tensor of one element."""
         self.comm.stamp(at.data_ptr(), self._stream(stream))
 
     def explain(self, tokens, *, dtype=0, routing=0, purpose=0):
@@ -273,8 +284,9 @@ class EP:
         return self.comm.fault()
 
     def check(self):
-        """Raises EpcommError if a wait in a call of this rank passed its deadline; the outputs are NaN then. After each
-        replay of a graph, wait for its stream, then call check. It reads only host memory."""
+        """Raises EpcommError if a call of this rank waited longer for another rank than the deadline allows. The outputs
+        of such a call are NaN. After each replay of a CUDA graph, wait for its stream and then call check. check reads
+        only host memory."""
         self.comm.check(lib().epcomm_fault(self.comm.handle, None))
 
     def reset(self):
@@ -290,13 +302,13 @@ class EP:
         self.comm.abandon()
 
 
-# ---- custom operators: an EP is passed as its number in _known ----
+# ---- custom operators: their arguments can only be tensors and numbers, so an EP is passed as its number in _known ----
 
 _known, _next = {}, itertools.count()
 
 
 def _register(ep):
-    """Returns a new number for an EP. Numbers are not used again, because compiled functions hold them."""
+    """Gives an EP a number. No number is given twice, because compiled functions hold the numbers of destroyed EPs."""
     number = next(_next)
     _known[number] = ep
     return number
@@ -332,8 +344,8 @@ def _(y, topk_ids, weights, src_info, ep, fullest, slot, dtype, routing, purpose
 
 
 def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.dispatch as a custom operator. The operator mutates its outputs, so that torch.compile keeps their
-    readers behind it."""
+    """Calls EP.dispatch as a custom operator. The operator is declared to change its outputs, so that torch.compile
+    keeps everything that reads them after it."""
     view = ep._view(slot, word(DTYPES, dtype, "dtype"))
     torch.ops.epcomm.dispatch(
         x, topk_ids, weights, *view, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),
@@ -342,8 +354,8 @@ def dispatch(ep, x, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0,
 
 
 def combine(ep, y, topk_ids, weights, *, fullest=0, slot=0, dtype=0, routing=0, purpose=0):
-    """Calls EP.combine as a custom operator. The operator takes src_info, so that torch.compile keeps it behind its
-    dispatch."""
+    """Calls EP.combine as a custom operator. The operator takes src_info, an output of dispatch, so that torch.compile
+    keeps it after the dispatch."""
     src_info = ep._view(slot, word(DTYPES, dtype, "dtype")).src_info
     return torch.ops.epcomm.combine(
         y, topk_ids, weights, src_info, ep.id, fullest, slot, word(DTYPES, dtype, "dtype"), word(ROUTINGS, routing, "routing"),

@@ -10,8 +10,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// The errors of the Check functions name the parameter, its value and the bound.
-
 // CheckNames checks that a config sets exactly the declared parameters.
 func CheckNames(c ep.Config, params []Param) error {
 	for _, q := range params {
@@ -27,7 +25,7 @@ func CheckNames(c ep.Config, params []Param) error {
 	return nil
 }
 
-// CheckRange checks that a parameter is a number from lo to hi.
+// CheckRange checks that a parameter is an integer from lo to hi.
 func CheckRange(c ep.Config, name string, lo, hi int) error {
 	if n, ok := c.Values[name].Int(); !ok || n < lo || n > hi {
 		return fmt.Errorf("%s: %s is outside %d to %d", name, c.Values[name], lo, hi)
@@ -35,8 +33,8 @@ func CheckRange(c ep.Config, name string, lo, hi int) error {
 	return nil
 }
 
-// CheckMultiple checks that a parameter is a multiple of unit, from lo to hi. The error describes the unit with the
-// words `what`.
+// CheckMultiple checks that a parameter is a multiple of unit, from lo to hi. The error says what the unit is, in the
+// words of `what`, such as "a warp".
 func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) error {
 	if err := CheckRange(c, name, lo, hi); err != nil {
 		return err
@@ -47,7 +45,7 @@ func CheckMultiple(c ep.Config, name string, unit, lo, hi int, what string) erro
 	return nil
 }
 
-// CheckWord checks that a parameter has one of the known values.
+// CheckWord checks that the value of a parameter is one of the words `known`.
 func CheckWord(c ep.Config, name string, known ...string) error {
 	if !slices.Contains(known, c.Str(name)) {
 		return fmt.Errorf("%s: %q, use %s", name, c.Str(name), strings.Join(known, " or "))
@@ -55,8 +53,8 @@ func CheckWord(c ep.Config, name string, known ...string) error {
 	return nil
 }
 
-// CheckConfig finds the kernel of a config in a backend's list and checks the config. Its
-// error is a Failure with status illegal.
+// CheckConfig finds the kernel of a config in `all`, the kernels of a backend, and checks whether the config can run.
+// If it cannot, the error is a Failure with status illegal.
 func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	k, err := Find(all, p.Op, c.Kernel)
 	if err == nil {
@@ -68,16 +66,17 @@ func CheckConfig(all []Kernel, m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// CheckRouting checks that a rank's routing fits the problem.
+// CheckRouting checks the routing of one rank (GPU), which says which experts its tokens select. The number of tokens and
+// the expert ids must fit the problem.
 func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	n := r.Tokens * p.TopK
 	switch {
 	case r.Tokens < 0 || r.Tokens > p.MaxTokens:
 		return fmt.Errorf("%d tokens, the buffers hold %d", r.Tokens, p.MaxTokens)
 	case r.Tokens > p.Tokens:
-		return fmt.Errorf("%d tokens, the problem says %d for the fullest rank", r.Tokens, p.Tokens)
+		return fmt.Errorf("%d tokens, but the problem has at most %d in a rank", r.Tokens, p.Tokens)
 	case len(r.Experts) != n || len(r.Weights) != n:
-		return fmt.Errorf("%d experts and %d weights for %d selections", len(r.Experts), len(r.Weights), n)
+		return fmt.Errorf("%d experts and %d weights are given for %d selections", len(r.Experts), len(r.Weights), n)
 	}
 	for i, e := range r.Experts {
 		t := i / p.TopK
@@ -91,14 +90,16 @@ func CheckRouting(p ep.Problem, r workloads.Routing) error {
 	return nil
 }
 
-// LeastReading is the least time that a clock reports, in seconds. A clock may subtract the time of alignments
-// (barriers between the ranks). If an alignment was disturbed, the difference can be negative. But ratios of rounds
-// need positive times.
+// LeastReading is the least time that a backend may report, in seconds. Some backends measure a call together with
+// a barrier between the ranks, and then subtract the time of the barrier. If another program delays the barrier, the
+// difference can be negative. Then the backend reports LeastReading, because epbench divides by times.
 const LeastReading = 1e-9
 
+// fewRounds is the least number of rounds that Disturbed judges.
 const fewRounds = 3
 
-// Disturbed reports whether at least half of the rounds have the time LeastReading. It needs at least fewRounds rounds.
+// Disturbed reports whether at least half of the rounds have a time of LeastReading or less, so that they say nothing
+// about the call. It is false for less than fewRounds rounds.
 func Disturbed(rounds []float64) bool {
 	n := 0
 	for _, t := range rounds {
@@ -109,24 +110,26 @@ func Disturbed(rounds []float64) bool {
 	return len(rounds) >= fewRounds && 2*n >= len(rounds)
 }
 
+// Bounds on what one answer of a worker program may contain.
 const (
 	maxStages = 64
 	maxNotes  = 100
-	maxNote   = 4096 // bytes
+	maxNote   = 4096 // bytes of one note
 )
 
-// Implausible returns why r cannot be the result of spec, or "". If `idle`, times of 0 and below are
-// legal.
+// Implausible returns why r cannot be the answer to the request spec, or "" if it can. Times of 0 and below are
+// accepted only if `idle` is true.
 func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	if len(r.Seconds) != spec.Rounds || r.Fold != max(spec.Fold, 1) {
-		return fmt.Sprintf("%d rounds of fold %d instead of %d rounds of fold %d", len(r.Seconds), r.Fold, spec.Rounds, max(spec.Fold, 1))
+		sized := func(rounds, calls int) string { return ep.Count(rounds, "round") + " of " + ep.Count(calls, "call") }
+		return fmt.Sprintf("asked for %s, got %s", sized(spec.Rounds, max(spec.Fold, 1)), sized(len(r.Seconds), r.Fold))
 	}
 	if r.Clock == "" {
 		return "the clock has no name"
 	}
 	for i, times := range r.Seconds {
 		if len(times) != ranks {
-			return fmt.Sprintf("round %d has times of %d ranks instead of %d", i, len(times), ranks)
+			return fmt.Sprintf("round %d has the times of %d ranks, but there are %d ranks", i, len(times), ranks)
 		}
 		for rank, t := range times {
 			if math.IsNaN(t) || math.IsInf(t, 0) || t <= 0 && !idle {
@@ -134,13 +137,8 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 			}
 		}
 	}
-	if len(r.MHz) > ranks || len(r.Stages) > maxStages || len(r.Notes) > maxNotes {
-		return fmt.Sprintf("%d clock rates for %d ranks, %d stages and %d notes; a rank may have one rate, and there may be %d stages and %d notes", len(r.MHz), ranks, len(r.Stages), len(r.Notes), maxStages, maxNotes)
-	}
-	for _, n := range r.Notes {
-		if len(n) > maxNote {
-			return fmt.Sprintf("a note of %d bytes, more than %d", len(n), maxNote)
-		}
+	if why := r.tooLong(ranks); why != "" {
+		return why
 	}
 	for _, s := range r.Stages {
 		if s.Name == "" || len(s.Name) > maxNote || !(s.Seconds >= 0) || math.IsInf(s.Seconds, 0) {
@@ -148,18 +146,37 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 		}
 	}
 	if !idle && Disturbed(r.slowest()) {
-		return fmt.Sprintf("at least half of %d rounds took no time: the calls are shorter than the clock's disturbances", spec.Rounds)
+		return fmt.Sprintf("at least half of the %d rounds have a time of 0 or less: the error of the clock is larger than the time of a call", spec.Rounds)
 	}
 	return ""
 }
 
-// MedianOfSlowest returns the median over rounds of the slowest rank's seconds.
+// tooLong returns which list of r has too many entries, or "".
+func (r Rounds) tooLong(ranks int) string {
+	switch {
+	case len(r.MHz) > ranks:
+		return fmt.Sprintf("the answer has %d clock rates, but there are %d ranks", len(r.MHz), ranks)
+	case len(r.Stages) > maxStages:
+		return fmt.Sprintf("the answer has %d stages; at most %d are allowed", len(r.Stages), maxStages)
+	case len(r.Notes) > maxNotes:
+		return fmt.Sprintf("the answer has %d notes; at most %d are allowed", len(r.Notes), maxNotes)
+	}
+	for _, n := range r.Notes {
+		if len(n) > maxNote {
+			return fmt.Sprintf("a note has %d bytes; at most %d are allowed", len(n), maxNote)
+		}
+	}
+	return ""
+}
+
+// MedianOfSlowest takes the slowest rank's seconds of each round, and returns their median.
 func (r Rounds) MedianOfSlowest() float64 {
 	slowest := r.slowest()
 	slices.Sort(slowest)
 	return slowest[len(slowest)/2]
 }
 
+// slowest returns the slowest rank's seconds of each round.
 func (r Rounds) slowest() []float64 {
 	out := make([]float64, len(r.Seconds))
 	for i, times := range r.Seconds {

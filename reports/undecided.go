@@ -8,7 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell returns a verdict, or the cause if nothing could be compared.
+// verdictCell shows the verdict of a search (faster, same, slower, undecided). If the search could compare nothing, it
+// shows the cause instead.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -18,7 +19,7 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// speedCell returns the busiest rank's bytes divided by the winner's median time, in GB/s.
+// speedCell shows the bytes that the busiest rank moves, divided by the winner's median time, in GB/s.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -26,13 +27,14 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// challenged reports whether a search kept the default and measured a challenger, the best other config.
+// challenged reports whether the default won a search that also measured another config. The best other config is
+// called the challenger.
 func challenged(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows the challenger where the default won.
+// challengerColumn shows the challenger and its gain where the default won. Other rows have an empty cell.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {
@@ -42,18 +44,19 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 	return Cell{Text: fmt.Sprintf("%s (%s) %s", d.Challenger.Difference(d.Default), d.Challenger.ID(), gain), Value: d.Challenger.Key() + " " + gain}
 }}
 
+// undecidedNotes returns the notes below the table: what the column challenger shows, and why cases are undecided.
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {
-		out = append(out, "challenger: if the default stays, the best other config and its gain; the gain's interval lies inside the band (verdict same) or crosses an edge of the band (undecided)")
+		out = append(out, "challenger: where the default won, the best other config and its gain. If the gain's interval lies inside the band, the verdict is same; if it crosses an edge of the band, the verdict is undecided")
 	}
 	for _, x := range []struct {
 		cause   record.Cause
 		verdict record.Verdict
 		text    string
 	}{
-		{record.Noisy, record.Undecided, "the default differs from itself by more than the band, so this machine cannot show a difference as small as the band"},
-		{record.HostBound, record.Same, "the default takes hardly longer than an empty kernel, so no parameter changes the time"},
+		{record.Noisy, record.Undecided, "two measurements of the default differ by more than the band, so this machine is too noisy to show differences as small as the band"},
+		{record.HostBound, record.Same, "the default takes hardly longer than an empty kernel, so no other config can be much faster"},
 	} {
 		n := 0
 		for _, c := range cases {

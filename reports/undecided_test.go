@@ -50,7 +50,7 @@ func TestNoisyIsUndecided(t *testing.T) {
 	if got := column(t, table, "verdict")[0].Text; got != "undecided" {
 		t.Errorf("verdict %q", got)
 	}
-	if notes := strings.Join(table.Notes, "\n"); !strings.Contains(notes, "undecided: in 1 case the default differs from itself by more than the band") {
+	if notes := strings.Join(table.Notes, "\n"); !strings.Contains(notes, "undecided: in 1 case two measurements of the default differ by more than the band") {
 		t.Error(notes)
 	}
 }

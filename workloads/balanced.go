@@ -36,7 +36,7 @@ func gcd(a, b int) int {
 }
 
 var roundrobinKind = kind{
-	name: "roundrobin", doc: "selection i of all ranks' tokens in order goes to expert i mod experts",
+	name: "roundrobin", doc: "the experts take turns: selection i goes to expert i mod experts, where i counts through the tokens of rank 0, then rank 1, ...",
 	build: func(_ args, r *recipe) error { r.law = roundrobin; return nil },
 }
 

@@ -4,7 +4,7 @@ import "fmt"
 
 var groupedKind = kind{
 	name: "grouped",
-	doc:  "top-k of random scores within the t best of g groups of experts; the score of a group is the sum of its two best scores (DeepSeek-V3)",
+	doc:  "every expert has a random score, and the score of a group is the sum of its two best experts' scores; a token selects the best experts of the t best of g groups (DeepSeek-V3)",
 	params: []param{
 		{name: "g", min: 1, max: 256, def: 8, whole: true},
 		{name: "t", min: 1, max: 256, def: 4, whole: true},

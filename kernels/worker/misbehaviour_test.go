@@ -50,7 +50,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3", 0},
 		{"lie-time", ep.Unstable, "were returned after", 0},
 		{"lie-zero", ep.Unstable, "took 0 s", 0},
-		{"lie-rounds", ep.Unstable, "0 rounds of fold 1 instead of 1", 0},
+		{"lie-rounds", ep.Unstable, "asked for 1 round of 1 call, got 0 rounds", 0},
 	} {
 		t.Run(c.script, func(t *testing.T) {
 			b := openScripted(t, c.script)

@@ -23,7 +23,7 @@ func TestTurns(t *testing.T) {
 		{"crash-run", ep.Crash, "illegal memory access"},
 		{"fail-hang", ep.Hang, "rank 1 waited for rank 0, expert 3"},
 		{"lie-time", ep.Unstable, "were returned after"},
-		{"lie-rounds", ep.Unstable, "0 rounds of fold 2 instead of 1"},
+		{"lie-rounds", ep.Unstable, "asked for 1 round of 2 calls, got 0 rounds"},
 	} {
 		for _, knows := range []bool{true, false} {
 			b := openScripted(t, c.script)

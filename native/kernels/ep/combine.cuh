@@ -4,6 +4,7 @@
  *
  * A combine needs a dispatch of the same state and algorithm before it. Every row has its own slot, so that rows are
  * added in top-k order (in rank order under dedup), and the sum has the same bits in every run. */
+#include "common/halves.cuh"
 #include "ep/combine_wait.cuh"
 
 static __device__ void ep_combine_receive(const EpArgs &a) {
@@ -14,20 +15,7 @@ static __device__ void ep_combine_receive(const EpArgs &a) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) ep_combine_async(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { send_tokens_back(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_combine_wait(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_combine_receive(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_combine(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] {
-    send_tokens_back(a);
-    ep_combine_receive(a);
-  });
-}
+EP_HALVES(ep_combine, send_tokens_back, ep_combine_receive)
 
 EP_ENTRY(EP_THREADS, 1) ep_copy_shared_outputs(const __grid_constant__ EpArgs a) {
   pdl_wait();

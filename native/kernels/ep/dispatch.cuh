@@ -7,6 +7,7 @@
  *
  * The buffers may be used again after a combine on all ranks. Dispatches without a combine between them need a
  * barrier over ranks between calls. */
+#include "common/halves.cuh"
 #include "ep/dispatch_expand.cuh"
 
 static __device__ void ep_dispatch_receive(const EpArgs &a) {
@@ -26,17 +27,4 @@ static __device__ void ep_dispatch_receive(const EpArgs &a) {
   if (ok) ep_leave_copying(a);
 }
 
-EP_ENTRY(EP_THREADS, 1) ep_dispatch_async(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_dispatch_send(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_dispatch_wait(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_dispatch_receive(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_dispatch(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] {
-    ep_dispatch_send(a);
-    ep_dispatch_receive(a);
-  });
-}
+EP_HALVES(ep_dispatch, ep_dispatch_send, ep_dispatch_receive)

@@ -4,11 +4,6 @@
 
 #include "ep/signal.cuh"
 
-struct EpDestination {
-  uint8_t *slot;     /* null: there is no copy */
-  int32_t *finished; /* counts the parts that have been written for this destination */
-};
-
 /* Returns the number of parts of a message. One warp copies one part. */
 EP_DEVICE uint32_t ep_message_parts(const EpArgs &a) {
   return EP_COPY == EP_VECTOR && a.chunk_bytes > 0 ? ceil_div(EP_MSG_BYTES, static_cast<uint32_t>(a.chunk_bytes)) : 1;
@@ -27,6 +22,15 @@ EP_DEVICE bool ep_take_slot(const EpArgs &a, int32_t *reserved, int32_t expert, 
   ep_fault(a, {EP_PHASE_DISPATCH_ASYNC, expert, a.rank}, static_cast<uint64_t>(a.max_tokens), static_cast<uint64_t>(*slot) + 1);
   return false;
 }
+
+#ifdef EP_HOSTS
+EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token); /* hosts/dispatch_send.cuh has both */
+EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to);
+#else
+struct EpDestination {
+  uint8_t *slot;     /* null: there is no copy */
+  int32_t *finished; /* counts the parts that have been written for this destination */
+};
 
 EP_DEVICE EpDestination ep_expert_slot(const EpArgs &a, int32_t expert) {
   int32_t slot;
@@ -61,20 +65,6 @@ EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
   return d;
 }
 
-/* Writes one token as a message to `message`, from which it is copied to its destinations. There is no barrier. */
-EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
-  const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
-  ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
-  const uint32_t k = threadIdx.x;
-  if (k == 0) *reinterpret_cast<int32_t *>(message + EP_TOKEN_BYTES) = static_cast<int32_t>(token);
-  if (k >= EP_TOPK) return;
-  const int32_t expert = a.topk_ids[token * EP_TOPK + k];
-  reinterpret_cast<uint16_t *>(message + EP_IDS_AT)[k] =
-      static_cast<uint16_t>(expert < 0 ? static_cast<int32_t>(EP_NO_EXPERT) : expert);
-  if (EP_ALGO == EP_DEDUP)
-    reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
-}
-
 /* Copies a message to its destinations. Warps take (destination, part) pairs in turn, and count each part that they
  * have written. */
 EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
@@ -88,6 +78,21 @@ EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpD
     __syncwarp();
     if (lane_id() == 0) red_add_release_gpu(d.finished, 1);
   }
+}
+#endif
+
+/* Writes one token as a message to `message`, from which it is copied to its destinations. There is no barrier. */
+EP_DEVICE void ep_stage_token(const EpArgs &a, int64_t token, uint8_t *message) {
+  const float global = a.input_scales != nullptr ? a.input_scales[0] : 1.0f;
+  ep_quantize_token<EP_DTYPE, EP_HIDDEN>(a.x + token * EP_HIDDEN, message, global);
+  const uint32_t k = threadIdx.x;
+  if (k == 0) *reinterpret_cast<int32_t *>(message + EP_TOKEN_BYTES) = static_cast<int32_t>(token);
+  if (k >= EP_TOPK) return;
+  const int32_t expert = a.topk_ids[token * EP_TOPK + k];
+  reinterpret_cast<uint16_t *>(message + EP_IDS_AT)[k] =
+      static_cast<uint16_t>(expert < 0 ? static_cast<int32_t>(EP_NO_EXPERT) : expert);
+  if (EP_ALGO == EP_DEDUP)
+    reinterpret_cast<float *>(message + EP_WEIGHTS_AT)[k] = a.weights != nullptr ? a.weights[token * EP_TOPK + k] : 1.0f;
 }
 
 /* Sends the tokens block, block + blocks, ... of this rank, with one barrier for each token. There are two sets of
@@ -108,6 +113,7 @@ static __device__ void ep_send_vectors(const EpArgs &a, uint32_t block, uint32_t
   }
 }
 
+#if EP_COPY == EP_BULK
 EP_DEVICE void ep_note_written(EpDestination d) {
   if (d.slot != nullptr) red_add_release_gpu(d.finished, 1);
 }
@@ -139,6 +145,7 @@ static __device__ void ep_send_bulk(const EpArgs &a, uint32_t block, uint32_t bl
   bulk_wait_written<0>();
   ep_note_written(before);
 }
+#endif
 
 static __device__ void ep_send_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
 #if EP_COPY == EP_BULK

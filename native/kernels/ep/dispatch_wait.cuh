@@ -12,6 +12,32 @@ struct EpOffsets {
   uint32_t group_blocks[EP_GROUPS];  /* NVFP4: number of 128-row scale blocks of each group; after the scan, their sum up to and including the group */
 };
 
+#ifdef EP_HOSTS /* the functions are in hosts/dispatch_send.cuh and hosts/dispatch_counts.cuh */
+static const bool EP_OVER_HOSTS = true;
+EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o);
+#else
+static const bool EP_OVER_HOSTS = false;
+
+/* Waits for the number of tokens of a pair. */
+EP_DEVICE bool ep_await_pair(const EpArgs &a, uint32_t pair, EpWait what, uint64_t *count) {
+  return ep_await_count(a, ep_word(a, a.rank, EP_D_COUNT, pair), what, count);
+}
+
+/* Dedup: waits until each source has announced its number of messages. */
+EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &) {
+  bool ok = true;
+  if (EP_ALGO == EP_DEDUP && threadIdx.x < EP_RANKS) {
+    const int32_t source = static_cast<int32_t>(threadIdx.x);
+    const EpWait what = {EP_PHASE_DISPATCH_WAIT, -1, source};
+    uint64_t *word = ep_word(a, a.rank, EP_D_RANK, source), count = 0;
+    ok = ep_await_count(a, word, what, &count) && count <= static_cast<uint64_t>(a.max_tokens);
+    *ep_counter(a, EP_MESSAGES + source) = ok ? static_cast<int32_t>(count) : 0;
+    st_relaxed_sys(word, EP_NOT_ARRIVED);
+  }
+  return __syncthreads_or(!ok) == 0;
+}
+#endif
+
 /* Waits for all counts and writes them to pair_ends. Each thread polls different words. All threads return the same
  * result. */
 EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
@@ -20,7 +46,7 @@ EP_DEVICE bool ep_collect_counts(const EpArgs &a, EpOffsets &o) {
     const EpWait what = {EP_PHASE_DISPATCH_WAIT, static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + i / EP_SOURCES),
                          static_cast<int32_t>(EP_SKIP_A2A ? a.rank : i % EP_SOURCES)};
     uint64_t count = 0;
-    if (ok) ok = ep_await_count(a, ep_word(a, a.rank, EP_D_COUNT, i), what, &count);
+    if (ok) ok = ep_await_pair(a, i, what, &count);
     if (ok && count > static_cast<uint64_t>(a.max_tokens)) {
       ep_fault(a, what, static_cast<uint64_t>(a.max_tokens), count);
       ok = false;
@@ -85,28 +111,14 @@ EP_DEVICE void ep_publish_pairs(const EpArgs &a, const EpOffsets &o) {
     const uint32_t end = ep_group_start(o, local) + o.pair_ends[i] - ep_rows_before(o, local);
     ep_counter(a, EP_PAIR)[2 * i] = static_cast<int32_t>(EP_READY_FLAG + end);
     ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(ep_pair_count(o, i));
-    st_relaxed_sys(ep_word(a, a.rank, EP_D_COUNT, i), EP_NOT_ARRIVED);
+    if (!EP_OVER_HOSTS) st_relaxed_sys(ep_word(a, a.rank, EP_D_COUNT, i), EP_NOT_ARRIVED);
   }
-}
-
-/* Dedup: waits until each source has announced its number of messages. */
-EP_DEVICE bool ep_collect_messages(const EpArgs &a) {
-  bool ok = true;
-  if (EP_ALGO == EP_DEDUP && threadIdx.x < EP_RANKS) {
-    const int32_t source = static_cast<int32_t>(threadIdx.x);
-    const EpWait what = {EP_PHASE_DISPATCH_WAIT, -1, source};
-    uint64_t *word = ep_word(a, a.rank, EP_D_RANK, source), count = 0;
-    ok = ep_await_count(a, word, what, &count) && count <= static_cast<uint64_t>(a.max_tokens);
-    *ep_counter(a, EP_MESSAGES + source) = ok ? static_cast<int32_t>(count) : 0;
-    st_relaxed_sys(word, EP_NOT_ARRIVED);
-  }
-  return __syncthreads_or(!ok) == 0;
 }
 
 static __device__ void ep_offsets_block(const EpArgs &a) {
   __shared__ EpOffsets o;
-  if (!ep_collect_counts(a, o) || !ep_collect_messages(a)) return;
-  ep_span_stage(a, EP_STAGE_READY);
+  if (!ep_collect_counts(a, o) || !ep_collect_messages(a, o)) return;
+  if (!EP_OVER_HOSTS) ep_span_stage(a, EP_STAGE_READY);
   if (EP_ALGO == EP_DIRECT) ep_span_stage(a, EP_STAGE_ARRIVED); /* under direct, counts are sent after the rows */
   block_scan(o.pair_ends, EP_PAIRS);
   ep_pad_offsets(a, o);

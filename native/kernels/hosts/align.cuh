@@ -10,7 +10,7 @@ EP_ENTRY(32, 1) ep_align_hosts(const __grid_constant__ EpArgs a) {
   if (ep_gave_up(a)) return;
   EpControl *mine = a.control[0];
   const uint32_t tag = mine->epoch + 1;
-  for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) ep_count_up(a, peer, ep_aligned_at(a, a.rank));
+  for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) ep_signal(a, peer, ep_aligned_at(a, a.rank), 1, EP_NET_ADD);
   for (int32_t peer = static_cast<int32_t>(threadIdx.x); peer < a.ranks; peer += 32) {
     if (!ep_wait_counted(a, ep_aligned_at(a, peer), {EP_PHASE_ALIGN, -1, peer}, tag)) break;
   }

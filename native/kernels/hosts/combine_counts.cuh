@@ -79,17 +79,4 @@ static __device__ void ep_hosts_sum(const EpArgs &a) {
   }
 }
 
-EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_async(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_hosts_return(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_hosts_combine_wait(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_hosts_sum(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_hosts_combine(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] {
-    ep_hosts_return(a);
-    ep_hosts_sum(a);
-  });
-}
+EP_HALVES(ep_hosts_combine, ep_hosts_return, ep_hosts_sum)

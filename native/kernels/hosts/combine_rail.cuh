@@ -11,11 +11,10 @@
  * bytes and one more rounding. If a host has only one row of a token, it sends the row itself. */
 #pragma once
 
+#include "common/partial.cuh"
 #include "hosts/layout.cuh"
 /* After layout.cuh: it uses the names of ep/layout.cuh. */
 #include "ep/combine_wait.cuh"
-
-static const bool EP_F32_SUMS = EP_PARTIAL == 0;
 
 /* Returns whether hosts send sums. Without router weights rows are not summed, and each row has to be sent. */
 EP_DEVICE bool ep_sums_by_host(const EpArgs &a) { return EP_ROUTE == EP_ROUTE_RAIL && EP_NODES > 1 && a.weights != nullptr; }
@@ -98,25 +97,16 @@ EP_DEVICE void ep_add_rows(float (&acc)[8], uint64_t row, float weight, uint32_t
 /* Stores a vector of a sum. An f32 sum takes two rows: of each eight elements four are in the first row and four in
  * the second. */
 EP_DEVICE void ep_store_sum(uint8_t *to, const float (&x)[8], uint32_t vector) {
-  uint4 *out = reinterpret_cast<uint4 *>(to) + vector;
-  if (!EP_F32_SUMS) {
-    *out = bf16_pack(x);
-    return;
-  }
-  out[0] = make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
-  out[EP_ROW_BYTES / 16] = make_uint4(__float_as_uint(x[4]), __float_as_uint(x[5]), __float_as_uint(x[6]), __float_as_uint(x[7]));
-}
-EP_DEVICE void ep_add_sum(float (&acc)[8], const uint8_t *from, uint32_t vector) {
-  const uint4 *in = reinterpret_cast<const uint4 *>(from) + vector;
-  const uint4 lo = ld_once(in);
-  if (!EP_F32_SUMS) {
-    bf16_accumulate(acc, lo, 1.0f);
-    return;
-  }
-  const uint4 hi = ld_once(in + EP_ROW_BYTES / 16);
-  const uint32_t w[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
 #pragma unroll
-  for (int i = 0; i < 8; i++) acc[i] = __fadd_rn(acc[i], __uint_as_float(w[i]));
+  for (uint32_t p = 0; p < EP_PIECES; p++) reinterpret_cast<uint4 *>(to + p * EP_ROW_BYTES)[vector] = partial_pack(x, p);
+}
+
+/* Adds a vector of the sum of several rows. */
+EP_DEVICE void ep_add_sum(PartialSum &s, const uint8_t *from, uint32_t vector) {
+  uint4 pieces[EP_PIECES];
+#pragma unroll
+  for (uint32_t p = 0; p < EP_PIECES; p++) pieces[p] = ld_once(reinterpret_cast<const uint4 *>(from + p * EP_ROW_BYTES) + vector);
+  partial_add_pieces(s, ~0u, pieces);
 }
 
 /* ---- the collector ---- */
@@ -205,14 +195,14 @@ EP_DEVICE bool ep_finish_chunk(const EpArgs &a, int64_t token, uint32_t chunk) {
 #pragma unroll 1
   for (uint32_t base = first; base < end; base += 32) {
     const uint32_t i = base + lane_id();
-    float acc[8] = {};
-    ep_add_rows(acc, p.at, p.weight, p.rows, i, i < end);
+    PartialSum s = {};
+    ep_add_rows(s.acc, p.at, p.weight, p.rows, i, i < end);
     for (uint32_t left = p.sums; left != 0; left &= left - 1) {
       const uint64_t from = __shfl_sync(EP_FULL_WARP, p.at, __ffs(left) - 1);
-      if (i < end) ep_add_sum(acc, reinterpret_cast<const uint8_t *>(from), i);
+      if (i < end) ep_add_sum(s, reinterpret_cast<const uint8_t *>(from), i);
     }
     if (i >= end) continue;
-    const uint4 sum = ep_add_shared(a, bf16_pack(acc), token, i);
+    const uint4 sum = ep_add_shared(a, bf16_pack(s.acc), token, i);
     reinterpret_cast<uint4 *>(a.combined)[token * (EP_ROW_BYTES / 16) + i] = ep_epilogue(a, sum, i);
   }
   return true;

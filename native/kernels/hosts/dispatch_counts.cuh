@@ -64,23 +64,10 @@ EP_DEVICE bool ep_forward(const EpArgs &a, uint32_t block, uint32_t blocks) {
 
 /* ---- receiving ---- */
 
-/* Waits for the counts, as ep_collect_counts does, and then for every message of every source. */
-EP_DEVICE bool ep_collect_arrivals(const EpArgs &a, EpOffsets &o) {
-  const uint32_t call = ep_round(a);
-  bool ok = true;
-  for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) {
-    const EpWait what = {EP_PHASE_DISPATCH_WAIT, static_cast<int32_t>(static_cast<uint32_t>(a.rank) * EP_LOCAL_EXPERTS + i / EP_SOURCES),
-                         static_cast<int32_t>(i % EP_SOURCES)};
-    uint32_t count = 0;
-    if (ok) ok = ep_await_announced(a, ep_host_at(a, EP_H_COUNT, i), what, call, &count);
-    if (ok && count > static_cast<uint32_t>(a.max_tokens)) {
-      ep_fault(a, what, static_cast<uint64_t>(a.max_tokens), count);
-      ok = false;
-    }
-    o.pair_ends[i] = ok ? count : 0;
-  }
-  if (__syncthreads_or(!ok)) return false;
+/* Waits for every message of every source. */
+EP_DEVICE bool ep_collect_messages(const EpArgs &a, const EpOffsets &o) {
   ep_span_stage(a, EP_STAGE_READY);
+  bool ok = true;
   uint64_t *seen = ep_own_word(a, a.region[EP_H_SEEN]);
   for (uint32_t s = threadIdx.x; s < EP_RANKS; s += blockDim.x) {
     uint64_t want = seen[s], got;
@@ -91,30 +78,10 @@ EP_DEVICE bool ep_collect_arrivals(const EpArgs &a, EpOffsets &o) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Does over hosts what ep_offsets_block does. */
-static __device__ void ep_hosts_offsets(const EpArgs &a) {
-  __shared__ EpOffsets o;
-  if (!ep_collect_arrivals(a, o)) return;
-  ep_span_stage(a, EP_STAGE_ARRIVED);
-  block_scan(o.pair_ends, EP_PAIRS);
-  ep_pad_offsets(a, o);
-  ep_publish_prefixes(a, o);
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    st_relaxed_gpu(ep_counter(a, EP_CLEANUP), static_cast<int32_t>(gridDim.x - 1));
-    st_release_gpu(ep_counter(a, EP_READY), EP_READY_FLAG);
-  }
-  for (uint32_t i = threadIdx.x; i < EP_PAIRS; i += blockDim.x) { /* for combine */
-    const uint32_t local = i / EP_SOURCES;
-    ep_counter(a, EP_PAIR)[2 * i] = static_cast<int32_t>(EP_READY_FLAG + ep_group_start(o, local) + o.pair_ends[i] - ep_rows_before(o, local));
-    ep_counter(a, EP_PAIR)[2 * i + 1] = static_cast<int32_t>(ep_pair_count(o, i));
-  }
-}
-
 static __device__ void ep_hosts_receive(const EpArgs &a) {
   const uint32_t copiers = gridDim.x - 1;
   if (blockIdx.x == copiers) {
-    ep_hosts_offsets(a);
+    ep_offsets_block(a);
     return;
   }
   bool ok = EP_ROUTE != EP_ROUTE_RAIL || ep_forward(a, blockIdx.x, copiers);
@@ -126,17 +93,4 @@ static __device__ void ep_hosts_receive(const EpArgs &a) {
   ep_leave_copying(a);
 }
 
-EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch_async(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_hosts_send(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch_wait(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] { ep_hosts_receive(a); });
-}
-
-EP_ENTRY(EP_THREADS, 1) ep_hosts_dispatch(const __grid_constant__ EpArgs a) {
-  ep_run(a, [&] {
-    ep_hosts_send(a);
-    ep_hosts_receive(a);
-  });
-}
+EP_HALVES(ep_hosts_dispatch, ep_hosts_send, ep_hosts_receive)

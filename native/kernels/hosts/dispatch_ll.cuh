@@ -35,27 +35,16 @@ EP_DEVICE bool lh_await_far_counts(const EpArgs &a, const LlCall &c) {
   return __syncthreads_or(!ok) == 0;
 }
 
-/* Polls a word with a count until the word belongs to this call. The count of a far source has arrived already. */
-EP_DEVICE bool lh_await_count(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t word, uint32_t *count) {
-  const uint64_t *at = ep_own_word(a, lh_counts(a, c.number, source)) + word;
-  const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
-  EpSpin spin;
-  for (;;) {
-    const uint64_t v = ld_relaxed_sys(at);
-    *count = static_cast<uint32_t>(v);
-    if (v >> 32 == c.number) return true;
-    if (!spin.again(a, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, v >> 32)) return false;
-  }
-}
-
-/* Reads all counts. Every block calls it, as in dispatch_ll. */
+/* Reads all counts: polls each word until it belongs to this call. The counts of far sources have arrived already.
+ * Every block calls it, as in dispatch_ll. */
 static __device__ bool lh_await_counts(const EpArgs &a, const LlCall &c, LhArrived &s) {
   if (!lh_await_far_counts(a, c)) return false;
   bool ok = true;
   for (uint32_t i = threadIdx.x; i < EP_RANKS * LH_AWAITED; i += blockDim.x) {
     const uint32_t source = i / LH_AWAITED, word = i % LH_AWAITED;
+    const int32_t expert = word < EP_LOCAL_EXPERTS ? static_cast<int32_t>(a.rank * EP_LOCAL_EXPERTS + word) : -1;
     uint32_t count = 0;
-    ok = ok && lh_await_count(a, c, source, word, &count);
+    ok = ok && ep_wait_word(a, ep_own_word(a, lh_counts(a, c.number, source)) + word, {EP_PHASE_DISPATCH_WAIT, expert, static_cast<int32_t>(source)}, c.number, &count);
     *lh_arrived(s, source, word) = count;
   }
   if (__syncthreads_or(!ok)) return false;
@@ -156,13 +145,14 @@ EP_DEVICE void lh_store_part(const EpArgs &a, const LlCall &c, const LhPart &p, 
   const uint32_t number = c.lane < EP_TOPK ? ld_relaxed_sys(reinterpret_cast<const uint32_t *>(relayed + LH_NUMBERS_AT) + c.lane) : 0;
   const int32_t owner = lh_owner(lh_expert(c, p));
   const bool begins = lh_first(owner) && owner >= 0 && ep_is_near(a, owner);
+  EpVector part[LH_PART];
+#pragma unroll
+  for (uint32_t v = 0; v < LH_PART; v++) part[v] = {p.data[v], p.scale[v]};
   for (uint32_t todo = __ballot_sync(EP_FULL_WARP, begins); todo != 0; todo &= todo - 1) {
     const uint32_t k = __ffs(todo) - 1, message = __shfl_sync(EP_FULL_WARP, number, k);
     const int32_t rank = __shfl_sync(EP_FULL_WARP, owner, k);
     if (p.first == c.lane) lh_store_header(a, c, rank, p.source, message, p.head);
-    uint8_t *slot = ep_peer_heap(a, rank) + lh_forwarded(a, c.number, p.source, message);
-#pragma unroll
-    for (uint32_t v = 0; v < LH_PART; v++) lh_store<LH_PART>(slot, p.first + 32 * v, {p.data[v], p.scale[v]});
+    ep_send_part(ep_peer_heap(a, rank) + lh_forwarded(a, c.number, p.source, message), p.first, part);
   }
 }
 

@@ -170,27 +170,18 @@ EP_DEVICE void lh_send_header(const EpArgs &a, const LlCall &c, const LhTarget &
   }
 }
 
-/* Stores a vector and its scale, for one lane of a warp that stores n vectors in each lane. */
-template <uint32_t n>
-EP_DEVICE void lh_store(uint8_t *slot, uint32_t vector, const EpVector &v) {
-  if (ep_inside<n>(vector)) st_relaxed_sys(reinterpret_cast<uint4 *>(slot) + vector, v.data);
-  if (ep_has_scale<n>(vector)) st_relaxed_sys(ep_slot_scale(slot, vector), v.scale);
-}
-
 /* Sends the vectors of a token to every near rank and, if the token has far ranks, copies them to LH_SEND for the
  * network. Each thread of the block handles one vector at a time. */
 EP_DEVICE void lh_send_vectors(const EpArgs &a, const LlCall &c, const LhTarget &t, uint32_t token, uint32_t near, bool far) {
-  const uint16_t *row = a.x + static_cast<uint64_t>(token) * EP_HIDDEN;
   for (uint32_t first = 32 * c.warp; first < EP_VECTORS; first += blockDim.x) {
     const uint32_t vector = first + c.lane;
-    EpVector v = ep_convert(ep_load_source(row, vector, ep_inside<1>(vector)));
-    if (EP_DTYPE == EP_BF16) v.data = ep_canonical(v.data); /* e4m3 from a saturating cast is never a sentinel */
+    const EpVector v[1] = {ep_message(ep_load_input(a, token, vector, ep_inside<1>(vector)))};
     for (uint32_t todo = near; todo != 0; todo &= todo - 1) {
       const uint32_t k = __ffs(todo) - 1, message = lh_message_at(t, k);
       uint8_t *peer = ep_peer_heap(a, lh_rank_at(t, k));
-      lh_store<1>(peer + lh_slot(a, c.number, static_cast<uint32_t>(a.rank), message), vector, v);
+      ep_send_part(peer + lh_slot(a, c.number, static_cast<uint32_t>(a.rank), message), vector, v);
     }
-    if (far) lh_store<1>(ep_own_heap(a) + lh_send(a, c.number, token), vector, v);
+    if (far) ep_send_part(ep_own_heap(a) + lh_send(a, c.number, token), vector, v);
   }
 }
 

@@ -4,7 +4,16 @@
 #pragma once
 
 #include "hosts/layout.cuh"
-/* After layout.cuh: it uses the names of ep/layout.cuh. */
+
+/* Names that ep/dispatch_send.cuh and ep/dispatch_wait.cuh use. */
+typedef EpTarget EpDestination;
+EP_DEVICE bool ep_await_pair(const EpArgs &a, uint32_t pair, EpWait what, uint64_t *count) {
+  uint32_t tokens = 0;
+  const bool ok = ep_await_announced(a, ep_host_at(a, EP_H_COUNT, pair), what, ep_round(a), &tokens);
+  *count = tokens;
+  return ok;
+}
+
 #include "ep/dispatch_wait.cuh"
 
 EP_DEVICE EpTarget ep_expert_target(const EpArgs &a, int32_t expert, int32_t source, int32_t slot) {
@@ -32,8 +41,8 @@ EP_DEVICE EpTarget ep_rail_target(const EpArgs &a, int32_t expert, int32_t node,
 
 /* Finds the targets of one token. Warp 0 calls it; lane k gets the target of top-k position k. Under EP_ROUTE_RAIL,
  * of several positions with experts on the same other host only the first has a target. */
-EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t call) {
-  const uint32_t k = lane_id();
+EP_DEVICE EpDestination ep_reserve(const EpArgs &a, int64_t token) {
+  const uint32_t k = lane_id(), call = ep_round(a);
   const int32_t expert = k < EP_TOPK ? a.topk_ids[token * EP_TOPK + k] : -1;
   const bool sends = ep_sends_to(a, expert);
   const int32_t node = sends ? ep_node_of(expert / EP_LOCAL_EXPERTS) : -1;
@@ -46,7 +55,7 @@ EP_DEVICE EpTarget ep_choose_targets(const EpArgs &a, int64_t token, uint32_t ca
 }
 
 /* Sends a staged message; warps take its parts in turn. */
-EP_DEVICE void ep_put_copies(const EpArgs &a, const uint8_t *message, const EpTarget *to) {
+EP_DEVICE void ep_send_copies(const EpArgs &a, const uint8_t *message, const EpDestination *to) {
   const uint32_t parts = ep_message_parts(a);
   const uint32_t part_bytes = parts > 1 ? static_cast<uint32_t>(a.chunk_bytes) : EP_MSG_BYTES;
   for (uint32_t u = warp_id(); u < EP_TOPK * parts; u += warps_in_block()) {
@@ -56,27 +65,6 @@ EP_DEVICE void ep_put_copies(const EpArgs &a, const uint8_t *message, const EpTa
     t.to += at;
     ep_put<EP_IN_FLIGHT>(a, t, message + at, min(part_bytes, EP_MSG_BYTES - at));
   }
-}
-
-/* Sends tokens block, block + blocks, ... of this rank, as ep_send_vectors does. */
-static __device__ void ep_put_tokens(const EpArgs &a, uint32_t block, uint32_t blocks) {
-  __shared__ EpTarget to[2][EP_TOPK];
-  const uint32_t call = ep_round(a);
-  uint8_t *send = ep_region(a, a.rank, EP_D_SEND);
-  uint32_t turn = 0;
-  for (int64_t t = block; t < a.tokens; t += blocks, turn ^= 1) {
-    uint8_t *message = send + send_buf_layout(static_cast<uint64_t>(t));
-    if (warp_id() == 0) {
-      const EpTarget d = ep_choose_targets(a, t, call);
-      if (lane_id() < EP_TOPK) to[turn][lane_id()] = d;
-    }
-    ep_stage_token(a, t, message);
-    __syncthreads();
-    ep_put_copies(a, message, to[turn]);
-  }
-  if (!EP_SHARED) return;
-  __syncthreads();
-  if (threadIdx.x == 0) red_add_release_gpu(ep_counter(a, EP_SHARED_READY), 1);
 }
 
 /* Does the work of a monitor block. One warp announces the tokens of an expert, and under EP_ROUTE_RAIL one warp
@@ -107,7 +95,7 @@ static __device__ void ep_hosts_send(const EpArgs &a) {
   if (blockIdx.x < monitors) {
     ep_announce(a, blockIdx.x, monitors);
   } else {
-    ep_put_tokens(a, blockIdx.x - monitors, gridDim.x - monitors);
+    ep_send_tokens(a, blockIdx.x - monitors, gridDim.x - monitors);
   }
   ep_span_stage(a, EP_STAGE_SENT);
 }

@@ -7,6 +7,7 @@
 /* In the ep kernels ep_region and ep_word return addresses in any rank's memory, from EpArgs.heap. Here they return
  * addresses in this rank's own memory. So the second halves of dispatch and combine, which only read data that has
  * arrived, are included from ep/. The first halves, which write to other ranks, are in this folder. */
+#define EP_HOSTS /* leaves out what is only for one host */
 #define ep_region ep_region_of_one_host
 #define ep_word ep_word_of_one_host
 #include "ep/layout.cuh"

@@ -34,8 +34,10 @@
 
 /* Sizes, calls and sentinels are the same as in ll/layout.cuh; the regions are different. */
 #define ll_at ll_at_of_one_host
+#define ll_return ll_return_of_one_host
 #include "ll/layout.cuh"
 #undef ll_at
+#undef ll_return
 #include "hosts/topology.cuh"
 #include "hosts/transport.cuh"
 
@@ -134,7 +136,8 @@ EP_DEVICE bool lh_first(int32_t value) {
   return static_cast<uint32_t>(__ffs(__match_any_sync(EP_FULL_WARP, value))) == lane_id() + 1;
 }
 
-/* Does `work` as a call of a kernel all of whose blocks must run at the same time. */
+/* Does `work` as a call of a kernel all of whose blocks must run at the same time. It reads the call's number first:
+ * the number may be 0 because the rank has given up, and then the block leaves. */
 template <class Work>
 EP_DEVICE void lh_run(const EpArgs &a, Work work) {
   ep_span_begin(a);

@@ -12,6 +12,7 @@
 
 #include "common/block.cuh"
 #include "common/check.cuh"
+#include "common/halves.cuh"
 #include "hosts/network.cuh"
 
 EP_DEVICE uint8_t *ep_own_heap(const EpArgs &a) { return a.heap[0]; }
@@ -35,6 +36,18 @@ struct EpTarget {
   uint64_t value;
 };
 
+/* Changes a word in the memory of a rank of this host, by a store. Whoever sees the change also sees everything that
+ * the thread wrote or acquired before. */
+EP_DEVICE void ep_change(uint8_t *peer, uint64_t word, uint64_t value, int32_t op) {
+  uint64_t *at = reinterpret_cast<uint64_t *>(peer + word);
+  fence_acq_rel_sys();
+  if (op == EP_NET_ADD) {
+    add_relaxed_sys(at, value);
+  } else {
+    st_relaxed_sys(at, value);
+  }
+}
+
 /* Copies bytes (a multiple of 16) and then changes the target's word; one warp calls it. The word never changes
  * before its bytes have arrived. */
 template <int in_flight>
@@ -46,38 +59,17 @@ EP_DEVICE void ep_put(const EpArgs &a, const EpTarget &t, const void *from, uint
   }
   warp_memcpy<in_flight>(peer + t.to, from, bytes);
   __syncwarp();
-  if (lane_id() != 0) return;
-  uint64_t *word = reinterpret_cast<uint64_t *>(peer + t.word);
-  fence_acq_rel_sys();
-  if (t.op == EP_NET_ADD) {
-    add_relaxed_sys(word, t.value);
+  if (lane_id() == 0) ep_change(peer, t.word, t.value, t.op);
+}
+
+/* Changes another rank's word; one thread calls it. Between hosts the change is not ordered with any put. */
+EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value, int32_t op = EP_NET_SET) {
+  uint8_t *peer = ep_peer_heap(a, rank);
+  if (peer == nullptr) {
+    net_signal(ep_own_word(a, word), value, op, rank);
   } else {
-    st_relaxed_sys(word, t.value);
+    ep_change(peer, word, value, op);
   }
-}
-
-/* Sets another rank's word; one thread calls it. Inside a host a rank that sees the word also sees everything that
- * the thread wrote or acquired before. Between hosts the word is not ordered with any put. */
-EP_DEVICE void ep_signal(const EpArgs &a, int32_t rank, uint64_t word, uint64_t value) {
-  uint8_t *peer = ep_peer_heap(a, rank);
-  if (peer == nullptr) {
-    net_signal(ep_own_word(a, word), value, EP_NET_SET, rank);
-    return;
-  }
-  fence_acq_rel_sys();
-  st_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), value);
-}
-
-/* Adds one to another rank's word. Two signals of the same rank to the word may be on the way at the same time, and
- * the network may deliver them in any order. */
-EP_DEVICE void ep_count_up(const EpArgs &a, int32_t rank, uint64_t word) {
-  uint8_t *peer = ep_peer_heap(a, rank);
-  if (peer == nullptr) {
-    net_signal(ep_own_word(a, word), 1, EP_NET_ADD, rank);
-    return;
-  }
-  fence_acq_rel_sys();
-  add_relaxed_sys(reinterpret_cast<uint64_t *>(peer + word), 1);
 }
 
 /* Waits until `there` returns true for the value of a word in this rank's heap. If the deadline passes, returns

@@ -98,10 +98,15 @@ EP_DEVICE uint32_t ll_slots_used(uint32_t lane, int32_t id) {
   return __reduce_or_sync(EP_FULL_WARP, id < 0 ? 0u : 1u << (id / EP_LOCAL_EXPERTS));
 }
 
+#ifndef LL_HOSTS /* hosts/combine_ll.cuh has its own */
+/* Returns which of the slots `used` are polled. */
+EP_DEVICE uint32_t ll_polled(const EpArgs &, int32_t, uint32_t used) { return used; }
+#endif
+
 /* Slots of one token at one column, from `first` on. */
 struct LlBatch {
   uint8_t *slot;        /* address of slot `first` */
-  uint32_t first, used; /* bit i of used: slot first + i will be filled */
+  uint32_t first, used; /* bit i of used: slot first + i is polled */
 };
 EP_DEVICE uint4 *ll_term(const LlBatch &b, uint32_t i) {
   bool exists = LL_TERMS % LL_BATCH == 0 || b.first + i < LL_TERMS; /* the last batch may be short */
@@ -142,11 +147,11 @@ EP_DEVICE bool ll_wait_batch(const EpArgs &a, const LlBatch &b, int32_t id, uint
 /* Sums one vector of one token: waits for its terms, adds them in the order of slots, and empties the slots. Lane k
  * has expert and weight of top-k position k. */
 EP_DEVICE bool ll_reduce(const EpArgs &a, const LlCall &c, uint32_t token, int32_t id, float weight, uint32_t column) {
-  uint32_t used = ll_slots_used(c.lane, id);
+  uint32_t used = ll_slots_used(c.lane, id), polled = ll_polled(a, id, used);
   bool inside = ll_in_row(column);
   float acc[8] = {};
   for (uint32_t first = 0; first < LL_TERMS; first += LL_BATCH) {
-    LlBatch b = {ll_return(a, a.rank, c.number, token, first) + (inside ? column : 0), first, inside ? used >> first : 0};
+    LlBatch b = {ll_return(a, a.rank, c.number, token, first) + (inside ? column : 0), first, inside ? polled >> first : 0};
     uint4 data[LL_BATCH];
     if (!ll_wait_batch(a, b, id, data)) return false;
     ep_span_stage(a, EP_STAGE_ARRIVED);

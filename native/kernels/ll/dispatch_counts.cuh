@@ -255,14 +255,7 @@ EP_DEVICE void ll_copy_part(const EpArgs &a, const LlCall &c, const LlShared &s,
   if (mine) row = s.rows[p.source][place >> LL_PLACE_BITS] + (place & ((1u << LL_PLACE_BITS) - 1));
   for (uint32_t left = p.here; left != 0; left &= left - 1) {
     uint64_t to = __shfl_sync(EP_FULL_WARP, row, __ffs(left) - 1);
-    uint4 *out = reinterpret_cast<uint4 *>(a.out + to * EP_PAYLOAD);
-    uint32_t *scales = ll_row_scales(a, to, place, __ffs(left) - 1);
-#pragma unroll
-    for (uint32_t v = 0; v < LL_PART; v++) {
-      uint32_t vector = p.first + 32 * v;
-      if (ep_inside<LL_PART>(vector)) out[vector] = p.data[v];
-      if (ep_has_scale<LL_PART>(vector)) scales[vector / 8 * ll_scale_step(a)] = p.scale[v];
-    }
+    ep_write_part(a.out + to * EP_PAYLOAD, ll_row_scales(a, to, place, __ffs(left) - 1), ll_scale_step(a), p.first, p.data, p.scale);
   }
   uint8_t *slot = ll_slot(a, a.rank, c.number, p.source, p.token);
 #pragma unroll

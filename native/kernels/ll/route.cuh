@@ -13,19 +13,22 @@ EP_DEVICE uint32_t ll_summing_blocks(const EpArgs &) { return 0; }
 struct LlRoute {
   uint64_t word;
 };
+
+/* Returns the row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
+EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
+
+#ifndef LL_HOSTS /* hosts/combine_ll.cuh numbers the messages of a source */
 EP_DEVICE LlRoute ll_route_at(const EpArgs &a, const LlCall &c, uint32_t source, uint32_t place, bool exists) {
   return {c.lane < EP_TOPK && exists ? ll_route(a, source, place)[c.lane] : LL_NOWHERE};
 }
 
 EP_DEVICE LlRoute ll_own_route(const EpArgs &a, const LlCall &c, uint32_t token) { return ll_route_at(a, c, a.rank, token, true); }
 
-/* Returns the row, or LL_NOWHERE if this lane's top-k position has no row on this rank. */
-EP_DEVICE uint32_t ll_row(const LlRoute &r) { return static_cast<uint32_t>(r.word); }
-
 EP_DEVICE uint32_t ll_token_of(const LlRoute &, uint32_t place) { return place; }
 
 /* Returns the number of routes of a source. */
 EP_DEVICE uint32_t ll_places(const EpArgs &a, uint32_t source) { return ll_tokens(a)[source]; }
+#endif
 
 EP_DEVICE int32_t ll_id(const EpArgs &a, uint32_t at) { return a.topk_ids[at]; }
 

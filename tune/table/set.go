@@ -154,14 +154,31 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
+// judge returns a function that reports whether the host accepts a row of a table, and whether it certifies the row.
+// There are few builds and many rows, so each build is judged only once.
+func (h Host) judge(head Header) func(*Row) (accepted, certified bool) {
+	type judged struct{ accepted, certified bool }
+	known := map[ep.ABI]judged{}
+	return func(r *Row) (bool, bool) {
+		build := head.Build(*r)
+		j, ok := known[build]
+		if !ok {
+			j = judged{h.Accepts(head, *r), h.Certifies(head, *r)}
+			known[build] = j
+		}
+		return j.accepted, j.certified
+	}
+}
+
 // Builds counts the rows whose kernels differ from those of the host. `earlier` is the number of such
 // rows that the host accepts, and `refused` the number of those that it refuses.
 func (t *Table) Builds(h Host) (earlier, refused int) {
-	for _, r := range t.Rows {
-		switch {
-		case !h.Accepts(t.Header, r):
+	judge := h.judge(t.Header)
+	for i := range t.Rows {
+		switch accepted, certified := judge(&t.Rows[i]); {
+		case !accepted:
 			refused++
-		case !h.Certifies(t.Header, r):
+		case !certified:
 			earlier++
 		}
 	}
@@ -237,29 +254,21 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	return &narrow, notes
 }
 
-// accepted returns the rows that the host accepts. There are few builds and many rows, so each build
-// is judged only once.
+// accepted returns the rows that the host accepts.
 func (s *Set) accepted() []indexedRow {
-	type build struct {
-		source int
-		abi    ep.ABI
+	judges := make([]func(*Row) (bool, bool), len(s.sources))
+	for i, src := range s.sources {
+		judges[i] = s.host.judge(src.Table.Header)
 	}
-	type judged struct{ accepted, certified bool }
-	known := map[build]judged{}
 	out := make([]indexedRow, 0, len(s.rows))
 	sorted := true
 	for _, r := range s.rows {
 		src := &s.sources[r.source]
-		b := build{r.source, src.Table.Header.Build(*r.row)}
-		j, ok := known[b]
-		if !ok {
-			j = judged{s.host.Accepts(src.Table.Header, *r.row), s.host.Certifies(src.Table.Header, *r.row)}
-			known[b] = j
-		}
-		if !src.refused && !j.accepted {
+		accepted, certified := judges[r.source](r.row)
+		if !src.refused && !accepted {
 			continue
 		}
-		r.similar, r.earlier = src.similar, !j.certified
+		r.similar, r.earlier = src.similar, !certified
 		// Verifying a row again gives it a new build, but leaves the names in its config as they were. So the
 		// names may be old even if the row is certified.
 		if s.host.Current != nil {

@@ -71,30 +71,30 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.problem.bind(cmd)
 	f.beside.bind(cmd)
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
-		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs of one search (500) or time of the whole sweep (10m); default: 30s on cpu, none elsewhere")
-		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced adds a second search with configs that round partial sums")
-		s.StringVar(&f.table, "table", "", "`TABLE` table in use: a row's config stays unless another is faster by more than the band. TABLE may be from a sweep without --beside")
+		s.StringVar(&f.budget, "budget", "", "`BUDGET` configs that each search may try (500), or time that the whole sweep may take (10m); default: 30s on cpu, no limit elsewhere")
+		s.StringVar(&f.precision, "precision", "full", "`PRECISION` full or reduced; reduced adds a second search, with configs that round partial sums to BF16")
+		s.StringVar(&f.table, "table", "", "`TABLE` the table in use now: its configs stay unless another is faster by more than --band. It may come from a sweep without --beside")
 		s.StringArrayVar(&f.params, "param", nil, "`NAME=VALUES` values of a parameter: threads=256,512 or sms=8:132:4; repeatable")
-		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` largest number of SMs of a config, the default included (on cpu: workers of a rank); 0: no limit")
-		percentVar(s, &f.band, "band", maxBand, "`PERCENT` least difference that counts, such as 3% for a noisy machine; default: 1% with GPUs, 10% without")
-		bindSessions(s, &f.sessions, "`N` further sessions that measure the winners again and give times and gains; 1 means none; default: 3 on GPUs, 1 on cpu")
+		s.IntVar(&f.maxSMs, "max-sms", 0, "`N` at most N SMs for each config and the default (cpu: N workers a rank); 0: no limit")
+		percentVar(s, &f.band, "band", maxBand, "`PERCENT` ignore smaller differences in time, such as 3% on a noisy machine; default: 1% with GPUs, 10% without")
+		bindSessions(s, &f.sessions, "`N` after the search, lay out memory N more times and measure the winners each time; only these give times and gains. 1: none; default: 3 on GPUs, 1 on cpu")
 		s.StringVar(&f.kernels, "kernel", "", "`KERNELS` kernels to search, comma-separated; default: all kernels of the backend")
 		s.StringVar(&f.space, "space", "", "`FILE` YAML file with values, constraints and required candidates")
 		s.StringVar(&f.strategy, "strategy", search.DefaultStrategy, "`STRATEGY` "+strings.Join(search.StrategyNames(), ", ")+", exec:COMMAND (epbench docs search-own)")
-		s.StringArrayVar(&f.retry, "retry", nil, "`CONFIG` with --resume: try this failed config again; repeatable")
+		s.StringArrayVar(&f.retry, "retry", nil, "`CONFIG` with --resume: try this config again, although it failed before; repeatable")
 	})
 	addBackendFlag(cmd, &f.backend)
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVarP(&f.out, "out", "o", "", "`DIR` run directory to write; default: epbench-runs/TIME")
 		s.StringVar(&f.resume, "resume", "", "`DIR` continue the run in this directory, with the flags that it records")
 		bindTrust(s, &f.trust)
-		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan and its size, and estimate its time with a probe of two rounds; write nothing")
+		s.BoolVar(&f.dryRun, "dry-run", false, "print the plan and the number of configs, and estimate the time from two rounds; write nothing")
 		s.BoolVar(&f.profile, "profile", false, "print to standard error where the time went, also with --format csv and json")
 	})
 	f.tables.bind(cmd)
 }
 
-// command returns the command line that the run records. --resume parses it.
+// command returns the command line, which run.json stores and --resume reads again.
 func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
 func resumed(command []string) (*sweepFlags, error) {
@@ -117,7 +117,7 @@ func resumed(command []string) (*sweepFlags, error) {
 	return &f, err
 }
 
-// Bounds of --sessions. 1 is also allowed: no further sessions.
+// minSessions and maxSessions are the bounds of --sessions. The value 1 is also allowed.
 const (
 	minSessions = 3
 	maxSessions = 100
@@ -125,17 +125,17 @@ const (
 
 func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 	s.IntVar(sessions, "sessions", sweep.DefaultSessions, usage)
-	s.Lookup("sessions").DefValue = "" // the text of the flag names the default
+	s.Lookup("sessions").DefValue = "" // so that the help does not print -1; the help text itself names the default
 }
 
 func checkSessions(n int) error {
 	if n != sweep.DefaultSessions && n != 0 && n != 1 && (n < minSessions || n > maxSessions) {
-		return usagef("--sessions: %d is neither 1 nor %d to %d; give 1 or %[2]d, because two sessions do not show the difference between sessions", n, minSessions, maxSessions)
+		return usagef("--sessions: %d is not allowed; use 1, or %d to %d. Fewer than %[2]d sessions cannot show how much a time differs from session to session", n, minSessions, maxSessions)
 	}
 	return nil
 }
 
-// cpuBudget is the default budget on the CPU backend: a first try ends within a minute.
+// cpuBudget is the default time of a sweep on the CPU backend. A user's first sweep then ends within a minute.
 const cpuBudget = 30 * time.Second
 
 func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {

@@ -17,8 +17,8 @@ type poisson struct {
 	tail   [][]float64 // [j][i] sum over all sets of j experts of order[i:]; each term is the product of their odds
 }
 
-// A share above certain counts as 1, and a share below never counts as 0. Their odds would be too
-// large or too small for a float64.
+// A share above `certain` counts as 1, and a share below `never` counts as 0. The odds of such shares
+// would be lost in rounding errors.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12

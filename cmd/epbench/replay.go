@@ -134,8 +134,8 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns a function that draws landscape i, the protocol of searches on it, and a title. A landscape gives each
-// config of a search space a true time, and noise to add to it.
+// source returns a function that draws landscape i, the protocol by which searches measure it, and a title for the table.
+// A landscape gives each config of a search space a true time, and noise to add to it.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")

@@ -237,7 +237,7 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g with the sizes that the user's flags give.
+// flagsOver returns g, but with the sizes that the user's flags give.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {

@@ -48,7 +48,7 @@ func StrategyNames() []string {
 // strategy bayes with these values in the prior of its Gaussian process.
 const priorsPrefix = "bayes:"
 
-// ParseStrategy returns the strategy with a name. The name exec:COMMAND means that another program chooses the points.
+// ParseStrategy returns the strategy with this name. The name exec:COMMAND means that another program chooses the points.
 // The name bayes:PRIORS means bayes with other priors.
 func ParseStrategy(name string) (Strategy, error) {
 	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {

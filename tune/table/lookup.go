@@ -193,11 +193,13 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 // If there is a row for the pair, this row answers. Otherwise LookupPair looks up the dispatch and
 // the combine by themselves, and joins their configs. The reason is then Halves.
 //
-// In these cases the answer is the default config: the answer for the dispatch or for the combine is
-// the default config; or Host.Check is nil, so that nothing tells whether the joined config can run;
-// or Host.Check refuses the joined config. In the last case the reason is Illegal.
+// In three cases there is no joined config, and the answer is the default config:
 //
-// pair, dispatch and combine must be made by Set.Resolve from the same problem, but for the
+//   - The answer for the dispatch or for the combine is the default config.
+//   - Host.Check is nil, so that nothing tells whether the joined config can run.
+//   - Host.Check refuses the joined config. Then the reason is Illegal.
+//
+// pair, dispatch and combine must be made by Set.Resolve from problems that differ only in their
 // operation. LookupPair allocates memory if it joins two configs.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
 	own := *pair.Lookup(tokens, c)

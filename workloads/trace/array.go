@@ -99,7 +99,7 @@ func pick(all []*array, o Options) (main, weights []*array, err error) {
 	return main, nil, nil
 }
 
-// named returns the arrays with a name.
+// named returns the arrays that have this name.
 func named(all []*array, name string) (out []*array) {
 	for _, a := range all {
 		if a.name == name {

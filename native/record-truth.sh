@@ -13,6 +13,7 @@ RANKS=${RANKS:-2}
 SPACE=${SPACE:-$(dirname "$0")/truth-space.yaml}
 KEPT=${KEPT:-}       # a directory of recordings of earlier calls
 PROBLEMS=${PROBLEMS:-}  # a file with lines MODEL OP DTYPE TOKENS ROUTING, used instead of the problems below
+STRATEGY=${STRATEGY:-grid}  # grid:1000 measures those configs longer that may be the fastest
 FLAGS=${FLAGS:-}     # more flags of sweep
 
 test $# -ge 2 || { sed -n '2,5p' "$0"; exit 2; }
@@ -57,7 +58,7 @@ while read -r model op dtype tokens routing; do
   # After a noisy A/A test (exit code 4) there is no table, but the rounds of all points are recorded.
   # shellcheck disable=SC2086
   "$EPBENCH" sweep --backend "$BACKEND" --model "$model" --ranks "$RANKS" --op "$op" --dtype "$dtype" --tokens "$tokens" \
-      --routing "$routing" --precision reduced --strategy grid --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1
+      --routing "$routing" --precision reduced --strategy "$STRATEGY" --space "$SPACE" --profile $FLAGS -o "$run/run" </dev/null >"$run/said.txt" 2>&1
   code=$?
   if { test "$code" = 0 || test "$code" = 4; } && "$EPBENCH" replay save "$run/run" -o "$out" >>"$run/said.txt" 2>&1
   then

@@ -2,9 +2,11 @@ package search
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/epbench/epbench/tune/record"
+	"github.com/epbench/epbench/tune/stat"
 )
 
 // race measures every point in a few rounds, and the best points in more, as irace and successive halving do. The
@@ -46,19 +48,72 @@ const (
 )
 
 // grid measures every point in gridRounds rounds, or random points if the budget is small.
-func grid(ctx context.Context, s *State) error {
+func grid(ctx context.Context, s *State) error { return s.measureAll(ctx, gridRounds) }
+
+func (s *State) measureAll(ctx context.Context, rounds int) error {
 	if s.Timed() {
-		_, err := screen(ctx, s, gridRounds)
+		_, err := screen(ctx, s, rounds)
 		return err
 	}
 	live := append(slices.Clone(s.Required), s.Shuffled()...)
-	for range gridRounds / gridStep {
+	for range rounds / gridStep {
 		if err := s.Measure(ctx, record.StageScreen, live, gridStep); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// gridPrefix begins the name of a grid search with more rounds, such as grid:1000.
+const gridPrefix = "grid:"
+
+// gridShare is `most` of gridTo divided by the rounds of every point.
+const gridShare = 50
+
+// mostGridRounds bounds the rounds of grid:ROUNDS.
+const mostGridRounds = 100_000
+
+// gridTo returns a grid search that goes on with the points that may still be among the fastest. Each pass doubles
+// their rounds, up to `most`.
+func gridTo(most int) Strategy {
+	return func(ctx context.Context, s *State) error {
+		done := max(gridRounds, most/gridShare)
+		if err := s.measureAll(ctx, done); err != nil || s.Timed() {
+			return err
+		}
+		for done < most {
+			live := s.undecided()
+			if len(live) == 0 {
+				return nil
+			}
+			for end := min(2*done, most); done < end; {
+				n := min(gridRounds, end-done)
+				if err := s.Measure(ctx, record.StageScreen, live, n); err != nil {
+					return err
+				}
+				done += n
+			}
+		}
+		return nil
+	}
+}
+
+// undecided returns the points that may be within the band of the fastest, by undecidedErrors standard errors, unless
+// their own standard error is below a quarter of the band.
+func (s *State) undecided() (out []int) {
+	fs := s.adjustedPoints()
+	for _, f := range fs {
+		slower := f.Effect - fs[0].Effect - math.Log1p(s.Band)
+		if slower <= undecidedErrors*fs[0].stdErrOfDifference(f) && stat.StdErr(f.adjusted) > s.Band/4 {
+			out = append(out, f.Point)
+		}
+	}
+	return out
+}
+
+// undecidedErrors is larger than the two standard errors of the finals, because the fastest of hundreds of points owes
+// some of its lead to luck.
+const undecidedErrors = 4
 
 // screen measures as many points as the budget allows, and returns them. Under a time limit it measures chunks, linked
 // by the default and the two best points so far.

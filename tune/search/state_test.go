@@ -166,3 +166,41 @@ func TestDrawsUnderATimeLimit(t *testing.T) {
 		}
 	}
 }
+
+// noisy is steady with noise of 5 % a sample. It counts samples.
+type noisy struct {
+	steady
+	rng   *rand.Rand
+	count map[int]int
+}
+
+func (n *noisy) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error) {
+	out, err := n.steady.Measure(ctx, stage, live, rounds)
+	for i := range out {
+		out[i].Seconds *= math.Exp(0.05 * n.rng.NormFloat64())
+		n.count[out[i].Point]++
+	}
+	return out, err
+}
+
+// TestGridTo: the fastest points get all rounds, points that are clearly slower get few.
+func TestGridTo(t *testing.T) {
+	s, e := valley(t)
+	n := &noisy{*e, rand.New(rand.NewPCG(3, 3)), map[int]int{}}
+	h := NewState(s, n, Budget{}, 0, nil, rand.New(rand.NewPCG(1, 1)))
+	h.Band = 0.01
+	if err := mustParse(t, "grid:200")(context.Background(), h); err != nil {
+		t.Fatal(err)
+	}
+	if best, slow := n.count[5*8+2], n.count[0*8+7]; best != 200 || slow != 10 {
+		t.Errorf("the fastest point has %d samples, a slow one %d, want 200 and 10", best, slow)
+	}
+	if got := h.Ranked(h.Measured())[0]; got != 5*8+2 {
+		t.Errorf("the fastest is %d", got)
+	}
+	for _, name := range []string{"grid:9", "grid:100001", "grid:", "grid:x"} {
+		if _, err := ParseStrategy(name); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

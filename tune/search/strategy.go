@@ -12,6 +12,8 @@ package search
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
@@ -50,6 +52,7 @@ const priorsPrefix = "bayes:"
 
 // ParseStrategy returns the strategy with this name. The name exec:COMMAND means that another program chooses the points.
 // The name bayes:PRIORS means bayes with other priors.
+// The name grid:ROUNDS means grid with more rounds for the fastest points.
 func ParseStrategy(name string) (Strategy, error) {
 	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {
 		p, err := parsePriors(text)
@@ -57,6 +60,13 @@ func ParseStrategy(name string) (Strategy, error) {
 			s.priors = p
 			return bayes(ctx, s)
 		}, err
+	}
+	if rounds, ok := strings.CutPrefix(name, gridPrefix); ok {
+		n, err := strconv.Atoi(rounds)
+		if err != nil || n < gridRounds || n > mostGridRounds {
+			return nil, fmt.Errorf("strategy %s: %s is no number of rounds from %d to %d", name, rounds, gridRounds, mostGridRounds)
+		}
+		return gridTo(n), nil
 	}
 	if command, ok := strings.CutPrefix(name, externalPrefix); ok {
 		return external(command)

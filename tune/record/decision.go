@@ -166,6 +166,9 @@ type Search struct {
 	// Starts lists the configs that the search always measures besides the default.
 	Starts []Start `json:"starts,omitempty"`
 
+	// Designs lists, by kernel, the parameters whose values the search treats like different kernels.
+	Designs map[string][]string `json:"designs,omitempty"`
+
 	Bytes     int64   `json:"bytes"`     // moved by the busiest rank with one message for each expert of a token; for an activation, memory traffic
 	Imbalance float64 `json:"imbalance"` // the fullest rank's load divided by the mean
 }

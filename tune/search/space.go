@@ -232,6 +232,29 @@ func (s *Space) Design(c ep.Config) string {
 	return name
 }
 
+// Designs returns, by kernel, the names of the axes that have Design set.
+func (s *Space) Designs() map[string][]string {
+	out := map[string][]string{}
+	for _, p := range s.parts {
+		for _, a := range p.grid.Axes {
+			if a.Design {
+				out[p.grid.Kernel] = append(out[p.grid.Kernel], a.Name)
+			}
+		}
+	}
+	return out
+}
+
+// SetDesigns sets Design of the axes that Designs returned.
+func (s *Space) SetDesigns(designs map[string][]string) {
+	for _, p := range s.parts {
+		for i := range p.grid.Axes {
+			a := &p.grid.Axes[i]
+			a.Design = slices.Contains(designs[p.grid.Kernel], a.Name)
+		}
+	}
+}
+
 // Fingerprint returns 16 hex digits of a SHA-256 hash. It covers the axes, the points, and the builds of the kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()

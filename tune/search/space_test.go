@@ -1,6 +1,7 @@
 package search
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,5 +180,28 @@ func TestListedKeepsItsConfigs(t *testing.T) {
 	}
 	if s, err := SpaceOf(nil); err != nil || s.Len() != 0 {
 		t.Errorf("no configs: %v", err)
+	}
+}
+
+// TestSetDesigns: a space made of listed configs gets its designs back.
+func TestSetDesigns(t *testing.T) {
+	s, err := SpaceOf([]ep.Config{
+		{Kernel: "k", Values: map[string]ep.Value{"algo": "direct", "n": "1"}},
+		{Kernel: "k", Values: map[string]ep.Value{"algo": "home", "n": "2"}},
+		{Kernel: "l", Values: map[string]ep.Value{"algo": "direct"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{"k": {"algo"}}
+	s.SetDesigns(want)
+	if got := s.Designs(); !reflect.DeepEqual(got, want) {
+		t.Errorf("designs %v, want %v", got, want)
+	}
+	if got := s.Design(s.Config(0)); got != "k algo=direct" {
+		t.Errorf("design %q", got)
+	}
+	if got := s.Design(s.Config(2)); got != "l" {
+		t.Errorf("design %q", got)
 	}
 }

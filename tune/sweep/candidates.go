@@ -120,7 +120,7 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 			c.incumbent = point
 		}
 	}
-	c.result.Legal, c.result.Starts = c.space.Len(), c.starts
+	c.result.Legal, c.result.Starts, c.result.Designs = c.space.Len(), c.starts, c.space.Designs()
 	return nil
 }
 

@@ -50,6 +50,7 @@ func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	if err != nil || space.Len() < minConfigs {
 		return nil, err
 	}
+	space.SetDesigns(r.Search.Designs)
 	m := &Model{Name: r.Name(), Space: space, Default: -1, Incumbent: -1, Neighbour: -1, Pace: r.Search.Pace}
 	if r.Search.Decision.Cause == record.HostBound {
 		m.HostBound = r.Search.Decision.Reason

@@ -4,7 +4,7 @@
 #
 #   ./record-truth.sh OUT SECONDS [FIRST]     ./record-truth.sh truth 540 1
 #
-# For each problem the script writes to OUT a recording (NAME.rounds.gz, 20 to 60 KB), run.json and
+# For each problem the script writes to OUT a recording (NAME.rounds.gz, 20 to 120 KB), run.json and
 # table.json. It ends before SECONDS are over and prints FIRST for the next start. It skips problems
 # whose recording is in OUT or in KEPT. These variables change the measurements:
 EPBENCH=${EPBENCH:-./epbench}

@@ -352,9 +352,10 @@ int test_grow(Member *member, void *plan) {
 static const char *const steps[] = {"counts", "rows", "between", "combine", "halves", "combine-halves", "replay"};
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
-/* Returns the next round's number, -1 if the test ends (rank 0 decides), or -2 if the ranks did not meet. */
+/* Returns the next round's number, -1 if the test ends (rank 0 decides), or -2 if the ranks did not meet. The first
+ * round comes in any case: on a slow host the time may be over before it. */
 static int next_round(Lost *l, int rounds, double start) {
-  int mine = now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
+  int mine = rounds == 0 || now() - start < l->plan->seconds ? rounds : -1, all[EPCOMM_MAX_RANKS] = {0};
   return world_gather(l->member, &mine, all, sizeof mine) != 0 ? -2 : all[0];
 }
 

@@ -32,7 +32,7 @@ step 600 "calls-4-ranks" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/four.pack" 
 for layout in ${LAYOUTS:-expert masked rank rank-packed expert-128}; do
   step 600 "wrap-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" wrap --processes $patient --calls 5
   step 600 "mixed-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" mixed --processes $patient --calls 100
-  step 600 "soak-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
+  step 600 "soak-$layout" 'calls,' "$bin/epcomm-test" "$bin/every-$layout.pack" soak --processes --deadline 0.5 --seconds ${SOAK:-2}
   step 600 "spoiled-$layout" '' "$bin/epcomm-test" "$bin/every-$layout.pack" spoiled --processes --deadline 0.3
 done
 # Kills the last two of 8 ranks at a step of a call.
@@ -47,7 +47,7 @@ step 600 "grow-rank" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.
 for test in grow refuse; do
   step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5
 done
-step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" killing --processes --deadline 0.2 --seconds 5
+step 600 "killing" 'killed' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.pack" killing --processes --deadline 0.5 --seconds 5
 # 4 processes of this host are 2 nodes.
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"

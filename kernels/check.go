@@ -151,7 +151,7 @@ func (r Rounds) Implausible(spec RunSpec, ranks int, idle bool) string {
 	return ""
 }
 
-// tooLong returns which list of r has too many entries, or "".
+// tooLong returns which list of r has too many entries or which note is too long, or "".
 func (r Rounds) tooLong(ranks int) string {
 	switch {
 	case len(r.MHz) > ranks:

@@ -67,17 +67,17 @@ func (s *State) measureAll(ctx context.Context, rounds int) error {
 // gridPrefix begins the name of a grid search with more rounds, such as grid:1000.
 const gridPrefix = "grid:"
 
-// gridShare is `most` of gridTo divided by the rounds of every point.
+// gridShare is `most` of gridTo divided by the rounds of every point, if these are at least gridRounds.
 const gridShare = 50
 
 // mostGridRounds bounds the rounds of grid:ROUNDS.
 const mostGridRounds = 100_000
 
 // gridTo returns a grid search that goes on with the points that may still be among the fastest. Each pass doubles
-// their rounds, up to `most`.
+// their rounds, up to `most`. Under a time limit it makes only the first pass.
 func gridTo(most int) Strategy {
 	return func(ctx context.Context, s *State) error {
-		done := max(gridRounds, most/gridShare)
+		done := max(gridRounds, most/gridShare/gridStep*gridStep)
 		if err := s.measureAll(ctx, done); err != nil || s.Timed() {
 			return err
 		}

@@ -52,7 +52,7 @@ const priorsPrefix = "bayes:"
 
 // ParseStrategy returns the strategy with this name. The name exec:COMMAND means that another program chooses the points.
 // The name bayes:PRIORS means bayes with other priors.
-// The name grid:ROUNDS means grid with more rounds for the fastest points.
+// The name grid:ROUNDS means grid with up to ROUNDS rounds for the fastest points.
 func ParseStrategy(name string) (Strategy, error) {
 	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {
 		p, err := parsePriors(text)

@@ -136,8 +136,8 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	return with(dispatchFinal().plain(m, p), "wait_sms=5/8,threads=768")
 }
 
-// fewSMs is the number of SMs that is needed to use the full speed of the link. A call with fewer
-// SMs is limited by how much the SMs can load and store.
+// fewSMs is a number of SMs. From fewSMs on, a call can use the full speed of the link. With fewer SMs, a call is
+// limited by how much the SMs can load and store.
 const fewSMs = 32
 
 // startsDispatchFinal returns configs that every search measures. They divide the SMs in other ways

@@ -47,7 +47,7 @@ step 600 "grow-rank" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.
 for test in grow refuse; do
   step 600 "$test" '' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" $test --processes --deadline 0.5
 done
-step 600 "killing" 'killed' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/survivors-rank.pack" killing --processes --deadline 0.5 --seconds 5
+step 600 "killing" 'killed' env EMUL_GPUS=8 "$bin/epcomm-test" "$bin/survivors.pack" killing --processes --deadline 0.5 --seconds 5
 # 4 processes of this host are 2 nodes.
 for test in calls graphs flight nodes refusals left crashed unfilled wrap; do
   step 600 "$test-2-nodes" '' env EMUL_GPUS=4 "$bin/epcomm-test" "$bin/nodes.pack" $test --processes $patient --calls 40 --replays 40 --most 24 --other "$bin/four.pack"

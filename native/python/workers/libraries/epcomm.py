@@ -27,6 +27,8 @@ class Library(GPULibrary):
     written = ("y",)
 
     def __init__(self, pack, mode="", routing="default"):
+        if mode not in ("", "chunks", "plain"):
+            raise ValueError("mode: %r is unknown, use chunks or plain" % mode)
         self.pack, self.in_flight, self.layers = pack, IN_FLIGHT if mode == "chunks" else 1, Layers()
         self.plain, self.routing = mode == "plain", routing
 

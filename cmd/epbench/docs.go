@@ -69,13 +69,15 @@ func nearPages(word string) string {
 
 // Parts of a page that pageText changes.
 var (
+	pageNote  = regexp.MustCompile(`(?m)^<!--.*-->\n`)
 	pageLink  = regexp.MustCompile(`\[([^\]]+)\]\(([a-z-]+)\.md(?:#[^)]*)?\)`)
 	itemMark  = regexp.MustCompile(`^ *(?:- |\d+\. )`)
 	codeMark  = regexp.MustCompile("^ *```")
 	pageBreak = regexp.MustCompile("^$|^[|#]|" + itemMark.String() + "|" + codeMark.String())
 )
 
-// pageText wraps a page to width, except code. A link to a page gets the command that prints it.
+// pageText wraps a page to width, except code, and leaves out notes to maintainers. A link to a page gets the command
+// that prints it.
 func pageText(page string, width int) string {
 	var out strings.Builder
 	paragraph, code := "", false
@@ -89,8 +91,9 @@ func pageText(page string, width int) string {
 		}
 		paragraph = ""
 	}
+	page = pageNote.ReplaceAllString(page, "")
 	page = pageLink.ReplaceAllString(strings.ReplaceAll(page, "**", ""), "$1 (epbench docs $2)")
-	for line := range strings.Lines(page + "\n") {
+	for line := range strings.Lines(page) {
 		line = strings.TrimRight(line, "\n")
 		if paragraph != "" && pageBreak.MatchString(line) {
 			flush()
@@ -106,5 +109,6 @@ func pageText(page string, width int) string {
 			paragraph = line
 		}
 	}
+	flush()
 	return out.String()
 }

@@ -135,7 +135,11 @@ func TestDocsCommand(t *testing.T) {
 		if code := run(t.Context(), []string{"docs", name}, &out, &failed); code != exitDone {
 			t.Fatalf("%s: exit code %d: %s", name, code, failed.String())
 		}
+		if strings.Contains(out.String(), "<!--") {
+			t.Errorf("%s: a note to maintainers is printed", name)
+		}
 		page := testfile.Read(t, filepath.Join("../../docs", name+".md"))
+		page = pageNote.ReplaceAll(page, nil)
 		prose := regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllString(string(page), "")
 		for line := range strings.Lines(pageText(prose, 60)) {
 			if n := len([]rune(strings.TrimSpace(line))); n > 60 || !strings.Contains(out.String(), strings.TrimSpace(line)) {

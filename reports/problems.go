@@ -8,12 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// problemField shows one field of a case, as a column of a table or as words of a sentence.
 type problemField struct {
 	column Column
 	cell   func(*Case) Cell
 	phrase string // with %s for the value
-	usual  string // which sentences leave out
+	usual  string // value that sentences leave out
 }
 
 var problemFields = []problemField{
@@ -37,14 +36,14 @@ var problemFields = []problemField{
 	{Numbers("seed", ""), func(c *Case) Cell { return Cell{Text: fmt.Sprint(c.Seed), Value: c.Seed} }, "seed %s", ""},
 }
 
-// ProblemColumns shows problems: op, routing, tokens and differing fields as columns, other fields as one sentence.
+// ProblemColumns shows fields that differ as columns, and the other fields as one sentence.
 type ProblemColumns struct {
 	Columns []Column
 	Shared  string // "hidden 7168, 256 experts, top-8, ..."
 	fields  []problemField
 }
 
-// ColumnsFor decides which fields of cases are columns.
+// ColumnsFor decides which fields of the cases become columns.
 func ColumnsFor(cases []*Case) ProblemColumns {
 	var out ProblemColumns
 	var shared []string
@@ -70,7 +69,6 @@ func (p ProblemColumns) Cells(c *Case) []Cell {
 	return out
 }
 
-// varies reports whether the cases differ in a field. Max tokens do not if they always equal the token count.
 func (f problemField) varies(cases []*Case) bool {
 	if f.column.Name == "max tokens" && !slices.ContainsFunc(cases, (*Case).hasSpareTokens) {
 		return false
@@ -84,10 +82,10 @@ func (f problemField) isUsual(c *Case) bool {
 	return f.cell(c).Text == f.usual || f.column.Name == "max tokens" && !c.hasSpareTokens()
 }
 
-// Title returns a name of the case in one line, for headings.
+// Title returns a one-line name of the case.
 func (c *Case) Title() string { return Title(c.Problem, c.Routing) }
 
-// Title returns a name of a problem under a routing in one line.
+// Title returns a one-line name of a problem under a routing.
 func Title(p ep.Problem, routing string) string {
 	title := OpTitle(p.Op, p.Precision) + ", " + ep.Tokens(p.Tokens) + ", " + routing
 	if kind, _, _ := strings.Cut(p.Beside, ":"); kind != "" {
@@ -99,7 +97,7 @@ func Title(p ep.Problem, routing string) string {
 	return title
 }
 
-// OpTitle returns the name of an op, with a precision other than full.
+// OpTitle returns the name of an op, with the precision if it is reduced.
 func OpTitle(op ep.Op, p ep.Precision) string {
 	if p == ep.Reduced {
 		return string(op) + " (reduced precision)"

@@ -10,8 +10,8 @@ import (
 
 const fewCases = 3
 
-// GatherReasons returns a line for each distinct reason, with the names of its cases. If every search has a reason,
-// the line of the most frequent one has a number instead, and comes last.
+// GatherReasons returns a line for each distinct reason, with its cases. If every search has a reason, the last line
+// gives the most frequent reason, and counts its cases.
 func GatherReasons(searches []record.Search, reason func(*record.Search) string) []string {
 	cases, order, silent := map[string][]string{}, []string{}, false
 	for i := range searches {

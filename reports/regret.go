@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable lists the regret matrices: what each routing's winner, and the minimax config, lose under each routing.
+// RegretTable lists what each routing's winner loses under each routing. The minimax config has its own row.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string

@@ -13,8 +13,7 @@ import (
 // Renderer writes tables in one format.
 type Renderer func(io.Writer, ...Table) error
 
-// WriteCSV writes each table with a header of keys such as p90_us. Of several tables, each begins with a line "#
-// name", and an empty line separates them.
+// WriteCSV writes each table with a header of keys such as p90_us. A line "# name" begins each of several tables.
 func WriteCSV(w io.Writer, tables ...Table) error {
 	for i, t := range tables {
 		if len(tables) > 1 {
@@ -58,7 +57,7 @@ func plainValue(c Cell) string {
 	return fmt.Sprint(c.Value)
 }
 
-// WriteJSON writes an array of tables. A row is an object with keys such as p90_us, in the order of the columns.
+// WriteJSON writes an array of tables. A row is an object with keys such as p90_us.
 func WriteJSON(w io.Writer, tables ...Table) error {
 	type object struct {
 		Name     string            `json:"name"`
@@ -152,7 +151,7 @@ func markdownRow(b *strings.Builder, cells []string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// markdownText escapes text from files: nothing in it becomes HTML, a link, a picture or a new line.
+// markdownText escapes text from files, so that it cannot become HTML, a link or a new line.
 func markdownText(s string) string {
 	return inMarkdown.Replace(strings.Map(visible, s))
 }
@@ -161,7 +160,6 @@ var inMarkdown = strings.NewReplacer(`\`, `\\`, "<", "&lt;", "](", `]\(`)
 
 func markdownCell(s string) string { return strings.ReplaceAll(markdownText(s), "|", `\|`) }
 
-// visible returns a blank for a character that moves a cursor or ends a line.
 func visible(r rune) rune {
 	if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
 		return ' '

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID identifies a round; times of one round may be compared directly.
+// roundID identifies a round, whose times can be compared.
 type roundID struct {
 	stage  record.Stage
 	Number int // as in Result.Round0
@@ -22,8 +22,7 @@ type Timed struct {
 	session, block int
 }
 
-// levels sets Entry.Level without the drift that all entries of a round share (stat.Polish). The default's level is
-// its median. Without a default, a level is the entry's median.
+// levels sets Entry.Level: the median without the drift that all entries of a round share (stat.Polish).
 func (c *Case) levels() {
 	var obs []stat.Obs
 	index := map[roundID]int{}
@@ -56,10 +55,10 @@ func (c *Case) levels() {
 	}
 }
 
-// deciding lists the stages that measure a config after it was chosen, the best first.
+// deciding lists the stages that measure a config after it was chosen, the best stage first.
 var deciding = []record.Stage{record.StageSession, record.StageConfirm}
 
-// pickDecidingRounds sets Times and Median from the first of: deciding stages, other stages, the A/A test.
+// pickDecidingRounds sets Times and Median from the best stages that have times. The A/A test comes last.
 func (e *Entry) pickDecidingRounds() {
 	searched, last := false, len(deciding)
 	for _, b := range e.Blocks {
@@ -80,7 +79,7 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio estimates the ratio of e's time to other's from their common rounds, NaN without any.
+// Ratio estimates the time of e divided by the time of other, in common rounds. It is NaN without common rounds.
 func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	if e == other {
 		return stat.Exactly(len(e.rounds))
@@ -88,13 +87,12 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio to an entry of another run. An entry of one session takes between as the
-// relative standard deviation between sessions.
+// independentRatio estimates the ratio to an entry of another run. `between` is the relative standard deviation between
+// sessions, for an entry of one session.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }
 
-// bySession returns logarithms of the deciding times by session, oldest first.
 func (e *Entry) bySession() (out [][]float64) {
 	session := 0
 	for i, r := range e.rounds {
@@ -109,8 +107,7 @@ func (e *Entry) bySession() (out [][]float64) {
 	return out
 }
 
-// common returns logarithms of the times in common rounds, by part. It takes deciding rounds, or all if none are
-// common.
+// common returns logarithms of the times in common rounds. It prefers deciding rounds.
 func common(a, b *Entry) []stat.Part {
 	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
 		return parts
@@ -139,7 +136,7 @@ func matched(a, b []Timed) (out []stat.Part) {
 	return out
 }
 
-// Ratios returns, for each round that both entries have, the time of e divided by the time of other.
+// Ratios returns the time of e divided by the time of other, for each common round.
 func (e *Entry) Ratios(other *Entry) []float64 {
 	var out []float64
 	for _, p := range common(e, other) {
@@ -150,7 +147,7 @@ func (e *Entry) Ratios(other *Entry) []float64 {
 	return out
 }
 
-// AllRounds lists every round of the entry, of all stages.
+// AllRounds lists the entry's rounds of all stages.
 func (e *Entry) AllRounds() []Timed {
 	n := 0
 	for _, b := range e.Blocks {

@@ -11,17 +11,17 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Swapped says how well a config that one machine chose does in another machine's rounds.
+// Swapped says how well a config that one machine chose does on another machine.
 type Swapped struct {
 	Problem ep.Problem
 	Routing string
-	Seed    uint64 // of the other search
+	Seed    uint64 // of the other machine's search
 	Config  ep.Config
 	Default ep.Config // of the other machine
 
-	// Gain is (time of Default / time of Config) on the other machine, by round; NaN if unknown.
+	// Gain is (time of Default / time of Config) on the other machine, NaN if unknown.
 	Gain record.Interval
-	// Loss is (time of Config / time of the other winner): the winner's confirmed gain / Gain.
+	// Loss is (time of Config / time of the other machine's winner).
 	Loss    record.Interval
 	Same    bool           // both searches chose Config
 	Rounds  int            // of Gain; 0 if Config is Default
@@ -29,9 +29,8 @@ type Swapped struct {
 	Reason  string         // why there is no verdict
 }
 
-// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches of the same problems. A sweep
-// searches combines with one dispatch dtype, and only measures finalists with others. So Swap may take the times of
-// that search.
+// Swap judges the decisions in `chosen` by the times in `on`, another machine's searches. A combine that was searched
+// with one dispatch dtype may lend its times to the same combine with another dtype.
 func Swap(chosen, on []*record.Recording) []Swapped {
 	type id struct {
 		problem ep.Problem
@@ -87,10 +86,9 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 	return c
 }
 
-// fewestRounds is the least number for an interval.
 const fewestRounds = 3
 
-// gainIn returns a config's gain over the default in common rounds, or the reason why not.
+// gainIn returns a config's gain over the default in common rounds, or the reason why the gain is unknown.
 func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
 	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	var mine, base map[int]float64
@@ -140,14 +138,13 @@ func sortedRounds(times map[int]float64) []int {
 	return out
 }
 
-// quotient returns a divided by b, with independent errors.
 func quotient(a, b record.Interval) record.Interval {
 	mid := math.Log(a.Mid / b.Mid)
 	half := math.Hypot(math.Log(a.High/a.Low), math.Log(b.High/b.Low)) / 2
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable lists the gains and losses; slower is the number of winners that are slower than the default of `on`.
+// SwappedTable lists gains and losses. slower counts winners that are slower than the default of `on`.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

@@ -9,33 +9,32 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Table is the output of a command, before it is rendered as text, CSV, JSON, Markdown or HTML.
+// Table is the output of a command before rendering.
 type Table struct {
 	Name     string // lower-case, unique in a command
-	Title    string // may be empty
+	Title    string
 	Columns  []Column
 	Rows     [][]Cell // [row][column]
 	Notes    []string // explain the columns
 	Warnings []string // which numbers cannot be trusted, and why
 }
 
-// Column describes one column; its name is unique in a table.
+// Column describes one column. Its name is unique in a table.
 type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop orders what a narrow terminal leaves out: the largest first, equal ones together, 0 never.
+	// Drop orders what a narrow terminal leaves out: the largest number first, 0 never.
 	Drop int
-	// Key marks a column that identifies rows. A terminal that leaves it out groups rows by its values.
+	// Key marks a column that identifies rows. A terminal without room for the column groups rows by its values.
 	Key bool
-	// Lead marks a column that every panel of a wide table repeats, as with Key.
+	// Lead marks a column that every panel of a wide table repeats.
 	Lead bool
-	// Spells names the column, such as ids, whose values this column spells out. A terminal that leaves it out may
-	// list them below.
+	// Spells names another column, such as ids. This column spells out its values.
 	Spells string
 }
 
-// Align is the side to which a column's cells are aligned.
+// Align is the side to which cells are aligned.
 type Align int
 
 const (
@@ -43,7 +42,7 @@ const (
 	Right
 )
 
-// Mark is emphasis without information of its own.
+// Mark is emphasis without information.
 type Mark int
 
 const (
@@ -56,35 +55,35 @@ const (
 // Cell is one value.
 type Cell struct {
 	Text  string // for people
-	Value any    // for programs, in the column's unit: string, bool, int, float64 (six digits) or nil
+	Value any    // for programs: string, bool, int, float64 or nil
 	Mark  Mark
 }
 
 // Words declares a left-aligned column.
 func Words(name string) Column { return Column{Name: name} }
 
-// Numbers declares a right-aligned column; the unit may be empty.
+// Numbers declares a right-aligned column.
 func Numbers(name, unit string) Column { return Column{Name: name, Unit: unit, Align: Right} }
 
-// Dropped returns c with Drop set to order.
+// Dropped returns c with a value for Drop.
 func (c Column) Dropped(order int) Column {
 	c.Drop = order
 	return c
 }
 
-// Keyed returns c as a key column.
+// Keyed returns c with Key set.
 func (c Column) Keyed() Column {
 	c.Key = true
 	return c
 }
 
-// Leading returns c as a column that every panel repeats.
+// Leading returns c with Lead set.
 func (c Column) Leading() Column {
 	c.Lead = true
 	return c
 }
 
-// Spelling returns c with Spells set to name.
+// Spelling returns c with a name for Spells.
 func (c Column) Spelling(name string) Column {
 	c.Spells = name
 	return c
@@ -115,7 +114,7 @@ func (t *Table) Note(notes ...string) {
 	}
 }
 
-// Warn adds a warning unless the table already has it.
+// Warn adds a warning once.
 func (t *Table) Warn(format string, args ...any) {
 	if s := fmt.Sprintf(format, args...); !slices.Contains(t.Warnings, s) {
 		t.Warnings = append(t.Warnings, s)
@@ -139,8 +138,7 @@ func Bool(b bool) Cell {
 	return Cell{Text: "no", Value: false}
 }
 
-// Float returns a cell with v. Text has the given decimals; the value has six digits, more than clocks resolve. NaN
-// and infinities become None.
+// Float returns a cell with v, rounded to `decimals` in Text. NaN and infinities become None.
 func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return None()
@@ -149,7 +147,7 @@ func Float(v float64, decimals int) Cell {
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 
-// Gain returns a gain with three decimals, from 10 on with two.
+// Gain returns the cell of a gain.
 func Gain(v float64) Cell {
 	if v >= 10 {
 		return Float(v, 2)
@@ -157,7 +155,7 @@ func Gain(v float64) Cell {
 	return Float(v, 3)
 }
 
-// GainCells returns a gain and its interval. record.One was not measured and gets no interval.
+// GainCells returns the cells of a gain and its interval.
 func GainCells(g record.Interval) []Cell {
 	if g == record.One {
 		return []Cell{Gain(1), None(), None()}
@@ -168,7 +166,7 @@ func GainCells(g record.Interval) []Cell {
 // Micros returns seconds as a cell in us.
 func Micros(seconds float64) Cell { return Figures(seconds * 1e6) }
 
-// Figures returns a cell with v in about four digits.
+// Figures returns a cell with about four digits of v.
 func Figures(v float64) Cell {
 	switch abs := math.Abs(v); {
 	case abs < 100:
@@ -179,10 +177,10 @@ func Figures(v float64) Cell {
 	return Float(v, 0)
 }
 
-// Percent returns a fraction as a cell in %.
+// Percent returns the cell of a fraction, in %.
 func Percent(fraction float64) Cell { return Float(fraction*100, 1) }
 
-// Marked returns c with emphasis m.
+// Marked returns c with a mark.
 func (c Cell) Marked(m Mark) Cell {
 	c.Mark = m
 	return c

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell shows the verdict of a search (faster, same, slower, undecided). If the search could compare nothing, it
-// shows the cause instead.
+// verdictCell shows the verdict of a search, or the cause if the search compared nothing.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -19,7 +18,7 @@ func verdictCell(s *record.Search) Cell {
 	return Str(string(d.Cause)).Marked(Bad)
 }
 
-// speedCell shows the bytes that the busiest rank moves, divided by the winner's median time, in GB/s.
+// speedCell shows the busiest rank's bytes divided by the winner's median time, in GB/s.
 func speedCell(c *Case) Cell {
 	if c.Bytes() == 0 || !(c.Search.Times.Median > 0) {
 		return None()
@@ -27,14 +26,13 @@ func speedCell(c *Case) Cell {
 	return Float(float64(c.Bytes())/c.Search.Times.Median/1e9, 3)
 }
 
-// challenged reports whether the default won a search that also measured another config. The best other config is
-// called the challenger.
+// challenged reports whether the default won against another config, the challenger.
 func challenged(s record.Search) bool {
 	d := s.Decision
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows the challenger and its gain where the default won. Other rows have an empty cell.
+// challengerColumn shows the challenger and its gain if the default won.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {
@@ -44,7 +42,6 @@ var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("ro
 	return Cell{Text: fmt.Sprintf("%s (%s) %s", d.Challenger.Difference(d.Default), d.Challenger.ID(), gain), Value: d.Challenger.Key() + " " + gain}
 }}
 
-// undecidedNotes returns the notes below the table: what the column challenger shows, and why cases are undecided.
 func undecidedNotes(cases []*Case, columns []Column) []string {
 	var out []string
 	if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == "challenger" }) {

@@ -11,12 +11,12 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// UnknownShape is a table's answer for a case whose shape has no row, judged by the case's measurements.
+// UnknownShape is a table's answer for a case whose shape has no row.
 type UnknownShape struct {
 	Case   *Case
 	Answer table.Answer
-	Loss   float64 // (time of the answer / best time) - 1, at least 0; NaN if not measured
-	Gain   float64 // time of the default / time of the answer; NaN if not measured
+	Loss   float64 // answer's time / best time - 1; NaN if unmeasured
+	Gain   float64 // default's time / answer's time; NaN if unmeasured
 }
 
 // UnknownShapes looks up each decided case in t without the rows of its shape (hidden size, experts and top-k).
@@ -50,17 +50,16 @@ func without(t *table.Table, shape [3]int) *table.Table {
 	return &out
 }
 
-// unknownGroup sums up cases that differ only in shape.
 type unknownGroup struct {
 	problem              ep.Problem // without shape and MaxTokens
 	cases, shapes        int
-	answered, unmeasured int // cases that a row answers, and those of them without a time
+	answered, unmeasured int // cases with an answer; answers without a time
 	losses               []float64
-	worst, least         UnknownShape // the largest loss and the least gain
+	worst, least         UnknownShape
 }
 
-// UnknownShapeTable sums up answers for unknown shapes. slower counts rows with an answer slower than the default by
-// more than the band.
+// UnknownShapeTable sums up answers for unknown shapes. slower counts rows in which an answer is slower than the
+// default by more than the band.
 func UnknownShapeTable(all []UnknownShape, band float64) (t Table, slower int) {
 	t = Table{Name: "unknown shapes", Title: "Answers for shapes without a row, judged by recorded runs", Columns: []Column{
 		Words("op").Keyed(), Words("mode").Dropped(9).Keyed(), Words("dtype").Dropped(2).Keyed(), Numbers("ranks", "").Dropped(3).Keyed(), Words("precision").Keyed(), Numbers("tokens", "").Keyed(),

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// judge sets the missing verdicts together (stat.JudgeAll), so that at most 5 % of the differences are chance.
+// judge sets the missing verdicts. At most 5 % of the differences that it finds are chance (stat.JudgeAll).
 func (c *Comparison) judge() {
 	var open []*Compared
 	var tests []stat.BandedRatio
@@ -28,7 +28,7 @@ func (c *Comparison) judge() {
 	c.summarise()
 }
 
-// explain sets the verdict and the reason. If times differ and SM cycles do not, clock rates are the cause, and it is
+// explain sets the verdict and the reason. If the times differ only because the clock rates differ, the verdict is
 // undecided.
 func (x *Compared) explain(v record.Verdict) {
 	x.Verdict = v
@@ -50,10 +50,9 @@ func (x *Compared) most() float64 { return max(x.Ratio.High, 1/x.Ratio.Low) - 1 
 // reach returns half the interval's width, as a fraction.
 func (x *Compared) reach() float64 { return math.Sqrt(x.Ratio.High/x.Ratio.Low) - 1 }
 
-// maxAdvice bounds the rounds that advice recommends.
 const maxAdvice = 5000
 
-// advice returns how many rounds or sessions make the interval half the band, which would decide.
+// advice says how many rounds or sessions would give a verdict.
 func (x *Compared) advice() string {
 	if x.unknownSessions {
 		return "with one session in each run, the difference between sessions is unknown: measure with --sessions 12"
@@ -72,8 +71,7 @@ func (x *Compared) advice() string {
 
 const mostSessions = 100
 
-// sessionsNeeded returns the sessions of each run that make the interval half the band. More rounds would not help,
-// because sessions differ more.
+// sessionsNeeded returns how many sessions of each run would make the interval as narrow as the band.
 func (x *Compared) sessionsNeeded() int {
 	return max(x.Ratio.Sessions+1, x.Ratio.SessionsFor(math.Log1p(x.Band)/2, mostSessions))
 }
@@ -85,8 +83,7 @@ func adviseSessions(need int) string {
 	return fmt.Sprintf("about %d sessions in each run would decide (bench --sessions)", need)
 }
 
-// resolution returns the largest possible difference of undecided cases, and the sessions that would decide them. It
-// returns "" without several sessions, or for one recording.
+// resolution describes the intervals of the undecided cases, and the sessions that would decide these cases.
 func (c *Comparison) resolution() string {
 	var most, reach, need, band []float64
 	for _, x := range c.Cases {
@@ -116,17 +113,15 @@ func (c *Comparison) summarise() {
 	c.Geomean = stat.GeoMean(ratios)
 }
 
-// Gate lists the cases of a comparison that became slower by a threshold or more.
+// Gate lists the cases of a comparison that became slower.
 type Gate struct {
 	Regressed []int // indexes of slower cases
 	Unsure    []int // indexes of cases that may be slower
 }
 
-// Gate judges the cases against a slow-down of fail, a fraction such as 0.03.
-//
-// A case has regressed if B failed, or if it is slower and the ratio is 1+fail or more. A same or undecided case is
-// unsure in three cases: an entry or rounds are missing, the ratio is 1+fail or more, or the interval reaches farther
-// than fail. An interval that includes 1+fail is not enough, because chance makes some do so.
+// Gate judges the cases by a limit: B may take less than `fail` longer than A, such as 0.03 for 3 %. A case has
+// regressed if B failed, or if its verdict is slower and its ratio is 1+fail or more. A case with the verdict same or
+// undecided is unsure, unless resolves returns true.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {
@@ -142,7 +137,8 @@ func (c *Comparison) Gate(fail float64) Gate {
 	return g
 }
 
-// resolves reports whether the measurement would have shown a slow-down of fail.
+// resolves reports whether x has enough rounds, a ratio below 1+fail, and an interval that reaches less than `fail` to
+// each side.
 func (x *Compared) resolves(fail float64) bool {
 	if x.A == nil || x.B == nil || min(len(x.A.Times), len(x.B.Times)) < MinRounds {
 		return false
@@ -150,8 +146,8 @@ func (x *Compared) resolves(fail float64) bool {
 	return x.Ratio.Mid < 1+fail && 1.96*x.Ratio.StdErr() < math.Log1p(fail)
 }
 
-// CompareLive judges a run whose default (A) and candidate (B) took turns. The band of a case is the larger of band
-// and the difference between A and its twin.
+// CompareLive judges a run whose default (A) and candidate (B) took turns. The band of a case is `band`, or the
+// measured difference of A from itself if that is larger.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1, live: true}

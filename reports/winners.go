@@ -15,7 +15,6 @@ type winnerColumn struct {
 	cell   func(*Case) Cell
 }
 
-// winnerColumns lists the columns of every table of decisions.
 var winnerColumns = []winnerColumn{
 	{Words("class").Dropped(18), func(c *Case) Cell { return Str(string(c.Search.Class)) }},
 	{Words("verdict").Dropped(1), func(c *Case) Cell { return verdictCell(c.Search) }},
@@ -37,7 +36,6 @@ var winnerColumns = []winnerColumn{
 	{Words("clock").Dropped(19), func(c *Case) Cell { return Str(c.Search.Clock) }},
 }
 
-// searchColumns are for sweeps only, because bench does not search.
 var searchColumns = []winnerColumn{
 	{Numbers("ties", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Ties) }},
 	{Numbers("tried", "").Dropped(17), func(c *Case) Cell { return Int(c.Search.Tried) }},
@@ -60,7 +58,7 @@ var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell
 	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
 
-// Measured lists the decisions of bench: Winners without the columns of a search.
+// Measured lists the decisions of bench.
 func Measured(run *record.Run) Table {
 	columns, title := winnerColumns, "Measured against the default"
 	against := slices.ContainsFunc(run.Searches, func(s record.Search) bool { return s.Reference != "" })
@@ -86,7 +84,7 @@ func everySearch(run *record.Run) []int {
 	return all
 }
 
-// decisionTable lists searches by index, numbered as in RUN#ROW.
+// decisionTable lists the searches at the given indexes, numbered as in RUN#ROW.
 func decisionTable(run *record.Run, indexes []int, columns []winnerColumn) Table {
 	cases := make([]*Case, len(indexes))
 	for i, at := range indexes {
@@ -130,12 +128,11 @@ func ConfigColumns() []Column {
 	return []Column{Words("id"), Words("config").Dropped(10).Spelling("id")}
 }
 
-// ConfigCells returns a config under ConfigColumns, with the full spelling for programs.
+// ConfigCells returns the cells of a config under ConfigColumns.
 func ConfigCells(c, defaultConfig ep.Config) []Cell {
 	return []Cell{Str(c.ID()), {Text: c.Difference(defaultConfig), Value: c.Key()}}
 }
 
-// defaults returns DefaultNotes of the run; the note of bench --over begins with the config's id.
 func defaults(run *record.Run) []string {
 	var all []caseDefault
 	var out []string
@@ -150,7 +147,7 @@ func defaults(run *record.Run) []string {
 	return append(defaultNotes(all), out...)
 }
 
-// DefaultNotes returns the full spelling of each case's default, once.
+// DefaultNotes spells out each case's default once.
 func DefaultNotes(cases []*Case) []string {
 	var all []caseDefault
 	for _, c := range cases {
@@ -166,7 +163,7 @@ type caseDefault struct {
 	config  ep.Config
 }
 
-// defaultNotes spells out each default once, with op and token counts if these make the difference.
+// defaultNotes spells out each default once. It adds op and token counts if the default depends on them.
 func defaultNotes(defaults []caseDefault) []string {
 	var spelled []string
 	kernels := map[string][]string{}
@@ -174,7 +171,7 @@ func defaultNotes(defaults []caseDefault) []string {
 	tokens := map[string][]string{}
 	for _, d := range defaults {
 		if strings.Contains(d.config.Kernel, "+") && len(spelled) > 1 {
-			continue // dispatch and combine came first
+			continue // the notes of dispatch and combine suffice
 		}
 		line := d.config.Kernel + ": " + d.config.Difference(ep.Config{Kernel: d.config.Kernel})
 		op := string(d.problem.Op)
@@ -210,7 +207,7 @@ func once(list []string, text string) []string {
 	return append(list, text)
 }
 
-// WinnersOf returns Winners(l.Run) with warnings about missing decisions and unusable times.
+// WinnersOf returns Winners(l.Run) with warnings about unusable decisions and times.
 func WinnersOf(l *Loaded) Table {
 	t := Winners(l.Run)
 	undecided := 0

@@ -8,12 +8,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// linkGBps holds the speed of one NVLink in one direction, in GB/s (vendor data sheets), by architecture. Ampere has
-// NVLink 3, Hopper NVLink 4, Blackwell NVLink 5.
+// linkGBps holds the speed of one NVLink in one direction, in GB/s, by architecture (vendor data sheets).
 var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_103": 50}
 
-// Wire returns the nominal speed of a rank's link in each direction, in GB/s; 0 if unknown. A fingerprint such as nv18
-// has 18 NVLinks.
+// Wire returns the nominal speed of a rank's link in each direction, in GB/s; 0 if unknown. nv18 means 18 NVLinks.
 func Wire(m ep.Machine) float64 {
 	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
 	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {
@@ -25,8 +23,8 @@ func Wire(m ep.Machine) float64 {
 	return 0
 }
 
-// WireLimit returns the seconds in which a link of gbps (1e9 bytes per second) moves the busiest rank's bytes. Each
-// token counts once for each rank that needs it. It is NaN if bytes or speed are unknown or zero.
+// WireLimit returns the seconds in which a link of gbps (1e9 bytes per second) moves the busiest rank's bytes. It is
+// NaN if bytes or speed are unknown or zero.
 func (c *Case) WireLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()

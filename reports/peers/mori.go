@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mori reads the tuning_configs tables of ROCm/mori: rules (tuned configs with times) of one kernel on one GPU model.
-// Newer tables are for one phase, older ones for both.
+// mori reads the tuning_configs tables of ROCm/mori: tuned configs of one kernel on one GPU model, with their times.
 var mori = Format{
 	Name:   "mori",
 	Doc:    "tuning_configs JSON of Mori",
@@ -34,12 +33,11 @@ type moriRule struct {
 	Blocks    int     `json:"block_num"`
 	Warps     int     `json:"warp_per_block"`
 	Bandwidth float64 `json:"bandwidth_gbps"`
-	Selection float64 `json:"ll_bandwidth_gbps"` // on several hosts: counts a token once for each selected expert
+	Selection float64 `json:"ll_bandwidth_gbps"` // counts a token once for each selected expert
 	ZeroCopy  bool    `json:"zero_copy"`
 	Latency   float64 `json:"latency_us"`
-	Quant     string  `json:"quant_type"` // in a combine: the type of the rows that it sends
+	Quant     string  `json:"quant_type"` // type of the rows that a combine sends
 
-	// Newer files for several hosts have these names.
 	AvgSelection float64 `json:"avg_ll_bandwidth_gbps"`
 	AvgLatency   float64 `json:"avg_latency_us"`
 }
@@ -50,7 +48,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 		Kernel string     `json:"kernel_type"`
 		Ranks  int        `json:"ep_size"`
 		Phase  string     `json:"phase"`
-		Quant  string     `json:"quant_type"` // for rules without a quant_type
+		Quant  string     `json:"quant_type"` // if a rule has none
 		Rules  []moriRule `json:"rules"`
 
 		// Older files hold both phases.
@@ -67,7 +65,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("phase: %w", err)
 	}
-	// Mori tunes on hosts of eight GPUs, and the file does not give their number.
+	// Mori tunes on hosts of eight GPUs. The file does not give the number of hosts.
 	known := newFacts(g)
 	g, err = known.with(said{"ranks", "ep_size", strconv.Itoa(doc.Ranks)}, said{"nodes", "ep_size / 8", strconv.Itoa(max(1, doc.Ranks/8))})
 	if err != nil {
@@ -99,17 +97,15 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// moriSlack is the largest relative difference between latency and the time from bandwidth, which may average other
-// rounds.
+// moriSlack bounds the relative difference between a rule's latency and the time that its bandwidth means.
 const moriSlack = 0.05
 
-// figure returns the figure of a rule, or in skipped the reason why it has none.
+// figure returns the figure of a rule. If there is none, skipped says why.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {
 		return f, fmt.Sprintf("rules of dtype %.20q left out: epbench has no such dtype", r.DType), nil
 	}
-	// In epbench's problems a combine always sends BF16.
 	if op == ep.Combine && (dtype != ep.BF16 || r.Quant != "" && r.Quant != "none") {
 		return f, fmt.Sprintf("combines of dtype %.20q with quant_type %.20q left out: epbench's combines send bf16", r.DType, cmp.Or(r.Quant, "none")), nil
 	}

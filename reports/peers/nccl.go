@@ -15,14 +15,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// nccl reads the table that alltoall_perf of nccl-tests prints. The format follows src/util.cu of NVIDIA/nccl-tests,
-// commit a0b82b2: writeDeviceReport, writeResultHeader, writeBenchmarkLinePreamble and writeBenchmarkLineBody.
-// Versions before 2.13 print "error" instead of "#wrong", and some leave redop or root blank. ROCm/rccl-tests prints
-// the same table.
-//
-// The columns of the table (src/alltoall.cu, AlltoAllGetCollByteCount): size is the number of bytes that one rank
-// sends, including the part for itself. count is the number of elements that one rank sends to each rank. algbw is
-// size/time. busbw is algbw x (ranks-1)/ranks.
+// nccl reads the table that alltoall_perf of nccl-tests prints (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2).
+// Versions before 2.13 print "error" instead of "#wrong", and some leave redop or root blank.
+// size is the number of bytes that one rank sends to all ranks, itself included (src/alltoall.cu). count is the number
+// of elements that it sends to one rank. algbw is size/time, and busbw is algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",
@@ -48,8 +44,8 @@ var typeBytes = map[string]int64{
 type ncclRow struct {
 	size, count        int64
 	dtype              string
-	time, algbw, busbw printed // busbw is 0 on one rank
-	wrong              string  // "0", "N/A", or the number
+	time, algbw, busbw printed
+	wrong              string // "0", "N/A", or a number
 }
 
 func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
@@ -58,7 +54,7 @@ func readNCCL(data []byte, g Given) ([]Figure, []string, error) {
 		c.host(string(m[2]))
 	}
 	var header []string
-	test := "" // program whose rows follow
+	test := "" // program that printed the next rows
 	for line := range strings.Lines(string(data)) {
 		if m := ncclTest.FindStringSubmatch(line); m != nil {
 			test = cmp.Or(m[1], m[2])
@@ -86,15 +82,15 @@ func isAlltoall(program string) bool {
 	return strings.TrimSuffix(path.Base(program), "_mpi") == "alltoall_perf"
 }
 
-// ncclTable collects rows and their token counts: a size is tokens x top-k x hidden x 2 bytes (BF16).
+// ncclTable collects rows. A size is tokens x top-k x hidden x 2 bytes (BF16).
 type ncclTable struct {
 	facts   *facts
 	hosts   []string
 	rows    []ncclRow
-	others  []string // tests that were left out
-	ranks   int      // computed from the rows
-	odd     int      // sizes that are no whole number of tokens
-	wrong   int      // sizes with wrong elements
+	others  []string // tests other than alltoall_perf
+	ranks   int
+	odd     int // sizes that are no whole number of tokens
+	wrong   int // sizes with wrong elements
 	figures []Figure
 }
 
@@ -104,15 +100,13 @@ func (c *ncclTable) host(name string) {
 	}
 }
 
-// refuse notes that the rows of a test are left out, unless the test is alltoall_perf.
 func (c *ncclTable) refuse(test string) {
 	if !isAlltoall(test) && !slices.Contains(c.others, test) {
 		c.others = append(c.others, test)
 	}
 }
 
-// parse reads one line. The header gives the column of each figure. A line has out-of-place and in-place times; parse
-// takes the out-of-place times. ok is false if the line is no row.
+// parse reads the out-of-place times of one line. ok is false if the line is no row.
 func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) {
 	at, bad := slices.Index(header, "time"), slices.IndexFunc(header, func(h string) bool { return h == "#wrong" || h == "error" })
 	if at < 0 || bad < 0 {
@@ -146,8 +140,7 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient reads a figure that may be absent. If the text is no positive number, it returns the zero value, which means
-// unknown.
+// lenient returns the zero value if the text is no positive number.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {
@@ -156,8 +149,7 @@ func lenient(text string) printed {
 	return p
 }
 
-// add stores a row. It returns an error if the row's figures contradict each other, or if other rows mean another
-// number of ranks. It skips a row of 0 bytes.
+// add stores a row. It returns an error if the row contradicts itself, or has another number of ranks than other rows.
 func (c *ncclTable) add(r ncclRow) error {
 	if r.size == 0 || r.count == 0 {
 		return nil
@@ -231,8 +223,6 @@ func (c *ncclTable) done() ([]Figure, []string, error) {
 	return c.figures, warnings, nil
 }
 
-// figure adds a dispatch and a combine with a row's time. It leaves out rows with wrong elements,
-// and rows whose size is no whole number of tokens.
 func (c *ncclTable) figure(g Given, r ncclRow) {
 	row := int64(g.TopK) * int64(g.Hidden) * 2
 	switch {

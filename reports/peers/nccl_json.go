@@ -8,10 +8,8 @@ import (
 	"strconv"
 )
 
-// ncclJSON reads the file that nccl-tests writes with -J. The format follows src/util.cu of NVIDIA/nccl-tests, commit
-// a0b82b2: jsonOutputInit, writeDeviceReport, writeBenchmarkLinePreamble and writeBenchmarkLineBody. The number of
-// ranks is devices x nthreads x ngpus. The list devices has one entry for each process, even with several GPUs
-// (parseRankInfo).
+// ncclJSON reads the file that nccl-tests writes with -J (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2). The list
+// devices has one entry for each process, even if a process has several GPUs.
 var ncclJSON = Format{
 	Name:   "nccl-json",
 	Doc:    "JSON written by alltoall_perf -J of nccl-tests",
@@ -39,7 +37,7 @@ type ncclDoc struct {
 
 type ncclBody struct {
 	Time    json.Number `json:"time"`
-	CPUTime json.Number `json:"cpu_time"` // in place of time with -C
+	CPUTime json.Number `json:"cpu_time"` // instead of time, with -C
 	AlgBW   json.Number `json:"alg_bw"`
 	BusBW   json.Number `json:"bus_bw"`
 	Wrong   *float64    `json:"nwrong"`

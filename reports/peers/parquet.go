@@ -17,11 +17,10 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxRows bounds the rows of a Parquet file, which take far more memory than its bytes.
 const maxRows = 1 << 20
 
-// parquetRows reads a flat Parquet file. It checks footer and page headers first, because the library allocates what a
-// file claims to need. If the library panics, parquetRows returns an error.
+// parquetRows reads a flat Parquet file. It first checks the sizes in the footer and in the page headers, because the
+// library allocates them unchecked.
 func parquetRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -82,7 +81,7 @@ func readRows(file *parquet.File, cost *bounded.Budget) (rows []map[string]strin
 
 var errParquet = errors.New("damaged parquet file")
 
-// checkFooter returns an error if lists and texts in the footer do not fit into the file or into cost.
+// checkFooter returns an error if a list or a text exceeds the footer or the budget.
 func checkFooter(data []byte, cost *bounded.Budget) error {
 	end := len(data) - 8
 	if end < 4 || string(data[end+4:]) != "PAR1" {
@@ -96,7 +95,7 @@ func checkFooter(data []byte, cost *bounded.Budget) error {
 	return t.structure(0, func([]int, int64) {})
 }
 
-// checkPages returns an error if a page claims a wrong size, or more memory than cost allows.
+// checkPages returns an error if a page claims a wrong size, or more memory than the budget.
 func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) error {
 	at := c.DataPageOffset
 	if c.DictionaryPageOffset > 0 {
@@ -128,14 +127,14 @@ func checkPages(data []byte, c *format.ColumnMetaData, cost *bounded.Budget) err
 	return nil
 }
 
-// checkPacked returns an error if a page unpacks to more than it claims, which the library does not limit.
+// checkPacked returns an error if a page unpacks to more bytes than it claims. The library has no such check.
 func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) error {
 	var in io.Reader
 	var err error
 	switch codec {
 	case format.Uncompressed:
 		return nil
-	case format.Snappy: // begins with its size, which the library obeys
+	case format.Snappy: // the library obeys the size at its start
 		if n, used := binary.Uvarint(page); len(page) > 0 && (used <= 0 || n > uint64(unpacked)) {
 			return fmt.Errorf("%w: a page that claims %d bytes unpacks to %d", errParquet, unpacked, n)
 		}
@@ -160,13 +159,12 @@ func checkPacked(codec format.CompressionCodec, page []byte, unpacked int64) err
 	return nil
 }
 
-// maxWindow bounds Zstd's memory for a page; the decoder's own bound is 64 MiB.
 const maxWindow = 8 << 20
 
-// pageHeader holds bytes and values of a PageHeader (github.com/apache/parquet-format).
+// pageHeader holds sizes from a PageHeader (github.com/apache/parquet-format).
 type pageHeader struct{ unpacked, packed, values int64 }
 
-// set stores v if path, a list of nested field ids, is that of a size.
+// set stores v if path, a list of nested field ids, belongs to a size.
 func (p *pageHeader) set(path []int, v int64) {
 	switch {
 	case len(path) == 1 && path[0] == 2:
@@ -191,7 +189,6 @@ const (
 	thriftList, thriftSet, thriftMap, thriftStruct                  = 9, 10, 11, 12
 )
 
-// elementBytes bounds the memory of a list's element in the footer.
 const elementBytes = 1 << 10
 
 func (t *thrift) structure(depth int, number func(path []int, v int64)) error {
@@ -268,7 +265,7 @@ func (t *thrift) list(depth int, number func([]int, int64)) error {
 	for range n {
 		kind := h & 15
 		if kind == thriftTrue || kind == thriftFalse {
-			kind = thriftByte // each boolean in a list has one byte
+			kind = thriftByte // a boolean in a list has one byte
 		}
 		if err := t.value(kind, depth+1, func([]int, int64) {}); err != nil {
 			return err

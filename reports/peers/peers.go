@@ -1,5 +1,5 @@
-// Package peers converts the output of other libraries' benchmarks to epbench's records, for plots and for comparisons
-// with a run. A peer is another library that moves the same tokens.
+// Package peers converts benchmark output of other libraries to epbench's records. A peer is another library that
+// moves the same tokens.
 package peers
 
 import (
@@ -26,26 +26,25 @@ type Format struct {
 	Checks string
 	// Detect reports whether the start of a file looks like this format.
 	Detect func(head []byte) bool
-	// Read returns the figures of a file, and warnings about omitted lines. It returns an error if nothing is usable
-	// or figures contradict each other.
+	// Read returns the figures of a file, and a warning for each omitted line. Contradicting figures are an error.
 	Read func(data []byte, g Given) ([]Figure, []string, error)
 }
 
-// Formats lists every format, in the order in which Detect is tried.
+// Formats lists every format. Read tries Detect in this order.
 var Formats = []Format{collectiveX, baseline, mori, mooncake, nccl, ncclJSON, rccl, moonEP, aiconfigurator, deepEPV2, hybridEP, deepEP, csvFormat}
 
 // Figure is one result from a file, converted to a time.
 type Figure struct {
-	Kernel  string              // "deepep-ll"
+	Kernel  string              // such as deepep-ll
 	Values  map[string]ep.Value // launch parameters in the file
 	Problem ep.Problem
 	Seconds float64 // of one call
 	Clock   string  // span, event or wall
-	Routing string  // in the file, else ""
+	Routing string  // "" if the file has none
 	Note    string  // the file's figure and its conversion
 }
 
-// Read parses a file in the named format; "auto" and "" detect the format.
+// Read parses a file in the named format. It detects the format if the name is "auto" or "".
 func Read(in io.Reader, format string, g Given) (results []record.Result, used string, warnings []string, err error) {
 	data, err := readBounded(in)
 	if err != nil {
@@ -80,10 +79,9 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 	return results, f.Name, append(dedupe(warnings), duplicateWarnings(results)...), nil
 }
 
-// lineBytes bounds the memory for a line and its result.
 const lineBytes = 300
 
-// readBounded reads a file. It returns an error if the figures would need more memory than a file of this size may.
+// readBounded reads a file. It returns an error if its figures could need too much memory.
 func readBounded(in io.Reader) ([]byte, error) {
 	data, err := bounded.New(MaxInput).ReadAll("the file", in, MaxInput)
 	if err != nil {
@@ -96,7 +94,6 @@ func readBounded(in io.Reader) ([]byte, error) {
 	return data, cost.Array("lines", int64(bytes.Count(data, []byte("\n"))), lineBytes)
 }
 
-// duplicateWarnings warns of figures with one problem and config, of which reports show only the mean.
 func duplicateWarnings(results []record.Result) (warnings []string) {
 	seen, n, first := map[string]bool{}, 0, ""
 	for _, r := range results {
@@ -139,7 +136,6 @@ func names() string {
 	return strings.Join(out, ", ")
 }
 
-// result converts a figure; an invalid problem, time or config is an error.
 func (f Figure) result(i int, g Given) (record.Result, error) {
 	if err := f.Problem.Validate(); err != nil {
 		return record.Result{}, err
@@ -171,7 +167,6 @@ func dedupe(warnings []string) []string {
 	return out
 }
 
-// firstByte returns the first byte that is not white space, 0 if there is none.
 func firstByte(b []byte) byte {
 	if b = bytes.TrimSpace(b); len(b) > 0 {
 		return b[0]

@@ -12,13 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json: ROCm/rccl-tests 233482b, src/common.cpp,
-// Reporter::addResult and Reporter::writeFile. NVIDIA's nccl-tests write no such file.
-//
-// A build with MPI writes a value for each of nodes, ranks, ranksPerNode and gpusPerRank. The CSV's header lacks
-// nodes, so rows have one field more than the header. Despite its name, nodes is the number of communicators
-// (totalProcs / nProcs), and ranksPerNode is the number of processes in one communicator. The file does not give the
-// number of hosts.
+// rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json (ROCm/rccl-tests 233482b, src/common.cpp).
+// With MPI, the CSV's header lacks the field nodes. Despite its name, nodes is the number of communicators, and
+// ranksPerNode the number of processes in a communicator. The file does not give the number of hosts.
 var rccl = Format{
 	Name:   "rccl",
 	Doc:    "CSV or JSON that alltoall_perf of rccl-tests writes with -x FILE",
@@ -29,7 +25,7 @@ var rccl = Format{
 	Read: readRCCL,
 }
 
-// rcclColumns and rcclMPIColumns name a row's fields in order, without and with MPI.
+// rcclColumns and rcclMPIColumns name the fields of a row, without and with MPI.
 var (
 	rcclColumns    = []string{"numCycle", "name", "gpus", "size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong"}
 	rcclMPIColumns = []string{"numCycle", "name", "nodes", "ranks", "ranksPerNode", "gpusPerRank", "size", "type", "redop", "inPlace", "time", "algBw", "busBw", "wrong"}
@@ -56,7 +52,6 @@ func readRCCL(data []byte, g Given) ([]Figure, []string, error) {
 	return c.done()
 }
 
-// rcclRows reads a CSV or JSON file, with the names in rcclColumns or rcclMPIColumns.
 func rcclRows(data []byte) ([]map[string]string, error) {
 	if firstByte(data) == '[' {
 		return jsonRows(data, bounded.New(int64(len(data))))
@@ -120,7 +115,7 @@ func (c *ncclTable) addRCCL(row map[string]string) error {
 	return nil
 }
 
-// rcclRanks returns the ranks of the communicator; one rank or several communicators are an error.
+// rcclRanks refuses one rank, and several communicators.
 func rcclRanks(row map[string]string) (int, error) {
 	product := 1
 	for _, name := range []string{"gpus", "ranksPerNode", "gpusPerRank"} {

@@ -17,8 +17,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// aiconfigurator reads four tables of ai-dynamo/aiconfigurator (commit 095f58a): moe_a2a_perf (written by
-// collector/wideep/sglang/collect_moe_a2a.py), trtllm_alltoall_perf (read by aic-core/rust/.../trtllm_alltoall.rs),
+// aiconfigurator reads four tables of ai-dynamo/aiconfigurator (commit 095f58a): moe_a2a_perf, trtllm_alltoall_perf,
 // and the older wideep_deepep_ll and wideep_deepep_normal.
 var aiconfigurator = Format{
 	Name:   "aiconfigurator",
@@ -51,7 +50,7 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// rowReader recognises a row's table by a column of its own, and returns its reader.
+// rowReader recognises a row's table by one of its columns, and returns its reader.
 func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure, error) {
 	if _, ok := row["comm_backend"]; ok {
 		return a2aRow
@@ -62,14 +61,13 @@ func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure,
 	return deepEPRow
 }
 
-// deepEPRow returns the dispatch and the combine of a row of wideep_deepep_ll or wideep_deepep_normal.
 func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	nodes := cmp.Or(row["node_num"], "1")
 	n, err := strconv.Atoi(nodes)
 	if err != nil || n < 1 {
 		return nil, fmt.Errorf("node_num: %.20q is not a whole number from 1 up", nodes)
 	}
-	// The collector runs on hosts of eight GPUs; the table lacks the ranks.
+	// The table has no ranks. The collector's hosts have eight GPUs.
 	g, err := f.with(said{"nodes", "node_num", nodes}, said{"ranks", "8 GPUs a node_num", strconv.Itoa(8 * n)}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_token", row["num_token"]}, said{"topk", "num_topk", row["num_topk"]}, said{"experts", "num_experts", row["num_experts"]})
 	if err == nil {
@@ -93,8 +91,7 @@ func deepEPRow(row map[string]string, f *facts) (figures []Figure, err error) {
 	return figures, nil
 }
 
-// aiLowLatency reads one op of a row of wideep_deepep_ll, a mean of ranks. Bandwidth times time must be the problem's
-// bytes.
+// aiLowLatency reads one op of a row of wideep_deepep_ll. Bandwidth times time must be the problem's bytes.
 func aiLowLatency(row map[string]string, op ep.Op, g Given) (Figure, error) {
 	us, err := parsePrinted(row[string(op)+"_avg_t_us"])
 	if err != nil {
@@ -126,7 +123,7 @@ func aiNormal(row map[string]string, half ep.Op, _ Given) (f Figure, err error) 
 		Note: "transmit plus notify, mean of calls, the best chunk size of the collector's own tuning; cached handle; the input is already FP8"}, nil
 }
 
-// a2aRow reads a row of moe_a2a_perf, a table for all libraries with times in microseconds.
+// a2aRow reads a row of moe_a2a_perf, with times in microseconds.
 func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	g, err := f.with(said{"ranks", "ep_size", row["ep_size"]}, said{"nodes", "node_num", row["node_num"]}, said{"hidden", "hidden_size", row["hidden_size"]},
 		said{"tokens", "num_tokens", row["num_tokens"]}, said{"topk", "topk", row["topk"]}, said{"experts", "num_experts", row["num_experts"]})
@@ -162,7 +159,7 @@ func a2aRow(row map[string]string, f *facts) ([]Figure, error) {
 	return []Figure{x}, nil
 }
 
-// trtllmHost is the number of GPUs on a host; aiconfigurator's reader divides moe_ep_size by 4.
+// trtllmHost is the number of GPUs on a host. aiconfigurator divides moe_ep_size by 4.
 const trtllmHost = 4
 
 // trtllmRow reads a row of trtllm_alltoall_perf, with latency in milliseconds.
@@ -191,12 +188,11 @@ func trtllmRow(row map[string]string, f *facts) ([]Figure, error) {
 		Note: fmt.Sprintf("measured with %s %s, moe_dtype %s; without the preparation, which has a separate row", row["framework"], row["version"], row["moe_dtype"])}}, nil
 }
 
-// a2aType translates a word in comm_dtype to the dtype of the dispatch, "" if unknown. A combine's row has its
-// dispatch's word. fp4 means a combine with low precision, which epbench lacks.
+// a2aType returns the dispatch dtype that comm_dtype means, or "". epbench lacks the low-precision combine of fp4.
 func a2aType(backend, word string) ep.DType {
 	switch {
 	case word == "default" && strings.HasPrefix(strings.ToLower(backend), "deepep"):
-		return ep.FP8 // DeepEP's rows name no dtype; engines dispatch FP8
+		return ep.FP8 // DeepEP's rows name no dtype
 	case word == "bfloat16", word == "bf16":
 		return ep.BF16
 	case strings.HasPrefix(word, "fp8"):
@@ -244,10 +240,9 @@ func tableRows(data []byte) ([]map[string]string, error) {
 	}
 }
 
-// maxRecord bounds a CSV record, whose fields are all in memory and take more than their bytes.
 const maxRecord = 1 << 20
 
-// recordReader gives the CSV reader at most maxRecord bytes for each record.
+// recordReader gives the CSV reader at most maxRecord bytes a record.
 type recordReader struct {
 	in   io.Reader
 	left int
@@ -283,7 +278,7 @@ func jsonRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err 
 		if err := d.Decode(&raw); err != nil {
 			return nil, err
 		}
-		// An element takes 16 bytes of memory, and may be 2 bytes in the file.
+		// An element takes 16 bytes of memory, but as few as 2 bytes in the file.
 		if err := cost.Array("rows", int64(len(raw))+(d.InputOffset()-start)/8, fieldBytes); err != nil {
 			return nil, err
 		}

@@ -16,23 +16,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastShare and mostShare bound the share of a host's link that kernels can reach. Beyond them, the bandwidth in the
-// model file is wrong.
+// leastShare and mostShare bound the share of a host's link that kernels can reach.
 const leastShare, mostShare = 0.6, 0.99
 
-// fewRows is the least number of times for a fit: the number of coefficients. A family is the times with one design
-// (group of kernels), op, dtype and precision.
+// fewRows is the least number of times for the fit of a family. The times of a family have the same design (group of
+// kernels), op, dtype and precision.
 const fewRows = 9
 
-// priorWeight is the weight of the pull of each coefficient towards start, for coefficients that the times do not
-// determine. A factor of ten costs as much as an error of 12 % in one time.
+// priorWeight weights the pull of each coefficient towards start().
 const priorWeight = 0.003
 
 // Fitted is a fitted model with its errors.
 type Fitted struct {
 	File      *model.File
-	Residuals []Residual // recorded times, each predicted by a fit without its part
-	Few       []string   // families that are too small
+	Residuals []Residual // of times that a fit left out
+	Few       []string   // families with too few times
 }
 
 // Residual is a recorded time and its prediction.
@@ -54,8 +52,7 @@ func keyOf(r *Row) familyKey {
 	return familyKey{r.Design, r.Problem.Precision.String(), r.Problem.Op, r.Problem.Dispatch}
 }
 
-// Parts lists the ways to divide rows into parts, which Fit leaves out in turn. Parts by run test the model least,
-// because other runs may share shape and rank count.
+// Parts lists the ways to divide rows into parts. Fit leaves out one part at a time.
 var Parts = []struct {
 	Name string
 	of   func(*Row) string
@@ -74,8 +71,8 @@ func PartNames() []string {
 	return out
 }
 
-// Fit fits the coefficients of every family. For the errors it predicts each part, named as in Parts, by a fit of the
-// rest.
+// Fit fits the coefficients of every family. `part` names a way in Parts. Each residual comes from a fit without the
+// part that has the time.
 func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	at := slices.Index(PartNames(), part)
 	if at < 0 {
@@ -102,7 +99,6 @@ func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	return out, out.checkShare(link)
 }
 
-// smsOfAll returns the largest number of SMs of any config, in place of the GPU's.
 func smsOfAll(rows []Row) int {
 	most := 0.0
 	for _, r := range rows {
@@ -111,7 +107,6 @@ func smsOfAll(rows []Row) int {
 	return int(most)
 }
 
-// families groups rows by family. Designs come in descending order; rows keep their order.
 func families(rows []Row) [][]Row {
 	var out [][]Row
 	at := map[familyKey]int{}
@@ -132,7 +127,6 @@ func families(rows []Row) [][]Row {
 	return out
 }
 
-// family fits one family, and predicts each part by a fit of the others.
 func (f *Fitted) family(rows []Row, link model.Link, of func(*Row) string) {
 	whole := fit(rows, link, start())
 	var residuals []Residual
@@ -200,17 +194,14 @@ func rounded(c model.Coefficients) model.Coefficients {
 	return model.FromVector(x)
 }
 
-// start returns round values for a Hopper GPU.
 func start() model.Coefficients {
 	return model.Coefficients{Fixed: 3, Expert: 0.005, Doubling: 0.5, LinkShare: 0.85, Local: 0.3, Own: 0.3, Row: 1e-4, SM: 20, Sharpness: 0.3}
 }
 
-// least is the smallest coefficient, because logarithms cannot reach 0.
+// least is the smallest coefficient. Logarithms cannot reach 0.
 const least = 1e-6
 
-// fit returns the coefficients with the least loss: the mean of tanh^2(log(predicted/recorded)), plus the prior. The
-// tanh bounds the weight of outliers. Logarithms keep coefficients positive, and log odds keep the link's share
-// between 0 and 1.
+// fit minimizes the mean of tanh^2(log(predicted/recorded)), plus the prior. The tanh bounds the weight of outliers.
 func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficients {
 	prior := toUnbounded(start())
 	loss := func(x []float64) float64 {
@@ -261,8 +252,7 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare returns an error if the median share lies outside the bounds. It takes only epbench's tuned kernels,
-// because others may not use the whole link.
+// checkShare returns an error if the median link share of epbench's tuned kernels is out of bounds.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

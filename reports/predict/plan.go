@@ -17,14 +17,14 @@ type Question struct {
 	Seed    uint64
 }
 
-// Point is the answer to a question.
+// Point is the answer to a Question.
 type Point struct {
 	Question
 	model.Prediction
-	Drawn int // tokens drawn on each rank; in large cases fewer than Shape.Tokens, and scaled up
+	Drawn int // tokens drawn on each rank, at most Shape.Tokens
 }
 
-// Plan predicts the time of every question; those that differ only in op, dtype or precision share one routing.
+// Plan predicts the time of every question.
 func Plan(m *model.Model, asks []Question) ([]Point, error) {
 	type drawn struct {
 		shape   model.Shape

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Published is a figure of a library's authors over several hosts.
+// Published is a figure that a library's authors published for several hosts.
 type Published struct {
 	Library   string          `yaml:"library"`
 	Op        ep.Op           `yaml:"op"`
@@ -25,14 +25,14 @@ type Published struct {
 	TopK      int             `yaml:"topk"`
 	Tokens    int             `yaml:"tokens"` // of each rank
 	DType     ep.DType        `yaml:"dtype"`
-	Precision string          `yaml:"precision"` // reduced: a combine adds up rows before it sends them; full: it sends a row for each selected expert
+	Precision string          `yaml:"precision"` // reduced: a combine sends partial sums
 	Routing   string          `yaml:"routing"`
-	Transport model.Transport `yaml:"transport"`              // of the library
+	Transport model.Transport `yaml:"transport"`
 	Host      string          `yaml:"host"`                   // link inside a host
 	Network   string          `yaml:"network"`                // link between hosts
 	Micros    float64         `yaml:"us"`                     // a time
-	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // or a bandwidth that counts a token once for each host
-	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // or a bandwidth that counts a token once for each selected expert
+	OfHosts   float64         `yaml:"gb_per_s_of_hosts"`      // or a bandwidth: a token counts once per host
+	OfChosen  float64         `yaml:"gb_per_s_of_selections"` // or a bandwidth: a token counts once per selected expert
 	Source    string          `yaml:"source"`
 	Date      string          `yaml:"date"`
 }
@@ -88,7 +88,6 @@ func (r Published) shape() model.Shape {
 	return model.Shape{Ranks: r.Ranks, PerHost: r.PerHost, Experts: r.Experts, TopK: r.TopK, Tokens: r.Tokens}
 }
 
-// problem returns the problem for the coefficients of Compare.
 func (r Published) problem() (ep.Problem, error) {
 	p := ep.Problem{Op: r.Op, Hidden: r.Hidden, TopK: r.TopK, Dispatch: r.DType}
 	var err error
@@ -96,7 +95,6 @@ func (r Published) problem() (ep.Problem, error) {
 	return p, err
 }
 
-// seconds returns the figure as a time, from the bytes that it counts.
 func (r Published) seconds(n []model.Traffic) float64 {
 	if r.Micros > 0 {
 		return r.Micros * 1e-6
@@ -122,12 +120,10 @@ type ComparedFigure struct {
 // Error returns the relative error of the prediction.
 func (b ComparedFigure) Error() float64 { return b.Predicted.Seconds/b.Seconds - 1 }
 
-// Impossible reports whether the published time is clearly shorter than the network's. Then the bandwidth in the model
-// file is wrong.
+// Impossible reports whether the published time is clearly shorter than the network's predicted time.
 func (b ComparedFigure) Impossible() bool { return b.Seconds < 0.95*b.Predicted.Network }
 
-// Compare predicts the time of every published row. missing lists the rows for which the model file has no
-// coefficients.
+// Compare predicts the time of every published row. missing lists rows without coefficients in the model file.
 func Compare(f *model.File, rows []Published) (out []ComparedFigure, missing []string, err error) {
 	counts := map[string][]model.Traffic{}
 	for _, r := range rows {

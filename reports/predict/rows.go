@@ -13,20 +13,20 @@ import (
 // Row holds one recorded time, and the load of its busiest rank.
 type Row struct {
 	Run     string
-	Design  string // see the function Design
+	Design  string // from the function Design
 	Problem ep.Problem
 	Routing string
 	Seconds float64
 	Call    model.Call // of the busiest rank
 }
 
-// epbench's designs; the design of another library's kernel is its name.
+// Designs of epbench. The design of another library's kernel is its name.
 const (
 	Tuned   = "tuned"   // kernels that a search chooses
 	Default = "default" // with the constants of Modular's MAX
 )
 
-// Design returns the design of a config: configs of one design share coefficients.
+// Design returns the design of a config. Configs of one design share coefficients.
 func Design(backend string, c ep.Config) string {
 	switch {
 	case backend != "cuda":
@@ -37,8 +37,8 @@ func Design(backend string, c ep.Config) string {
 	return Tuned
 }
 
-// transportOf returns what a design sends: a message for each selected expert (Select), or for each distinct rank. A
-// combine with full precision uses Select, because a partial sum would be rounded for sending.
+// transportOf returns how a design sends a token: once for each selected expert (Select), or once for each distinct
+// rank. A combine of full precision uses Select, because it must not round partial sums.
 func transportOf(design string, op ep.Op, precision ep.Precision) model.Transport {
 	ours := design == Tuned || design == Default
 	if strings.HasPrefix(design, "deepep-ll") || ours && op == ep.Combine && precision == ep.Full {
@@ -50,13 +50,13 @@ func transportOf(design string, op ep.Op, precision ep.Precision) model.Transpor
 // Reader collects recorded times from runs.
 type Reader struct {
 	Rows    []Row
-	Skipped []string // runs, with the reason
+	Skipped []string // runs, each with the reason
 	seen    map[string]bool
 	counted map[string][]model.Traffic
 }
 
-// Read adds the time of the config that each search chose; name is the run's name in rows. It skips times that an
-// earlier run gave, because a run may be a copy with new decisions.
+// Read adds the time of the config that each search chose. It skips a time that an earlier run gave, because a run may
+// be a copy.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {
@@ -95,7 +95,6 @@ func (r *Reader) add(dir string, run *record.Run, s *record.Search) error {
 	return nil
 }
 
-// busiestCall returns the work of the busiest rank; a pair's is its dispatch's and then its combine's.
 func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) model.Call {
 	shape := model.Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}
 	call := func(op ep.Op) model.Call {
@@ -108,7 +107,6 @@ func busiestCall(design string, p ep.Problem, traffic []model.Traffic, sms int) 
 	return call(p.Op)
 }
 
-// traffic returns what crosses the links for each transport, and draws each routing once.
 func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Traffic, error) {
 	key := fmt.Sprint(p.Ranks, p.Nodes, p.Experts, p.TopK, p.Tokens, routing, seed)
 	if t, ok := r.counted[key]; ok {
@@ -123,7 +121,7 @@ func (r *Reader) traffic(p ep.Problem, routing string, seed uint64) ([]model.Tra
 	return r.counted[key], nil
 }
 
-// smsOf returns the largest parameter called sms, or all without one.
+// smsOf returns the largest parameter called sms, or `all` if there is none.
 func smsOf(c ep.Config, all int) int {
 	most := 0
 	for name := range c.Values {

@@ -66,7 +66,7 @@ func CompareTable(all []ComparedFigure) reports.Table {
 	return t
 }
 
-// FitTable lists the errors of predictions by a fit without the predicted time.
+// FitTable lists the errors of times that a fit left out.
 func FitTable(f *model.File) reports.Table {
 	t := reports.Table{Name: "fit", Title: "Error of times predicted by a fit without their " + f.LeftOutBy, Columns: []reports.Column{
 		reports.Words("design").Keyed(), reports.Words("op").Keyed(), reports.Words("dtype"), reports.Words("precision"), reports.Numbers("times", ""),

@@ -6,8 +6,7 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// Command breaks a shell command into lines of at most width columns; a width of 0 means unlimited. It breaks lines
-// only before flags, so a line with a long flag may be wider than width.
+// Command breaks a shell command into lines of at most width columns; 0 means unlimited. It breaks only before flags.
 func Command(command string, width int) string {
 	if width == 0 || twwidth.Width(command) <= width {
 		return command
@@ -28,7 +27,6 @@ func Command(command string, width int) string {
 	return strings.Join(append(lines, line), "\n")
 }
 
-// flagged splits a command before each flag outside quotes.
 func flagged(command string) []string {
 	var out []string
 	from, quoted := 0, false

@@ -9,10 +9,9 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// gap is the number of blanks between columns.
 const gap = 2
 
-// Columns of words shrink to wrapAt, and to wrapMin if leaving out other columns is not enough.
+// Columns of words shrink to wrapAt, and later to wrapMin.
 const (
 	wrapAt  = 28
 	wrapMin = 14
@@ -65,8 +64,7 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides columns with a single value, except the first, if the grid is too wide. It returns their names and
-// values.
+// fold hides columns with a single value if the grid is too wide. It returns their names and values.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -87,7 +85,6 @@ func (g *grid) fold(width int) (same []string) {
 	return same
 }
 
-// empty returns the hidden columns without any value.
 func (g *grid) empty() (names []string) {
 	for i, c := range g.columns {
 		has := func(r []string) bool { return r[i] != "" && r[i] != reports.None().Text }
@@ -98,7 +95,7 @@ func (g *grid) empty() (names []string) {
 	return names
 }
 
-// fit chooses columns and widths, and returns the names of those left out.
+// fit chooses columns and widths, and returns the names of omitted columns.
 func (g *grid) fit(width int) (dropped []string) {
 	if width == 0 {
 		return nil
@@ -138,7 +135,7 @@ func (g *grid) fit(width int) (dropped []string) {
 	return dropped
 }
 
-// squeeze narrows columns of words, the widest first, until the grid fits or none is wider than least.
+// squeeze narrows the widest columns of words, down to `least`, until the grid fits.
 func (g *grid) squeeze(width, least int) {
 	for over := g.total(g.shown) - width; over > 0; over = g.total(g.shown) - width {
 		widest, size := -1, least
@@ -154,7 +151,7 @@ func (g *grid) squeeze(width, least int) {
 	}
 }
 
-// heads returns each row's values in omitted key columns, nil without any, and the other omitted names.
+// heads returns each row's values in omitted key columns. others names the other omitted columns.
 func (g *grid) heads(dropped []string) (heads, others []string) {
 	var keys []int
 	for i, c := range g.columns {
@@ -186,7 +183,6 @@ func (g *grid) heads(dropped []string) (heads, others []string) {
 	return heads, slices.DeleteFunc(dropped, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// gather moves rows with one head together and keeps the order otherwise.
 func (g *grid) gather(heads []string) {
 	order := make([]int, len(heads))
 	for i := range order {
@@ -200,10 +196,9 @@ func (g *grid) gather(heads []string) {
 	}
 }
 
-// mostSpelled is the largest number of values below a table.
 const mostSpelled = 16
 
-// spellings returns lines for omitted columns that spell out a shown one (Column.Spells), and the other omitted names.
+// spellings returns lines for omitted columns with Column.Spells, and the names of other omitted columns.
 func (g *grid) spellings(dropped []string) (lines, others []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
@@ -216,7 +211,7 @@ func (g *grid) spellings(dropped []string) (lines, others []string) {
 	return lines, others
 }
 
-// spell lists one column's values, each with the id or row that it spells out.
+// spell lists a column's values, each with the id or row number that it spells out.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
@@ -235,7 +230,7 @@ func (g *grid) spell(name string) (lines []string) {
 	return lines
 }
 
-// panels splits the shown columns into panels. Each begins with the leading columns, which identify rows.
+// panels splits the shown columns into panels, which all begin with the leading columns.
 func (g *grid) panels(width int) [][]int {
 	if width == 0 || g.total(g.shown) <= width {
 		return [][]int{g.shown}
@@ -257,8 +252,8 @@ func (g *grid) panels(width int) [][]int {
 	return out
 }
 
-// lead splits the shown columns into leading ones and the rest. Leading are words at the left end, and Key or Lead
-// columns if each of the rest then fits.
+// lead splits the shown columns into leading columns and the rest. Columns of words lead, and Key or Lead columns if
+// there is room.
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {

@@ -1,4 +1,4 @@
-// Package text prints tables on terminals. No other package uses the table library.
+// Package text prints tables on terminals.
 package text
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// Renderer returns a renderer that prints tables for a terminal of the given width; 0 means unlimited. It takes these
-// steps until a table fits:
+// Renderer returns a renderer for terminals of `width` columns; 0 means unlimited. It takes these steps until a table
+// fits:
 //
 //  1. wrap columns of words
 //  2. move columns with a single value to a line below the table
 //  3. leave out columns, and list their names below the table
 //  4. continue the rest of the columns in further panels
 func Renderer(width int) reports.Renderer {
-	// The library would read the locale, and machines would differ.
+	// Otherwise the output would depend on the locale.
 	twwidth.SetEastAsian(false)
 	return func(w io.Writer, tables ...reports.Table) error {
 		for i, t := range tables {
@@ -86,8 +86,7 @@ func print(w io.Writer, t reports.Table, width int) error {
 	return err
 }
 
-// withoutAbsent removes the parts of a note about absent columns. A note is such as "p10, p90: quantiles of rounds;
-// gain: over the default".
+// withoutAbsent removes the parts of a note about absent columns, such as "gain: over the default".
 func withoutAbsent(note string, absent []string) string {
 	var kept []string
 	keep := true
@@ -103,7 +102,6 @@ func withoutAbsent(note string, absent []string) string {
 	return strings.Join(kept, "; ")
 }
 
-// print draws some columns, with rows below their head.
 func (g *grid) print(b *strings.Builder, columns []int, heads []string, say func(string)) error {
 	from := 0
 	for to := 1; to <= len(g.rows); to++ {
@@ -168,7 +166,6 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	return lines, nil
 }
 
-// pick returns the cells of some columns, with words broken to the width.
 func (g *grid) pick(columns []int, cells []string) []string {
 	out := make([]string, len(columns))
 	for i, c := range columns {
@@ -177,7 +174,6 @@ func (g *grid) pick(columns []int, cells []string) []string {
 	return out
 }
 
-// plain draws a table without borders and with one rule under its header.
 var plain = tw.Rendition{
 	Borders: tw.BorderNone,
 	Symbols: tw.NewSymbols(tw.StyleLight),
@@ -187,7 +183,7 @@ var plain = tw.Rendition{
 	},
 }
 
-// Wrap breaks a text into lines of at most width, between words where it can; 0 means unlimited.
+// Wrap breaks a text into lines of at most width columns; 0 means unlimited.
 func Wrap(s string, width int) []string {
 	if s = clean(s); width == 0 {
 		return []string{s}
@@ -196,7 +192,6 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// breakWords puts blanks into words longer than width, because the library does not break these.
 func breakWords(s string, width int) string {
 	if twwidth.Width(s) <= width {
 		return s
@@ -216,7 +211,7 @@ func breakWords(s string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// cut returns the byte before which to break a word.
+// cut returns the byte index at which to break a word.
 func cut(word string, width int) int {
 	at, w := 0, 0
 	for i, r := range word {
@@ -233,7 +228,7 @@ func cut(word string, width int) int {
 	return at
 }
 
-// clean replaces control characters, so that text from elsewhere cannot move the cursor.
+// clean replaces control characters, because they could move the cursor.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -9,14 +9,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// bayes measures initial samples of every kernel, then the points with the largest expected improvement. While few
-// points are known, one Gaussian process of all kernels helps the kernels' own.
+// bayes measures initial points of every kernel, then the points with the largest expected improvement.
 func bayes(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, func() bool { return false })
 }
 
-// auto measures every point if the budget allows it, and follows bayes otherwise. Under a time limit it decides again
-// after every batch, because early estimates are too high.
+// auto runs race if the budget allows every point, else bayes. Under a time limit it decides again after every batch.
 func auto(ctx context.Context, s *State) error {
 	if !s.Timed() && s.Left() >= s.freshLeft() {
 		return race(ctx, s)
@@ -24,7 +22,7 @@ func auto(ctx context.Context, s *State) error {
 	return runBayes(ctx, s, s.spaceFits)
 }
 
-// runBayes runs bayes. It changes to race once `whole` reports that the budget allows all points.
+// runBayes runs bayes, and changes to race once `whole` returns true.
 func runBayes(ctx context.Context, s *State, whole func() bool) error {
 	b := newBayesSearch(s)
 	next := append(slices.Clone(s.Required), b.nextInitial()...)
@@ -38,7 +36,7 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 		if next = b.nextInitial(); len(next) == 0 {
 			next = b.next(min(b.batch(), s.Left()))
 		}
-		if len(next) > 0 { // these two link the rounds to earlier ones
+		if len(next) > 0 {
 			best := s.Ranked(s.Measured())
 			next = append(next, best[:min(1, len(best))]...)
 		}
@@ -48,24 +46,24 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 
 const (
 	batchSize           = 4    // points measured in the same rounds
-	smallBatch          = 2    // while fewer than fewPoints points are known
-	fewPoints           = 50   // below this number of known points the shared surrogate is used
-	maxInitial          = 48   // required points included; needsInitial may exceed it
-	initialShare        = 0.4  // of the budget, unless initialShareOfMany applies
-	initialShareOfMany  = 0.34 // for several kernels and a budget below fewPoints
-	maxInitialPerKernel = 2    // see initialPerKernel
-	perKernelShare      = 0.25 // share of the budget; see initialPerKernel
-	competitiveGap      = 0.7  // kernels whose best score is this near to the best get more initial samples
-	maxPredicted        = 4000 // of a kernel, for one batch
+	smallBatch          = 2    // while fewer than fewPoints were measured
+	fewPoints           = 50   // see smallBatch and sharedSurrogate
+	maxInitial          = 48   // largest result of initialQuota
+	initialShare        = 0.4  // share of the budget for initial points
+	initialShareOfMany  = 0.34 // for a small search of several kernels
+	maxInitialPerKernel = 2
+	perKernelShare      = 0.25 // see initialPerKernel
+	competitiveGap      = 0.7  // see competitive
+	maxPredicted        = 4000 // predicted points of a kernel in a batch
 	fastestNeighbours   = 3    // points whose neighbours are predicted in every batch
-	maxScored           = 160  // points with the fastest predictions, which get an expected improvement
+	maxScored           = 160  // points of a kernel that get an expected improvement
 )
 
 type bayesSearch struct {
 	*State
 	kernels []*kernelModel
 	shared  *sharedSurrogate
-	initial int // initial samples so far, required points included
+	initial int // number, with the required points
 	started bool
 }
 
@@ -73,7 +71,7 @@ type kernelModel struct {
 	kernel    string
 	axes      []Axis
 	points    []int
-	initial   []int // initial samples, required points included
+	initial   []int // with the required points
 	surrogate *surrogate
 	coords    map[int][]float64
 	batches   int // calls of options
@@ -106,8 +104,7 @@ func newBayesSearch(s *State) *bayesSearch {
 	return b
 }
 
-// coordinates returns a point's coordinates. Value i of n lies at i/sqrt(n-1), so the values of an axis of two are 1
-// apart.
+// coordinates returns a point's coordinates: i/sqrt(n-1) for value i of n.
 func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	if x, ok := k.coords[point]; ok {
 		return x
@@ -123,7 +120,7 @@ func (k *kernelModel) coordinates(s *Space, point int) []float64 {
 	return x
 }
 
-// option is a fresh point, one not yet measured, with its prediction.
+// option is an unmeasured point with its prediction.
 type option struct {
 	point       int
 	surrogate   *surrogate
@@ -140,8 +137,7 @@ func (b *bayesSearch) least() float64 {
 	return least
 }
 
-// batch returns how many points to measure before the next choice. Under a time limit these are many, so that several
-// compilers work at once.
+// batch returns how many points to measure before the next choice.
 func (b *bayesSearch) batch() int {
 	if !b.Timed() && b.Tried() < fewPoints {
 		return smallBatch
@@ -176,7 +172,7 @@ func (b *bayesSearch) next(n int) []int {
 			if o.point == top.point {
 				continue
 			}
-			if o.surrogate == top.surrogate { // measuring top tells much about points correlated with it
+			if o.surrogate == top.surrogate {
 				o.improvement *= 1 - math.Pow(o.surrogate.correlation(o.x, top.x), 2)
 			}
 			rest = append(rest, o)
@@ -186,7 +182,7 @@ func (b *bayesSearch) next(n int) []int {
 	return out
 }
 
-// warp returns the logarithm of a score's distance from the best score: differences between slow points do not matter.
+// warp returns the logarithm of the distance between a score and the best score.
 func warp(score, least float64) float64 { return math.Log(score - least + warpOffset) }
 
 const warpOffset = 0.5
@@ -199,11 +195,10 @@ func (s *State) warped(points []int, least float64) []float64 {
 	return out
 }
 
-// maxTraining bounds the points of a surrogate, because the cost grows with their cube.
+// maxTraining bounds the points of a surrogate, because the cost grows with the cube of their number.
 const maxTraining = 160
 
-// trainingPoints returns the measured points of a kernel, fastest first: at most maxTraining, half of them the fastest
-// and the others evenly chosen.
+// trainingPoints returns the fastest measured points of a kernel, and some of the others.
 func (k *kernelModel) trainingPoints(s *State) []int {
 	all := s.Ranked(slices.DeleteFunc(slices.Clone(k.points), s.Fresh))
 	if len(all) <= maxTraining {
@@ -233,9 +228,8 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// candidates returns the fresh points to predict for a batch. Of more than maxPredicted points, these are every n-th
-// point and the neighbours of the fastest. Each batch begins at another point: otherwise searches of 4,362 points lost
-// 18 %.
+// candidates returns the unmeasured points to predict: about maxPredicted, others in each batch, and the neighbours of
+// the fastest points.
 func (k *kernelModel) candidates(s *State) []int {
 	fresh := func(points []int) []int {
 		return slices.DeleteFunc(points, func(i int) bool { return !s.Fresh(i) })
@@ -260,7 +254,6 @@ func (k *kernelModel) candidates(s *State) []int {
 	return fresh(slices.Compact(out))
 }
 
-// scoreFresh returns the fresh points that a surrogate predicts to be fastest, with their expected improvement.
 func (k *kernelModel) scoreFresh(s *State, p *surrogate, at func(int) []float64) []option {
 	var out []option
 	for _, point := range k.candidates(s) {

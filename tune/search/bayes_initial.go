@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// nextInitial returns the next initial samples, or nil if there are enough. First every kernel gets one or two. Then it
-// draws from the competitive kernels in turn. Under a time limit it returns at most `chunk` points.
+// nextInitial returns the next points to measure before predictions begin, or nil if there are enough. Every kernel
+// gets one or two points. Then the competitive kernels take turns.
 func (b *bayesSearch) nextInitial() []int {
 	if b.Timed() && b.started && b.eval.Spent() > time.Duration(initialShare*float64(b.searchTime()+b.eval.Spent())) {
 		return nil
@@ -39,7 +39,6 @@ func (b *bayesSearch) drawInitial(wants func(*kernelModel) bool, n int) (out []i
 	return out
 }
 
-// initialPoint returns the next initial sample of a kernel, or -1.
 func (b *bayesSearch) initialPoint(k *kernelModel) int {
 	if len(k.initial) == 0 {
 		return b.likeDefault(k)
@@ -49,9 +48,8 @@ func (b *bayesSearch) initialPoint(k *kernelModel) int {
 
 const defaultTries = 200
 
-// likeDefault returns the random fresh point of a kernel nearest to the default, or -1. A parameter that the default
-// lacks counts as the middle of its values. With plain random samples, fast kernels first measured on few SMs were
-// lost.
+// likeDefault draws random unmeasured points of a kernel and returns the one nearest to the default, or -1. A plain
+// random point may use few SMs and make a fast kernel look slow.
 func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	to := b.shared.coordinates(b.Space, b.Default)
 	like, least := -1, math.Inf(1)
@@ -67,8 +65,6 @@ func (b *bayesSearch) likeDefault(k *kernelModel) int {
 	return like
 }
 
-// initialQuota returns how many initial samples the search takes in total. A small search of several kernels takes a
-// smaller share, because many random samples are slow.
 func (b *bayesSearch) initialQuota() int {
 	n, limit, share := min(maxInitial, b.Left()+b.initial), b.budget.Evaluations, initialShare
 	if len(b.kernels) > 1 && limit < fewPoints {
@@ -80,7 +76,6 @@ func (b *bayesSearch) initialQuota() int {
 	return n
 }
 
-// needsInitial reports whether a kernel has too few initial samples that did not fail.
 func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	n := 0
 	for _, i := range k.initial {
@@ -91,8 +86,8 @@ func (b *bayesSearch) needsInitial(k *kernelModel) bool {
 	return n < min(b.initialPerKernel(), len(k.points))
 }
 
-// initialPerKernel returns how many initial samples every kernel gets: two, because a single slow sample would end the
-// search of its kernel. It returns one if two would take more than perKernelShare of the budget.
+// initialPerKernel returns two, or one if two would take more than perKernelShare of the budget. One point may be slow
+// by bad luck.
 func (b *bayesSearch) initialPerKernel() int {
 	if n := b.budget.Evaluations; n > 0 && float64(maxInitialPerKernel*len(b.kernels)) > perKernelShare*float64(n) {
 		return 1
@@ -100,8 +95,8 @@ func (b *bayesSearch) initialPerKernel() int {
 	return maxInitialPerKernel
 }
 
-// competitive returns a function that reports whether the best initial sample of a kernel is within competitiveGap of
-// the best point.
+// competitive returns a function that reports whether a kernel's best initial point is within competitiveGap of the
+// best point.
 func (b *bayesSearch) competitive() func(*kernelModel) bool {
 	least := b.least()
 	return func(k *kernelModel) bool {
@@ -111,8 +106,8 @@ func (b *bayesSearch) competitive() func(*kernelModel) bool {
 
 const initialTries = 12
 
-// furthest returns the random fresh point farthest from the initial samples of its kernel, or -1. Far points are good
-// for epbench's kernels, but not for recorded convolutions. So every second sample is a random point.
+// furthest draws random points of a kernel and returns the one farthest from the kernel's initial points, or -1. Every
+// second call returns a plain random point, which is better on some recorded spaces.
 func (k *kernelModel) furthest(s *State) int {
 	best, most, anyFresh := -1, -1.0, len(k.initial)%2 == 1
 	for range initialTries {

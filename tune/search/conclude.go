@@ -12,23 +12,23 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// DecisionRules holds the rules of a decision after the finals.
+// DecisionRules holds the rules of a decision.
 type DecisionRules struct {
 	Preference Preference
 	Protocol   Protocol
 	AA         record.AA // the A/A test of this search
 
-	// HostBound returns why launch parameters cannot matter at the default's median seconds, or "". It may be nil.
+	// HostBound returns why the host limits the default's median of `seconds`, or "". It may be nil.
 	HostBound func(seconds float64) string
 }
 
 // A Conclusion is the result of a search.
 type Conclusion struct {
 	Decision record.Decision
-	Winner   Finalist // the finalist of Decision.Config, from the confirmation
+	Winner   Finalist // from the confirmation
 	Default  Finalist
 	Ties     int           // finalists within the band of the fastest
-	Others   []int         // other points of the confirmation: the runner-up, then neighbours, fastest first
+	Others   []int         // runner-up, then neighbours, fastest first
 	Earlier  stat.Estimate // the challenger's gain in the finals
 }
 
@@ -39,11 +39,11 @@ func (r DecisionRules) band() record.Band {
 // ErrNoFinalist says that every finalist failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
-// Neighbours is the number of further finalists that run in half of the rounds of a confirmation.
+// Neighbours is the number of further finalists in a confirmation.
 const Neighbours = 4
 
-// Conclude picks a challenger from the finalists, measures it and the runner-up against the default once more, and
-// decides. It replaces a challenger that fails.
+// Conclude measures the best finalist, the challenger, and the runner-up against the default, and decides. If the
+// challenger fails, it takes another.
 func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
@@ -69,8 +69,7 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// confirmationPoints returns challenger and runner-up, and the finalists that run in half of their rounds. If the
-// challenger is the default, only it is measured.
+// confirmationPoints returns challenger and runner-up, and the finalists that run in half of their rounds.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {
@@ -88,7 +87,7 @@ func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, n
 	return points, neighbours
 }
 
-// better returns the runner-up if the confirmation shows that it is faster, else the challenger.
+// better returns the runner-up if it is certainly faster, else the challenger.
 func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	if runnerUp.Rounds > 0 && dflt.Rounds > 0 && stat.Judge(runnerUp.Gain(challenger).Interval, r.band().Width()) == record.Faster {
 		return runnerUp
@@ -96,7 +95,6 @@ func (r DecisionRules) better(challenger, runnerUp, dflt Finalist) Finalist {
 	return challenger
 }
 
-// decide decides between default and challenger. `earlier` is the challenger's gain in the finals.
 func (s *State) decide(win, dflt Finalist, earlier stat.Estimate, r DecisionRules) Conclusion {
 	gain, warnings := win.Claim(dflt, earlier)
 	m := stat.Comparison{Config: s.Space.Config(win.Point), Default: s.Space.Config(dflt.Point), Gain: gain, Band: r.band()}
@@ -119,10 +117,9 @@ type Preference struct {
 	Cost      func(int) ep.Cost
 }
 
-// Choose picks a winner from finalists, which are sorted fastest first. Among those within the band of the fastest it
-// takes the incumbent, else the default, else Neighbour, else the cheapest, but not the fastest, which is fastest by
-// luck. The cheapest must be within the band by two standard errors. winner and ties are indices of fs; winner is -1 if
-// fs is empty.
+// Choose picks a winner from the finalists `fs`, sorted fastest first. Of those within the band of the fastest, it
+// takes the incumbent, else the default, else Neighbour, else the cheapest. winner and ties are indices of fs. For an
+// empty fs, winner is -1.
 func (p Preference) Choose(fs []Finalist, band float64) (winner int, ties []int) {
 	if len(fs) == 0 {
 		return -1, nil

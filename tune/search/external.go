@@ -22,15 +22,14 @@ import (
 
 const externalPrefix = "exec:"
 
-// These constants bound what an external strategy may do before its search ends with an error.
 const (
 	maxAskLine     = 1 << 20     // bytes
 	maxIdleAsks    = 100         // consecutive lines without a new legal config
-	externalEnding = time.Second // for the program to exit after its last line
+	externalEnding = time.Second // for the program to exit
 )
 
-// externalWait bounds the wait for a program's next line, and externalRead the wait until it reads one. Tests shorten
-// both.
+// externalWait bounds the wait for a program's next line. externalRead bounds the wait until the program reads a line.
+// Tests shorten both.
 var externalWait, externalRead = time.Minute, time.Minute
 
 // externalSpace is the first line to the program.
@@ -40,7 +39,7 @@ type externalSpace struct {
 	Points   int              `json:"points"` // legal configs
 	Left     int              `json:"left"`   // configs that may still be measured
 	Kernels  []externalKernel `json:"kernels"`
-	Results  []externalResult `json:"results"` // of the configs that every search measures
+	Results  []externalResult `json:"results"` // of the required configs
 }
 
 type externalKernel struct {
@@ -53,7 +52,7 @@ type externalParameter struct {
 	Values []ep.Value `json:"values"`
 }
 
-// externalAsk is a line of the program.
+// externalAsk is a line from the program.
 type externalAsk struct {
 	Ask  []ep.Config `json:"ask"`
 	Done bool        `json:"done"`
@@ -61,7 +60,7 @@ type externalAsk struct {
 
 type externalTell struct {
 	Results []externalResult `json:"results"` // in the order asked
-	Left    int              `json:"left"`    // configs that may still be measured
+	Left    int              `json:"left"`
 }
 
 type externalResult struct {
@@ -70,12 +69,11 @@ type externalResult struct {
 	Error  string    `json:"error,omitempty"` // why there is no ratio
 }
 
-// external returns the strategy of a program that chooses configs by JSON lines on its standard input and output: see
-// docs/search-own.md.
+// external returns a strategy that runs a program. The program chooses configs by JSON lines: see docs/search-own.md.
 func external(command string) (Strategy, error) {
 	argv := strings.Fields(command)
 	if len(argv) == 0 {
-		return nil, errors.New("strategy: exec: names no command, such as exec:python3 mine.py")
+		return nil, errors.New("strategy exec: has no command; write exec:COMMAND, such as exec:python3 mine.py")
 	}
 	return func(ctx context.Context, s *State) error {
 		p, err := startExternal(argv)
@@ -109,7 +107,7 @@ func startExternal(argv []string) (*externalProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	// os.Pipe, because its writes can have a deadline and writes to StdinPipe cannot.
+	// Unlike StdinPipe, os.Pipe allows a deadline for writes.
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -144,8 +142,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastWords returns the last text on the program's standard error, as the end of an error message, or "". Call it after
-// end.
+// lastWords returns the last text on standard error, for an error message. Call it after end.
 func (p *externalProgram) lastWords() string {
 	if text := strings.TrimSpace(p.said.String()); text != "" {
 		return fmt.Sprintf("; it said: %q", text)
@@ -153,8 +150,7 @@ func (p *externalProgram) lastWords() string {
 	return ""
 }
 
-// end closes the program's input, and kills the program with its children if it does not exit. Wait closes the output
-// even if a child still holds it open.
+// end closes the program's input, and kills the program with its children if it does not exit.
 func (p *externalProgram) end() error {
 	p.in.Close()
 	kill := time.AfterFunc(externalEnding, func() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) })
@@ -162,7 +158,7 @@ func (p *externalProgram) end() error {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		for range p.lines { // scan can end only if its lines are taken
+		for range p.lines { // scan blocks until its lines are taken
 		}
 	}()
 	err := p.cmd.Wait()
@@ -172,7 +168,6 @@ func (p *externalProgram) end() error {
 
 var errSilent = errors.New("its output ended")
 
-// run lets the program choose until it is done or the budget is spent.
 func (p *externalProgram) run(ctx context.Context, s *State) error {
 	if err := s.Measure(ctx, record.StageScreen, s.Required, s.screenRounds()); err != nil {
 		return err
@@ -202,7 +197,7 @@ func (p *externalProgram) run(ctx context.Context, s *State) error {
 	}
 }
 
-// send writes one line. If the program does not read it within externalRead, send returns an error.
+// send writes a line. It fails if the program does not read within externalRead.
 func (p *externalProgram) send(ctx context.Context, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
@@ -219,7 +214,7 @@ func (p *externalProgram) send(ctx context.Context, v any) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("it did not read a line of %d bytes for %v", len(line), externalRead)
 	case err != nil:
-		return errSilent // the program closed its input or died; its exit status says which
+		return errSilent // the exit status says why
 	}
 	return nil
 }
@@ -248,7 +243,6 @@ func (p *externalProgram) next(ctx context.Context) (ask externalAsk, err error)
 	}
 }
 
-// describe returns the first line for the program.
 func (s *State) describe() externalSpace {
 	out := externalSpace{Protocol: 1, Seed: s.Rand.Uint64(), Points: s.Space.Len(), Left: s.Left()}
 	for _, p := range s.Space.parts {
@@ -264,7 +258,6 @@ func (s *State) describe() externalSpace {
 	return out
 }
 
-// answer measures the legal configs of a line and returns a result for each config.
 func (s *State) answer(ctx context.Context, asked []ep.Config) (externalTell, error) {
 	var fresh []int
 	points := make([]int, len(asked))
@@ -294,7 +287,6 @@ func (s *State) answer(ctx context.Context, asked []ep.Config) (externalTell, er
 	return out, nil
 }
 
-// outsideSpace stands for a config that the space does not have.
 const outsideSpace = -1
 
 func (s *State) resultOf(i int) externalResult {

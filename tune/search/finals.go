@@ -11,49 +11,45 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// finalStep is the number of rounds between two looks at the times of the finals. At each look, slow points are dropped.
 const finalStep = 10
 
-// A Finalist is a point (the index of a config) that was measured in the finals, at the end of a search. It has only the
-// samples that were taken since the finals began. A sample is the time of a point in one round, in seconds of one call.
+// A Finalist is a point (the index of a config) with the samples of the finals. A sample is the time of a point in one
+// round, in seconds of one call.
 type Finalist struct {
 	Point int
 	record.Times
 	Rounds   int     // number of samples
-	Effect   float64 // logarithm of the point's time divided by the default config's time, computed from adjusted
+	Effect   float64 // logarithm of (point's time / default's time)
 	Warnings []string
 
 	parts    []roundSet
-	adjusted []float64 // logarithms of the samples in time order, without disturbances that slow all points of a round
+	adjusted []float64 // logarithms of the samples, without disturbances of whole rounds
 }
 
-// roundSet holds the samples of a point in consecutive rounds of one session, in which memory was laid out once.
+// roundSet holds the samples of a point in consecutive rounds of one session.
 type roundSet struct {
 	session int
-	crowded bool      // further points, the neighbours, were measured in these rounds too
-	rounds  []int     // numbers of the rounds
-	logs    []float64 // logarithm of the sample in each round
+	crowded bool // neighbours were measured in these rounds too
+	rounds  []int
+	logs    []float64 // logarithms of the samples
 }
 
-// Finals measures the best points of the search and the required points in new rounds. It returns those that did not fail,
-// the fastest first. Points that are clearly slower than the best one are dropped on the way, except the default config.
-// The finals may take at most finalSampleShare times as many samples as the search before. The first p.MinRounds rounds
-// of the required points are in addition to that.
+// Finals measures the best points of the search and the required points in new rounds. It drops points that are clearly
+// slower than the best point, except the default config. It returns the points that did not fail, the fastest first.
+// After p.MinRounds rounds, finalSampleShare bounds the number of samples.
 func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]Finalist, error) {
 	most := int(finalSampleShare*float64(s.spent)) + p.MinRounds*len(s.Required)
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare is the largest number of samples of the finals, divided by the number of samples of the search. On
-// recorded spaces, winners were not better with 2, and worse with 1.
+// finalSampleShare bounds the samples of the finals, divided by the samples of the search.
 const finalSampleShare = 1.5
 
-// FinalsOf does the same as Finals for the points of live. It does not limit the number of samples.
+// FinalsOf does the same as Finals for the points of live, without a bound on the samples.
 func (s *State) FinalsOf(ctx context.Context, p Protocol, stage record.Stage, live []int) ([]Finalist, error) {
 	return s.runFinals(ctx, p, stage, live, math.MaxInt)
 }
 
-// runFinals measures the points of live, until the order is clear or `most` samples were taken.
 func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, live []int, most int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, live, s.Rand)
 	for _, i := range live {
@@ -77,16 +73,13 @@ func (s *State) runFinals(ctx context.Context, p Protocol, stage record.Stage, l
 	return f.summarise(), nil
 }
 
-// One of every finalEvery points that were measured comes into the finals. At least fewestFinalists points do.
 const (
 	fewestFinalists = 5
 	finalEvery      = 8
 )
 
-// finalistQuota returns the number of points in the finals if `tried` points were measured.
 func finalistQuota(tried int) int { return max(fewestFinalists, tried/finalEvery) }
 
-// finalPoints returns the points for the finals. It takes fewer points if little time is left.
 func (s *State) finalPoints(p Protocol) []int {
 	n := min(p.Finalists, finalistQuota(len(s.points)))
 	if s.Timed() && s.spent > 0 {
@@ -96,8 +89,8 @@ func (s *State) finalPoints(p Protocol) []int {
 	return s.Keep(s.Measured(), n)
 }
 
-// A StopRule says when a comparison with the default config ends. It ends after MinRounds if the result is clear (see
-// stat.Clear), and otherwise after MaxRounds. It may take more rounds if consecutive rounds have similar times.
+// A StopRule says when a comparison with the default config ends: after MinRounds if the result is clear, and otherwise
+// after MaxRounds. If consecutive rounds have similar times, it may take more rounds.
 type StopRule struct {
 	MinRounds, MaxRounds int
 	Band                 float64
@@ -112,7 +105,7 @@ func (s *State) MeasureAgainstDefault(ctx context.Context, stage record.Stage, p
 	return pick(all, point), pick(all, s.Default), nil
 }
 
-// pick returns the finalist that has a point, or a zero Finalist if there is none.
+// pick returns the finalist of a point, or a zero Finalist.
 func pick(all []Finalist, point int) (out Finalist) {
 	if i := slices.IndexFunc(all, func(f Finalist) bool { return f.Point == point }); i >= 0 {
 		out = all[i]
@@ -120,14 +113,13 @@ func pick(all []Finalist, point int) (out Finalist) {
 	return out
 }
 
-// confirm measures points and the default config in new rounds. The rounds in which the points were chosen are not used,
-// because a chosen point may have been fast there only by luck. In half of the new rounds, the points `neighbours` are
-// measured too, because other points in a round change the time of a point by about 1 %.
+// confirm measures points and the default config in new rounds, because a point may have been fast by luck before. In
+// half of the rounds it measures `neighbours` too, because other points change times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()
 	n := min(rule.MinRounds, rule.MaxRounds)
-	if points[0] == s.Default { // there is nothing to compare; only the time of the default config is needed
+	if points[0] == s.Default {
 		n = rule.MaxRounds
 	}
 	var out []Finalist
@@ -153,19 +145,17 @@ func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbo
 	return out, nil
 }
 
-// correlatedRounds is the factor by which MinRounds is multiplied if consecutive rounds have similar times. Of series of 25
-// independent rounds, 2 to 3 % look similar by chance.
+// correlatedRounds multiplies MinRounds if consecutive rounds have similar times.
 const correlatedRounds = 4
 
-// MeasureFresh measures points in new rounds. In half of the rounds it measures the neighbours too. It returns the points
-// that did not fail, the fastest first.
+// MeasureFresh measures points, and in half of the rounds the neighbours too. It returns the points that did not fail,
+// the fastest first.
 func (s *State) MeasureFresh(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	err := f.measureCrowded(ctx, stage, points, neighbours, rounds)
 	return f.summarise(), err
 }
 
-// measureCrowded measures points in a number of rounds. In half of them it measures the neighbours too.
 func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, neighbours []int, rounds int) error {
 	crowded := 0
 	if len(neighbours) > 0 {
@@ -184,9 +174,8 @@ func (s *State) measureCrowded(ctx context.Context, stage record.Stage, points, 
 
 func (s *State) outOfTime() bool { return s.Timed() && s.eval.Spent() > s.budget.Time }
 
-// dropSlower returns the points of live without the clearly slower ones. A point is clearly slower if the best point
-// is faster by more than the band plus two standard errors. The default config is never dropped. `open` is true if the
-// samples do not show yet whether some other point is slower than the best one by more than the band.
+// dropSlower returns the default and the points of live that are not clearly slower than the best point. `open` is true
+// if more samples may drop another point.
 func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	fs := s.adjustedPoints()
 	for i, f := range fs {
@@ -201,8 +190,7 @@ func (s *State) dropSlower(live []int, band float64) (rest []int, open bool) {
 	return rest, open
 }
 
-// adjustedPoints returns the points that did not fail, the fastest first. stat.Polish removes disturbances that slow all
-// points of a round.
+// adjustedPoints returns the points that did not fail, the fastest first.
 func (s *State) adjustedPoints() []Finalist {
 	_, round := stat.Polish(s.obs, s.itemOf[s.Default])
 	all := make([]Finalist, len(s.points))
@@ -229,7 +217,6 @@ func (s *State) adjustedPoints() []Finalist {
 	return out
 }
 
-// summarise returns the points that did not fail, the fastest first, with all fields of Finalist set.
 func (s *State) summarise() []Finalist {
 	parts := make([][2]roundSet, len(s.points))
 	seconds := make([][]float64, len(s.points))
@@ -261,8 +248,7 @@ func (f Finalist) Gain(dflt Finalist) stat.Estimate {
 	return stat.Ratio(f.commonRounds(dflt, func(roundSet) bool { return true })...)
 }
 
-// commonRounds returns the samples of dflt and f in the rounds in which both were measured. It looks only at the parts
-// of f for which `use` returns true.
+// commonRounds returns the samples of dflt and f in the rounds in which both were measured.
 func (f Finalist) commonRounds(dflt Finalist, use func(roundSet) bool) (out []stat.Part) {
 	for _, p := range f.parts {
 		i := slices.IndexFunc(dflt.parts, func(q roundSet) bool { return q.session == p.session && q.crowded == p.crowded })

@@ -18,14 +18,12 @@ func (s *State) screenRounds() int {
 	return int(min(max(math.Ceil(wanted), ScreenRounds), mostScreenRounds))
 }
 
-// noise returns the relative standard deviation of a sample within its round: the median over points with two or more
-// samples, or 0.
+// noise returns the relative standard deviation of samples: the median over points, or 0 if no point has two samples.
 func (s *State) noise() float64 {
 	var variances []float64
 	for _, f := range s.adjustedPoints() {
 		if freedom := float64(len(f.adjusted) - 1); freedom > 0 {
-			// middle is the median of a chi-square variable divided by its degrees of freedom (Wilson
-			// and Hilferty 1931).
+			// the median of chi-square / freedom (Wilson and Hilferty 1931)
 			middle := math.Pow(1-2/(9*freedom), 3)
 			variances = append(variances, gonum.Variance(f.adjusted, nil)/middle)
 		}

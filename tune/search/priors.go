@@ -9,28 +9,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// priors holds what the surrogates of a search assume before they know scores. native/python/search/priors.py tests the
-// usual values on recorded spaces.
+// priors holds the assumptions of a search's surrogates. native/python/search/priors.py tests them on recorded spaces.
 type priors struct {
-	roughness, switches, nugget, level, params float64 // the most likely values, see surrogate and kernelCorrelation
+	roughness, switches, nugget, level, params float64 // most likely values, see surrogate
 
-	// strength multiplies the weight of all priors. 0 means that only a kernel's own scores count.
+	// strength multiplies the weight of all priors.
 	strength float64
 }
 
-// usualPriors holds the priors of a search that names no others. switches is the roughness of an axis of two values;
-// 0.03 fits most such axes, 0.1 to 1 the others.
+// usualPriors holds the default priors. `switches` is the roughness of an axis of two values.
 var usualPriors = priors{roughness: 0.1, switches: 0.03, nugget: 0.01, level: 0.6, params: 0.5, strength: 1}
 
-// These constants weigh the priors at strength 1. A value n steps from the most likely one loses n * n * stepCost of
-// log likelihood. Mean and variance weigh as much as meanPoints and variancePoints measured points.
+// A value n steps from the most likely value loses n * n * stepCost of log likelihood. The priors of mean and variance
+// weigh as much as meanPoints and variancePoints measured points.
 const (
 	stepCost       = 0.5
 	meanPoints     = 1
 	variancePoints = 2
 )
 
-// priorSetting names one number of priors.
 type priorSetting struct {
 	name   string
 	values []float64 // allowed

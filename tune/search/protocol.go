@@ -9,21 +9,21 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Protocol says in how many rounds a search makes its three comparisons. In a round, every config under test runs once.
+// A Protocol says how many rounds the parts of a search take. In a round, every config under test runs once.
 //
-//   - The A/A test, before the search, measures the default config twice in each round. The difference between the two is
-//     the A/A spread: it shows how much equal configs differ on this machine.
-//   - The finals measure the best configs of the search (the finalists) in new rounds.
-//   - The confirmation measures the winner of the finals and the default config in new rounds.
+//   - The A/A test measures the default config twice in each round. The A/A spread shows how much these equal configs
+//     differ.
+//   - The finals measure the best configs, the finalists.
+//   - The confirmation measures the winner of the finals and the default config.
 type Protocol struct {
-	Band      float64 // times that differ by a smaller fraction count as equal; the A/A test ends when its spread is at most Band
-	AARounds  int     // rounds of the A/A test before each look at the spread
+	Band      float64 // smaller relative differences count as equal
+	AARounds  int     // rounds of the A/A test between looks
 	MaxAA     int     // largest number of rounds of the A/A test
-	Finalists int     // largest number of finalists, without those that are in every search
-	MinRounds int     // rounds of the finals before a finalist may be dropped
+	Finalists int     // largest number, without the required configs
+	MinRounds int     // rounds of the finals before points are dropped
 	MaxRounds int     // largest number of rounds of the finals
 
-	ConfirmRounds int // least number of rounds of the confirmation; each further session, with memory laid out anew, has as many
+	ConfirmRounds int // rounds of the confirmation, and of each further session
 }
 
 // OnGPU returns the protocol of machines with GPUs.
@@ -31,31 +31,27 @@ func OnGPU() Protocol {
 	return Protocol{Band: 0.01, AARounds: 20, MaxAA: 200, Finalists: 24, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// OnHost returns the protocol of machines without GPUs. Its band is ten times wider, because on a shared CPU a minute of
-// measurements cannot show a difference of 1 %.
+// OnHost returns the protocol of machines without GPUs. Its band is wider, because times on a shared CPU vary more.
 func OnHost() Protocol {
 	return Protocol{Band: 0.10, AARounds: 40, MaxAA: 400, Finalists: 8, MinRounds: 10, MaxRounds: 50, ConfirmRounds: 25}
 }
 
-// After returns the protocol for a search after its A/A test. If the test needed many rounds, the finals may have as many.
+// After returns the protocol for a search after its A/A test. The finals may take as many rounds as the test.
 func (p Protocol) After(aa record.AA) Protocol {
 	p.MaxRounds = max(p.MaxRounds, aa.Rounds)
 	return p
 }
 
-// confirmRule returns the rule that ends the confirmation. It ends after ConfirmRounds if the result is clear by then, and
-// otherwise after as many rounds as the A/A test needed.
 func (p Protocol) confirmRule(aa record.AA) StopRule {
 	return StopRule{MinRounds: p.ConfirmRounds, MaxRounds: max(p.ConfirmRounds, aa.Rounds), Band: record.Band{Policy: p.Band, AA: aa.Spread}.Width()}
 }
 
-// Twin is a point that stands for a second measurement of the default config in the same rounds.
+// Twin stands for a second measurement of the default config in the same rounds.
 const Twin = -1
 
-// MeasureAA makes the A/A test. It measures the default config and its Twin, until the spread is inside the band or the
-// rounds are used up. It also ends if it takes longer than limit; a limit of 0 means no limit. The first rounds do not
-// count against the limit, because they include compilation and checks. If the default config fails, the error is
-// ErrDefault.
+// MeasureAA makes the A/A test. It ends when the spread is inside the band, after MaxAA rounds, or after the time
+// `limit` (0 for no limit). The limit does not count the first AARounds rounds. If the default config fails, the error
+// is ErrDefault.
 func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit time.Duration) (record.AA, error) {
 	var out record.AA
 	var base, twin []float64
@@ -81,7 +77,6 @@ func (p Protocol) MeasureAA(ctx context.Context, e Evaluator, dflt int, limit ti
 	return out, nil
 }
 
-// logs returns the logarithms of the times of one point.
 func logs(samples []Sample, point int) []float64 {
 	var out []float64
 	for _, s := range samples {

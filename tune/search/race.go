@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// race measures every point in a few rounds, and the best points in more, as irace and successive halving do. The
-// schedule is fixed, so that a resumed run repeats it.
+// race measures every point in a few rounds, and the best points in more rounds. The schedule is fixed, so that a
+// resumed run repeats it.
 func race(ctx context.Context, s *State) error {
 	live, err := screen(ctx, s, schedule[0].rounds)
 	if err != nil {
@@ -37,11 +37,10 @@ var schedule = []struct {
 	{record.StageHalving2, 10, 1},
 }
 
-// chunk is the number of fresh points in a block under a time limit.
+// chunk is the number of new points in a block under a time limit.
 const chunk = 24
 
-// gridRounds is the number of rounds of every point in a grid search. A block has gridStep rounds, so that a lost block
-// costs little.
+// A grid search measures every point in gridRounds rounds, in blocks of gridStep rounds.
 const (
 	gridRounds = 10
 	gridStep   = 2
@@ -64,17 +63,14 @@ func (s *State) measureAll(ctx context.Context, rounds int) error {
 	return nil
 }
 
-// gridPrefix begins the name of a grid search with more rounds, such as grid:1000.
 const gridPrefix = "grid:"
 
-// gridShare is `most` of gridTo divided by the rounds of every point, if these are at least gridRounds.
 const gridShare = 50
 
-// mostGridRounds bounds the rounds of grid:ROUNDS.
 const mostGridRounds = 100_000
 
-// gridTo returns a grid search that goes on with the points that may still be among the fastest. Each pass doubles
-// their rounds, up to `most`. Under a time limit it makes only the first pass.
+// gridTo returns a grid search that then measures the fastest points in more rounds, up to `most`. Under a time limit,
+// it makes only the first pass.
 func gridTo(most int) Strategy {
 	return func(ctx context.Context, s *State) error {
 		done := max(gridRounds, most/gridShare/gridStep*gridStep)
@@ -98,8 +94,7 @@ func gridTo(most int) Strategy {
 	}
 }
 
-// undecided returns the points that may be within the band of the fastest, by undecidedErrors standard errors, unless
-// their own standard error is below a quarter of the band.
+// undecided returns the points that may be among the fastest.
 func (s *State) undecided() (out []int) {
 	fs := s.adjustedPoints()
 	for _, f := range fs {
@@ -111,12 +106,10 @@ func (s *State) undecided() (out []int) {
 	return out
 }
 
-// undecidedErrors is larger than the two standard errors of the finals, because the fastest of hundreds of points owes
-// some of its lead to luck.
+// undecidedErrors is more than 2, because the fastest of hundreds of points is partly fastest by luck.
 const undecidedErrors = 4
 
-// screen measures as many points as the budget allows, and returns them. Under a time limit it measures chunks, linked
-// by the default and the two best points so far.
+// screen measures as many points as the budget allows, and returns them. Under a time limit it measures chunks.
 func screen(ctx context.Context, s *State, rounds int) ([]int, error) {
 	fresh := s.Shuffled()
 	size := len(fresh)

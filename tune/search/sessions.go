@@ -11,8 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// MergeSessions merges the finalists that occur in every session, in the order of the first. Gains then cover
-// differences between sessions: each lays out memory anew, which changes all its times.
+// MergeSessions merges the finalists that occur in every session, in the order of the first session. Each session lays
+// out memory anew, which changes times.
 func MergeSessions(sessions [][]Finalist) []Finalist {
 	var out []Finalist
 	if len(sessions) == 0 {
@@ -51,9 +51,9 @@ func mergePoint(sessions [][]Finalist, point int) (out Finalist, ok bool) {
 	return out, true
 }
 
-// Claim returns the gain of a finalist over the default, and warnings about it. `earlier` is the gain in the rounds
-// that chose the finalist. Claim checks the new gain against `earlier`, and rounds with neighbours against rounds
-// without. If two gains differ, it widens the interval to cover both.
+// Claim returns a finalist's gain over the default, and warnings. `earlier` is the gain in the rounds that chose the
+// finalist. If the gain differs from `earlier`, or between rounds with and without neighbours, Claim widens the
+// interval to cover both.
 func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimate, warnings []string) {
 	gain = f.Gain(dflt)
 	if f.Point == dflt.Point {
@@ -73,7 +73,8 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 	return gain, warnings
 }
 
-// AAOverSessions compares the default with its twin over sessions, nil if one of them failed.
+// AAOverSessions compares the default with its second measurement over sessions. It returns nil if a session lacks
+// either.
 func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	base, twin := pick(merged, dflt), pick(merged, Twin)
 	if base.Rounds == 0 || twin.Rounds == 0 {
@@ -83,10 +84,8 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	return &record.SessionsAA{Ratio: record.Interval{Mid: 1 / ratio.Mid, Low: 1 / ratio.High, High: 1 / ratio.Low}, Default: base.SessionSpread()}
 }
 
-// DecideOverSessions decides again about a challenger, by the merged finalists of further sessions. A faster runner-up
-// becomes the challenger. It returns the decision and the finalist of the decision's config, with warnings. Challenger
-// and default must be among the merged finalists. The decision is noisy only if the A/A interval over sessions excludes
-// 1.
+// DecideOverSessions decides again, by the merged finalists of further sessions. These must include challenger and
+// default. A faster runner-up becomes the challenger. The result is the decision and the finalist of its config.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

@@ -17,42 +17,40 @@ import (
 type Axis struct {
 	Name   string
 	Values []ep.Value
-	Design bool // true if a search treats the values like different kernels
+	Design bool // each value counts as another kernel
 }
 
 // Rule returns the name of the constraint that a config breaks, or "". It must not keep the config.
 type Rule func(ep.Config) string
 
-// Grid describes the configs of one kernel that a search may measure: all combinations of values that break no rule.
+// Grid describes the configs of one kernel: all combinations of values that break no rule.
 type Grid struct {
 	Kernel string
 	Axes   []Axis
-	Rules  []Rule // checked in this order; if a config breaks several rules, only the first one is reported
+	Rules  []Rule // the first broken rule is reported
 
-	points []uint64 // if not nil, the numbers of the only configs, as encode returns them; see SpaceOf
+	points []uint64 // only these configs, see encode and SpaceOf
 }
 
-// maxProduct is the largest number of combinations in one grid. A user who asks for more has probably mistyped a range.
 const maxProduct = 20_000_000
 
-// A Space holds every config that one search may measure. Such a config is called a point, and its index in the space
-// never changes. The points of the grids come first. The points that Add added follow.
+// A Space holds every config that one search may measure. These configs are called points. The index of a point never
+// changes.
 type Space struct {
 	parts  []part
-	extra  []ep.Config    // the configs that Add added
-	extras map[string]int // the index of each of them, by its key
+	extra  []ep.Config    // configs that Add added
+	extras map[string]int // index by key
 	n      int            // number of points
 }
 
-// part holds the points of one grid. To save memory, it stores each config as a number (see encode).
+// part holds the points of one grid.
 type part struct {
 	grid   Grid
-	first  int      // index of its first point in the space
-	points []uint64 // in rising order
+	first  int      // index of its first point
+	points []uint64 // as encode returns them, ascending
 }
 
-// NewSpace makes a space of grids. It also returns how many combinations each rule removed. The field Problem of these
-// results is not set.
+// NewSpace makes a space of grids. It also returns how many combinations each rule removed.
 func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	s := &Space{extras: map[string]int{}}
 	var infos []record.SpaceInfo
@@ -68,7 +66,6 @@ func NewSpace(grids ...Grid) (*Space, []record.SpaceInfo, error) {
 	return s, infos, nil
 }
 
-// enumerate finds the combinations of a grid that break no rule.
 func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	p.grid, info.Kernel = g, g.Kernel
 	if g.points != nil {
@@ -105,7 +102,6 @@ func enumerate(g Grid) (p part, info record.SpaceInfo, err error) {
 	return p, info, nil
 }
 
-// decode sets the values of c to those of the combination with number n.
 func (g *Grid) decode(c ep.Config, n uint64) {
 	for i := len(g.Axes) - 1; i >= 0; i-- {
 		a := &g.Axes[i]
@@ -115,8 +111,8 @@ func (g *Grid) decode(c ep.Config, n uint64) {
 	}
 }
 
-// encode returns the number of a config: a mixed-radix number with one digit for each axis. ok is false if the grid does
-// not have the config.
+// encode returns the number of a config: a mixed-radix number with one digit for each axis. ok is false for a config
+// outside the grid.
 func (g *Grid) encode(c ep.Config) (n uint64, ok bool) {
 	if c.Kernel != g.Kernel || len(c.Values) != len(g.Axes) {
 		return 0, false
@@ -140,12 +136,12 @@ func (g *Grid) brokenRule(c ep.Config) string {
 	return ""
 }
 
-// Clone returns a copy of s. Adding points to the copy does not change s.
+// Clone returns a copy of s.
 func (s *Space) Clone() *Space {
 	return &Space{parts: s.parts, extra: slices.Clone(s.extra), extras: maps.Clone(s.extras), n: s.n}
 }
 
-// Add adds a config if the space does not have it, and returns the index of the config.
+// Add adds a config if the space does not have it, and returns its index.
 func (s *Space) Add(c ep.Config) int {
 	if i, ok := s.Index(c); ok {
 		return i
@@ -171,8 +167,7 @@ func (s *Space) Config(i int) ep.Config {
 	return c
 }
 
-// kernel returns the number of the grid to which point i belongs. For a point that Add added, it returns the number of
-// grids.
+// kernel returns the number of the grid of point i, or the number of grids if no grid has it.
 func (s *Space) kernel(i int) int {
 	k := 0
 	for k < len(s.parts) && i >= s.parts[k].first+len(s.parts[k].points) {
@@ -181,7 +176,7 @@ func (s *Space) kernel(i int) int {
 	return k
 }
 
-// Index returns the index of a config. ok is false if the space does not have the config.
+// Index returns the index of a config. ok is false for a config outside the space.
 func (s *Space) Index(c ep.Config) (point int, ok bool) {
 	for k := range s.parts {
 		p := &s.parts[k]
@@ -245,7 +240,7 @@ func (s *Space) Designs() map[string][]string {
 	return out
 }
 
-// SetDesigns sets Design of the axes that Designs returned.
+// SetDesigns sets Design as in the result of Designs.
 func (s *Space) SetDesigns(designs map[string][]string) {
 	for _, p := range s.parts {
 		for i := range p.grid.Axes {
@@ -255,7 +250,7 @@ func (s *Space) SetDesigns(designs map[string][]string) {
 	}
 }
 
-// Fingerprint returns 16 hex digits of a SHA-256 hash. It covers the axes, the points, and the builds of the kernels.
+// Fingerprint returns 16 hex digits of a SHA-256 hash of axes, points and builds of kernels.
 func (s *Space) Fingerprint(abi ep.ABI) string {
 	h := sha256.New()
 	for _, p := range s.parts {
@@ -271,7 +266,7 @@ func (s *Space) Fingerprint(abi ep.ABI) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// SpaceOf makes a space that has only the given configs. Its grids are in the order in which the kernels first occur.
+// SpaceOf makes a space that has only the given configs.
 func SpaceOf(configs []ep.Config) (*Space, error) {
 	byKernel := map[string][]ep.Config{}
 	var kernels []string
@@ -293,7 +288,6 @@ func SpaceOf(configs []ep.Config) (*Space, error) {
 	return s, err
 }
 
-// listedGrid makes a grid that has only the given configs, all of one kernel.
 func listedGrid(configs []ep.Config) (Grid, error) {
 	g := Grid{Kernel: configs[0].Kernel, points: []uint64{}}
 	values := map[string]map[ep.Value]bool{}

@@ -19,51 +19,48 @@ type Sample struct {
 	Seconds      float64
 }
 
-// An Evaluator measures points of a space. A point is the index of a config. The times come from a machine, from a
-// recorded run, or from a formula.
+// An Evaluator measures points of a space. A point is the index of a config.
 type Evaluator interface {
-	// Measure measures each point of live once in every round, in random order. It continues the numbers of the rounds
-	// of the call before. If a point has fewer samples than there are rounds, it has failed. After an error the
-	// evaluator cannot be used any more.
+	// Measure measures each point of live once in every round, in random order. The numbers of the rounds go on from
+	// call to call. A point with fewer samples than rounds has failed. After an error the evaluator cannot be used any
+	// more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
-	// Spent returns the time that the search has taken so far. A search that was stopped and resumed must see the same
-	// values as one that was not.
+	// Spent returns the time that the search has taken so far. It returns the same values in a resumed search.
 	Spent() time.Duration
 }
 
 // Budget limits a search. A field that is 0 sets no limit.
 type Budget struct {
-	Evaluations int           // number of different points, including the required ones
-	Time        time.Duration // for the whole search, including the final comparison with the default config
+	Evaluations int           // number of points, with the required ones
+	Time        time.Duration // for the whole search, with the confirmation
 }
 
 // State is one search in progress. The default config, which users launch without a tuned table, is a part of every
-// measurement. The scores of other configs are relative to it.
+// measurement. Scores are relative to it.
 type State struct {
 	Space    *Space
 	Rand     *rand.Rand
 	Default  int
-	Required []int // points that are measured in any case, up to the finals; the default is one of them
+	Required []int // points of every search, with the default
 
-	// Band is the relative difference up to which two times count as equal, or 0 if it is unknown. If it is known,
-	// strategies measure points in more rounds on a noisy machine.
+	// Band is the relative difference up to which two times count as equal. If it is 0, screenRounds ignores noise.
 	Band float64
 
 	priors  priors // for the strategy bayes
 	eval    Evaluator
 	budget  Budget
-	obs     []stat.Obs   // all samples; each measured point has a number in them, its Item
-	itemOf  map[int]int  // Item of each measured point
-	points  []int        // point of each Item
-	crowded map[int]bool // numbers of the rounds in which neighbours (similar configs) of the best points were measured too
-	failed  map[int]bool // points that failed
-	effect  []float64    // [Item] logarithm of the point's time, computed from obs; nil if it must be computed again
-	spent   int          // number of samples
+	obs     []stat.Obs   // all samples
+	itemOf  map[int]int  // [point] its number in obs
+	points  []int        // [item]
+	crowded map[int]bool // [round] whether neighbours were measured too
+	failed  map[int]bool
+	effect  []float64 // [item] logarithm of the time; nil if outdated
+	spent   int       // number of samples
 	pace    pace
 }
 
-// pace counts the points that were measured for the first time, and the time that this took.
+// pace counts the points that were measured for the first time, and their time.
 type pace struct {
 	points int
 	time   time.Duration
@@ -83,8 +80,8 @@ func NewState(s *Space, e Evaluator, b Budget, dflt int, required []int, rng *ra
 // ErrDefault is the error of a search in which the default config failed.
 var ErrDefault = errors.New("the default config failed: nothing can be compared with it")
 
-// Measure measures the default config and the points of live in new rounds. It leaves out points that have failed, and
-// new points for which the budget is too small.
+// Measure measures the default config and the points of live in new rounds. It leaves out failed points, and new points
+// beyond the budget.
 func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rounds int) error {
 	batch := s.admit(live)
 	if len(batch) < 2 && s.measured(s.Default) {
@@ -118,8 +115,7 @@ func (s *State) Measure(ctx context.Context, stage record.Stage, live []int, rou
 	return nil
 }
 
-// admit returns the points that Measure measures: the default config and the points of live. It leaves out points that
-// have failed, duplicates, and new points for which the budget is too small.
+// admit returns the points that Measure measures.
 func (s *State) admit(live []int) []int {
 	batch, left := []int{s.Default}, s.Left()
 	listed := map[int]bool{s.Default: true}
@@ -139,7 +135,6 @@ func (s *State) admit(live []int) []int {
 	return batch
 }
 
-// item returns the Item of a point in s.obs, and gives the point one if it has none.
 func (s *State) item(point int) int {
 	k, ok := s.itemOf[point]
 	if !ok {
@@ -155,25 +150,23 @@ func (s *State) measured(point int) bool {
 	return ok
 }
 
-// Failed reports whether a point has failed, and was not revived since then.
+// Failed reports whether a point has failed since it was last revived.
 func (s *State) Failed(point int) bool { return s.failed[point] }
 
 // Fresh reports whether a point was never measured.
 func (s *State) Fresh(point int) bool { return !s.measured(point) }
 
-// freshLeft returns the number of points that were never measured.
 func (s *State) freshLeft() int { return s.Space.Len() - len(s.points) }
 
-// laterShare is for the strategy race, which first measures all points in few rounds and then the best ones in more
-// rounds. It is the time of these later passes divided by the time of the first pass.
+// laterShare is the time of the later passes of a race divided by the time of its first pass.
 const laterShare = 0.3
 
-// laterTime returns the part of the time so far that corresponds to the later passes of a race.
+// laterTime returns the part of the time so far that the later passes of a race need.
 func (s *State) laterTime() time.Duration {
 	return time.Duration(laterShare / (1 + laterShare) * float64(s.eval.Spent()))
 }
 
-// spaceFits reports whether the time that is left is enough for a race over all points that were never measured.
+// spaceFits reports whether the time that is left is enough for a race over all other points.
 func (s *State) spaceFits() bool {
 	if !s.Timed() || s.pace.points == 0 {
 		return false
@@ -182,7 +175,7 @@ func (s *State) spaceFits() bool {
 	return time.Duration((1+laterShare)*float64(each))*time.Duration(s.freshLeft()) <= s.searchTime()
 }
 
-// Left returns how many points that were never measured the budget still allows, without the required points.
+// Left returns how many points that are neither measured nor required the budget still allows.
 func (s *State) Left() int {
 	left := s.Space.Len()
 	if n := s.budget.Evaluations; n > 0 {
@@ -200,22 +193,19 @@ func (s *State) Left() int {
 	return left
 }
 
-// At the end of a search, the finals measure the best points again, and the confirmation measures the winner of the
-// finals and the default config. minReserved and maxReserved bound the share of a time budget that is reserved for both.
+// These constants bound the share of a time budget that is reserved for finals and confirmation.
 const (
 	minReserved = 0.1
 	maxReserved = 0.3
 )
 
-// reservedFinalists is the largest number of points in the finals for which time is reserved.
+// reservedTime assumes at most reservedFinalists points in the finals.
 const reservedFinalists = 24
 
-// reservedRounds is the mean number of rounds in which a point of the finals is assumed to be measured. Most points drop
-// out early.
+// reservedTime assumes reservedRounds rounds for each point of the finals. Most points drop out early.
 const reservedRounds = 25
 
-// reservedTime returns the time that is reserved for finals and confirmation. It assumes that each sample takes as long
-// as the samples so far.
+// reservedTime returns the time that is reserved for finals and confirmation.
 func (s *State) reservedTime() time.Duration {
 	most := maxReserved * float64(s.budget.Time)
 	if s.spent == 0 {
@@ -225,7 +215,7 @@ func (s *State) reservedTime() time.Duration {
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
-// confirmSamples is the number of samples that the confirmation is assumed to take.
+// reservedTime assumes confirmSamples samples of the confirmation.
 const confirmSamples = 50
 
 // Timed reports whether the budget limits the time.
@@ -239,10 +229,9 @@ func (s *State) searchTime() time.Duration {
 	return s.budget.Time - s.reservedTime() - s.eval.Spent()
 }
 
-// sampleTime returns the mean time of a sample so far.
 func (s *State) sampleTime() time.Duration { return s.eval.Spent() / time.Duration(max(s.spent, 1)) }
 
-// Rounds returns in how many rounds n points can be measured in the time that is left: at most `rounds`, and at least 1.
+// Rounds returns in how many rounds n points can be measured in the time that is left: from 1 to `rounds`.
 func (s *State) Rounds(n, rounds int) int {
 	if !s.Timed() || s.sampleTime() == 0 {
 		return rounds
@@ -250,8 +239,8 @@ func (s *State) Rounds(n, rounds int) int {
 	return max(1, min(rounds, int(s.searchTime()/(s.sampleTime()*time.Duration(max(n, 1))))))
 }
 
-// Score returns the logarithm of a point's time divided by the default config's time. stat.Polish removes disturbances
-// that slow all points of a round. The score is +Inf for a point that failed or was not measured.
+// Score returns the logarithm of a point's time divided by the default config's time, without disturbances of whole
+// rounds. For a point that failed or was not measured, it returns +Inf.
 func (s *State) Score(point int) float64 {
 	k, ok := s.itemOf[point]
 	if !ok || s.failed[point] {
@@ -260,13 +249,13 @@ func (s *State) Score(point int) float64 {
 	if s.effect == nil {
 		s.effect, _ = stat.Polish(s.obs, s.itemOf[s.Default])
 	}
-	if k >= len(s.effect) || math.IsNaN(s.effect[k]) { // it failed before its first sample
+	if k >= len(s.effect) || math.IsNaN(s.effect[k]) {
 		return math.Inf(1)
 	}
 	return s.effect[k] - s.effect[s.itemOf[s.Default]]
 }
 
-// Ranked returns the points that have a finite score, the fastest first. Points with equal scores are ordered by index.
+// Ranked returns the points that have a finite score, the fastest first.
 func (s *State) Ranked(points []int) []int {
 	out := slices.DeleteFunc(slices.Clone(points), func(i int) bool { return math.IsInf(s.Score(i), 1) })
 	slices.SortFunc(out, func(a, b int) int {
@@ -275,7 +264,7 @@ func (s *State) Ranked(points []int) []int {
 	return slices.Compact(out)
 }
 
-// Measured returns the points that were measured so far, ordered by index.
+// Measured returns the measured points, ordered by index.
 func (s *State) Measured() []int { return slices.Sorted(slices.Values(s.points)) }
 
 // Keep returns the fastest n of the points, and all required points that did not fail.
@@ -290,8 +279,8 @@ func (s *State) Keep(points []int, n int) []int {
 	return out
 }
 
-// Shuffled returns points that were never measured, in random order, as many as the budget allows. The points of
-// different kernels alternate, so that a kernel with few points is measured as often as one with many.
+// Shuffled returns points that were never measured, in random order, as many as the budget allows. The kernels take
+// turns.
 func (s *State) Shuffled() []int {
 	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
 	count, turn := map[int]int{}, make(map[int]int, len(order))
@@ -304,14 +293,14 @@ func (s *State) Shuffled() []int {
 	return order[:min(len(order), s.Left())]
 }
 
-// Revive marks points as not failed, so that they can be measured again.
+// Revive marks points as not failed.
 func (s *State) Revive(points []int) {
 	for _, i := range points {
 		delete(s.failed, i)
 	}
 }
 
-// Tried returns the number of different points that were measured.
+// Tried returns the number of measured points.
 func (s *State) Tried() int { return len(s.points) }
 
 // Samples returns the number of samples so far.

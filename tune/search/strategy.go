@@ -1,13 +1,9 @@
 // Package search finds the fastest config for a problem, and measures as few configs as possible. A config is a kernel
 // with a value for each of its launch parameters.
 //
-// A [Space] holds the configs that a search may measure; each of them is called a point. An [Evaluator] measures points
-// in rounds: in each round, every chosen point runs once. A [Strategy] decides which points are measured next, and in how
-// many rounds. It works on a [State], which holds the times so far and the budget.
-//
-// Every search begins with the A/A test, which measures the default config twice in each round. The result shows how much
-// equal configs differ. When the strategy has ended, [State.Conclude] measures the best points again and decides which
-// config wins. See [Protocol].
+// A [Space] holds the configs that a search may measure, its points. An [Evaluator] measures points in rounds: in each
+// round, every chosen point runs once. A [Strategy] decides which points are measured next. A [State] holds the times
+// so far and the budget. At the end, [State.Conclude] measures the best points again and decides which config wins.
 package search
 
 import (
@@ -19,8 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Strategy calls methods of the state to measure points. It returns when the budget is spent, or when it does not
-// expect a faster config.
+// A Strategy measures points until the budget is spent, or until it does not expect a faster config.
 type Strategy func(context.Context, *State) error
 
 type namedStrategy struct {
@@ -30,8 +25,8 @@ type namedStrategy struct {
 
 func (n namedStrategy) String() string { return n.name }
 
-// strategies lists the strategies in the order in which the help text shows them. Local search, coordinate descent and a
-// genetic search are not in the list: on recorded spaces they found slower configs than bayes.
+// strategies is in the order of the help text. Local search, coordinate descent and a genetic search were worse than
+// bayes.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
 // DefaultStrategy is the strategy of a sweep without --strategy.
@@ -46,13 +41,10 @@ func StrategyNames() []string {
 	return out
 }
 
-// priorsPrefix is the first part of a strategy's name such as bayes:roughness=0.3:strength=0. This name means the
-// strategy bayes with these values in the prior of its Gaussian process.
 const priorsPrefix = "bayes:"
 
-// ParseStrategy returns the strategy with this name. The name exec:COMMAND means that another program chooses the points.
-// The name bayes:PRIORS means bayes with other priors.
-// The name grid:ROUNDS means grid with up to ROUNDS rounds for the fastest points.
+// ParseStrategy returns the strategy with this name. exec:COMMAND runs a program that chooses the points. bayes:PRIORS
+// is bayes with other priors. grid:ROUNDS is grid with up to ROUNDS rounds for the fastest points.
 func ParseStrategy(name string) (Strategy, error) {
 	if text, ok := strings.CutPrefix(name, priorsPrefix); ok {
 		p, err := parsePriors(text)
@@ -75,9 +67,8 @@ func ParseStrategy(name string) (Strategy, error) {
 	return found.run, err
 }
 
-// ScreenRounds is the number of rounds in which a search measures a new point, if the machine is not noisy.
+// ScreenRounds is the number of rounds of a new point, if the machine is not noisy.
 const ScreenRounds = 3
 
-// mostScreenRounds is the number of rounds in which a search measures a new point on a very noisy machine. On noisy
-// recorded spaces, the winner of a search with 12 rounds lost half as much against the best config as with 3 rounds.
+// mostScreenRounds is the number of rounds of a new point on a very noisy machine.
 const mostScreenRounds = 12

@@ -11,35 +11,31 @@ import (
 )
 
 // A surrogate is a Gaussian process that predicts the scores of points not yet measured. The correlation of two points
-// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Smoother
-// correlations overshoot, because times change abruptly with launch parameters.
-//
-// Mean, variance, roughness and nugget have priors, because maximum likelihood overfits the two or three points of a
-// kernel in a small search.
+// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Priors prevent an
+// overfit to two or three points of a kernel.
 type surrogate struct {
 	roughness   []float64          // by axis
-	likely      []float64          // by axis
+	likely      []float64          // by axis: roughness with the largest prior
 	nugget      float64            // variance of a score's error / variance of true scores
-	kernels     *kernelCorrelation // nil for a surrogate of one kernel
+	kernels     *kernelCorrelation // nil for one kernel
 	usual       priors
 	prior       prior
 	learnedFrom int // points at the last call of learn
 
-	at       [][]float64 // of the measured points
+	at       [][]float64 // coordinates of the measured points
 	chol     mat.Cholesky
 	alpha    *mat.VecDense // R^-1 (y - mean)
 	mean     float64
 	variance float64
 }
 
-// kernelCorrelation extends a surrogate to several kernels, whose number is a point's last coordinate. Each kernel has
-// a level, which is added to its scores.
+// kernelCorrelation extends a surrogate to several kernels. The last coordinate is the kernel's number. Each kernel
+// adds a level to its scores.
 type kernelCorrelation struct {
 	level  float64 // variance of the levels / variance of true scores
-	params float64 // of a parameter's effects in two kernels
+	params float64 // correlation of a parameter's effects in two kernels
 }
 
-// learn chooses from these values.
 var (
 	roughnesses       = []float64{0.03, 0.1, 0.3, 1, 3}
 	nuggets           = []float64{0.001, 0.01, 0.1}
@@ -47,7 +43,7 @@ var (
 	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// prior holds the mean and variance of a kernel's scores before any is known.
+// prior holds mean and variance of a kernel's unknown scores.
 type prior struct{ mean, variance float64 }
 
 func priorOf(scores []float64) prior {
@@ -106,7 +102,7 @@ func stepsApart(values []float64, a, b float64) float64 {
 	return float64(d * d)
 }
 
-// update fits the surrogate to scores. It learns again after every quarter more points.
+// update fits the surrogate to scores, and sometimes learns.
 func (p *surrogate) update(at [][]float64, y []float64) {
 	if len(y) < p.learnedFrom+max(2, p.learnedFrom/4) {
 		p.fit(at, y)
@@ -116,8 +112,7 @@ func (p *surrogate) update(at [][]float64, y []float64) {
 	p.learnedFrom = len(y)
 }
 
-// learn moves roughness, nugget and kernels to more likely values, one step at a time, and then fits. One pass is
-// enough, because learn is called again.
+// learn moves roughness, nugget and kernels to more likely values, and then fits.
 func (p *surrogate) learn(at [][]float64, y []float64) {
 	best := p.fit(at, y) + p.logPrior()
 	try := func(slot *float64, values []float64) {
@@ -163,7 +158,7 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	for i := range n {
 		ones.SetVec(i, 1)
 	}
-	_ = p.chol.SolveVecTo(z, ones) // an error about the condition number is harmless: the nugget bounds this number
+	_ = p.chol.SolveVecTo(z, ones)
 	weight := meanPoints * p.usual.strength
 	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + weight*p.prior.mean) / (mat.Dot(z, ones) + weight)
 	for i := range n {

@@ -8,16 +8,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// sharedSurrogate predicts times by one surrogate of all kernels. A parameter has similar effects in all kernels, which
-// helps searches with two or three points of each.
+// sharedSurrogate predicts times by one surrogate of all kernels. It helps small searches, because a parameter has
+// similar effects in all kernels.
 type sharedSurrogate struct {
 	surrogate    *surrogate
-	names        []string              // parameters with two or more values in all kernels together
-	values       map[string][]ep.Value // by parameter: in all kernels, numbers ascending
+	names        []string              // parameters with more than one value
+	values       map[string][]ep.Value // by parameter: its values in all kernels, ascending
 	kernels      map[string]int
 	coords       map[int][]float64
-	logDensities []float64 // of each known point, see leaveOneOut
-	kernelOf     []string  // of each known point
+	logDensities []float64 // [point], see leaveOneOut
+	kernelOf     []string  // [point]
 }
 
 func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedSurrogate {
@@ -45,8 +45,7 @@ func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedS
 	return out
 }
 
-// coordinates returns the place of each value among the values of all kernels, then the kernel's number. A parameter
-// that the kernel lacks has the middle place.
+// coordinates returns the place of each value among the values of all kernels, then the kernel's number.
 func (h *sharedSurrogate) coordinates(s *Space, point int) []float64 {
 	if x, ok := h.coords[point]; ok {
 		return x
@@ -78,8 +77,7 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns the weight of the shared surrogate against the kernel's own: its posterior probability after the
-// kernel's measured points.
+// weight returns the weight of the shared surrogate against the kernel's own: its posterior probability.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {
@@ -93,7 +91,6 @@ func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	return 1 / (1 + math.Exp(-ahead))
 }
 
-// mix returns the fresh points of a kernel. Their expected improvement is the weighted mean of both surrogates'.
 func (h *sharedSurrogate) mix(s *State, k *kernelModel, own []option) []option {
 	weight := h.weight(k)
 	out := k.scoreFresh(s, h.surrogate, func(point int) []float64 { return h.coordinates(s.Space, point) })

@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// ABI names the build of every kernel, with one word for each kernel. A table, a run or a pack
-// stores the words of the kernels that it launches.
+// ABI names the build of every kernel, with one word for each kernel. A table, a run or a pack stores the words of the
+// kernels that it launches.
 var ABI = sync.OnceValue(func() ep.ABI { return abiOf(Declarations()) })
 
 // HostABI returns the words of the kernels that HostKernels lists.
@@ -25,9 +25,8 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// abiOf returns a word for each kernel of `all`: its revision and its source hash. A former kernel, which
-// is now a parameter value of another kernel, has a word without a hash: its table rows are accepted,
-// but it cannot be built any more.
+// abiOf returns a word for each kernel: its revision and its source hash. A former kernel, which is now a parameter
+// value of another kernel, has no hash: its table rows are still accepted.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {
@@ -39,10 +38,9 @@ func abiOf(all []Declaration) ep.ABI {
 	return ep.NewABI(words)
 }
 
-// sourceHash returns 16 hex digits that cover what a kernel compiles from: its device source
-// with all includes, without comments and white space, and the name and binding of every
-// parameter. It does not cover the values of a parameter: a new value changes no config that was
-// measured, and a config with a removed value is illegal.
+// sourceHash returns 16 hex digits. They cover the device source with its includes, without comments and white space,
+// and the name and binding of every parameter. They do not cover parameter values, because a new value changes no
+// measured config.
 func (f Declaration) sourceHash() string {
 	code, err := sources.Code(f.source)
 	if err != nil {

@@ -8,13 +8,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// activationState declares no memory, because no call of an activation reads data of
-// another call.
+// activationState has no memory, because calls of an activation share no data.
 var activationState = State{Name: "activation", Regions: func(ep.Problem) []Region { return nil }, Counters: onlyAbort}
 
-// fusedSilu declares SwiGLU between an expert's two matrix products, native/kernels/silu, with
-// one entry for each dtype. The entries take EpSiluArgs instead of EpArgs. No block waits for
-// another.
+// fusedSilu declares SwiGLU between an expert's two matrix products, native/kernels/silu. Its entries take EpSiluArgs
+// instead of EpArgs.
 func fusedSilu() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -29,8 +27,7 @@ func fusedSilu() Declaration {
 				return cmp.Or(CheckProblem(m, p), checkSMs(m, p, c, 1), checkThreads(c, Warp),
 					checkSpans(c, span{"in_flight", 1, 8}), kernels.CheckActivation(p, c))
 			},
-			// The constants of Modular's MAX: every SM, 1,024 threads, 8 elements for each thread
-			// in each step.
+			// The constants of Modular's MAX.
 			Default: func(m ep.Machine, p ep.Problem) ep.Config { return fusedSilu().plain(m, p) },
 		},
 		source: "silu/silu.cuh", entry: siluEntry, State: activationState,
@@ -42,7 +39,6 @@ func fusedSilu() Declaration {
 	}
 }
 
-// siluEntry returns the name of the entry point for a dtype.
 func siluEntry(p ep.Problem, c ep.Config) string {
 	switch {
 	case p.Dispatch == ep.BF16:

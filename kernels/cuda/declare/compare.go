@@ -5,12 +5,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// JudgedElements is the largest number of output elements that one verification compares on each
-// rank. If there are more, the verification compares a sample of the rows.
+// JudgedElements is the largest number of output elements that a verification compares on each rank. Of a larger
+// output, the verification compares a sample of the rows.
 const JudgedElements = 16 << 20
 
-// Judged returns how far a config's output may be from the oracle's, and the largest number of rows to
-// compare. If the config has an epilogue, all rows are compared.
+// Judged returns how far a config's output may be from the oracle's, and the largest number of rows to compare. With
+// an epilogue, all rows are compared.
 func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	out := f.compare
 	if f.Kernel.Op == ep.Combine {
@@ -29,14 +29,13 @@ func (f Declaration) Judged(p ep.Problem, c ep.Config) ref.Compare {
 	return out
 }
 
-// JudgedAs returns what Judged returns, for a caller that has a config but no declaration.
+// JudgedAs returns what Judged returns for the config's kernel.
 func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 	f, err := Find(c.Kernel)
 	return f.Judged(p, c), err
 }
 
-// partialOf returns the dtype of the sums that ranks send in a combine. The oracle's bound for sums by rank also holds
-// for sums by host (route=rail).
+// partialOf returns the dtype of the sums that ranks send in a combine.
 func partialOf(c ep.Config) ref.Partial {
 	switch {
 	case c.Str("route") == "direct":
@@ -52,8 +51,7 @@ func partialOf(c ep.Config) ref.Partial {
 // EpilogueScale is EpArgs.epilogue_scale in every verification.
 const EpilogueScale = 0.5
 
-// Bias returns the values of EpArgs.bias in every verification: BF16 from 0.5 to just below 1,
-// different in neighbouring columns.
+// Bias returns the values of EpArgs.bias in every verification: BF16 from 0.5 to just below 1.
 func Bias(hidden int) []uint16 {
 	out := make([]uint16, hidden)
 	for i := range out {

@@ -6,13 +6,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CopyProbe is a plain copy of rows on every rank. It measures the highest bandwidth that SMs
-// reach. Each rank copies Home rows of RowBytes within its GPU and Away rows to the next rank.
+// CopyProbe is a plain copy of rows on every rank. It measures the highest bandwidth that SMs reach. Each rank copies
+// Home rows of RowBytes within its GPU and Away rows to the next rank.
 type CopyProbe struct {
 	SMs, Home, Away, RowBytes int
 }
 
-// Check returns an error that names the field that is out of bounds.
+// Check returns an error if a field is out of bounds.
 func (p CopyProbe) Check(sms int) error {
 	switch {
 	case p.SMs < 1 || p.SMs > sms:
@@ -25,14 +25,12 @@ func (p CopyProbe) Check(sms int) error {
 	return nil
 }
 
-// copyHalf is the largest size in bytes of the source area, and of the target area: more than
-// any L2 cache.
+// copyHalf is the largest size in bytes of the source area and of the target area: more than any L2 cache.
 const copyHalf = 256 << 20
 
-// rows returns the number of rows for which the source area and the target area have room.
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
-// Launch returns the launch of the copy. beside/copy.cuh says what its four own parameters mean.
+// Launch returns the launch of the copy. Its own parameters are those of beside/copy.cuh.
 func (p CopyProbe) Launch() Launch {
 	return litmusLaunch("beside_copy", p.SMs, 512, p.Home, p.Away, p.RowBytes, p.rows())
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// problemDefines returns the -D options that describe the problem to the compiler. Token counts
-// and MaxTokens are not among them, so that one binary serves all token counts of a sweep.
+// problemDefines returns the -D options that describe the problem to the compiler. They leave out token counts, so
+// that one binary serves all token counts of a sweep.
 //
 //	EP_HIDDEN         elements of a token
 //	EP_TOPK           experts of a token
@@ -19,10 +19,10 @@ import (
 //	EP_NODES          hosts
 //	EP_LOCAL_EXPERTS  experts of one rank
 //	EP_DTYPE          EP_BF16, EP_FP8, EP_MXFP4 or EP_NVFP4
-//	EP_SHARED         1 when a shared expert is fused
-//	EP_SKIP_A2A       1 when tokens are replicated and nothing is sent
-//	EP_PACKED         1 for layout rank:packed, 0 for rank in segments
-//	EP_ROW_ALIGN      for layout expert:128 only: the multiple of rows at which each expert begins
+//	EP_SHARED         1 if a shared expert is fused
+//	EP_SKIP_A2A       1 if tokens are replicated and nothing is sent
+//	EP_PACKED         1 for layout rank:packed
+//	EP_ROW_ALIGN      for layout expert:128 only: each expert begins at a multiple of this row number
 //	EP_WIDE_IDS       for layouts masked and rank only: ids may have 64 bits
 func problemDefines(p ep.Problem) []string {
 	out := []string{
@@ -46,7 +46,7 @@ func problemDefines(p ep.Problem) []string {
 	return out
 }
 
-// NewUnit returns the unit of a source with the macros of the problem that it mentions, and the macros `own`.
+// NewUnit returns the unit of a source, with the macros `own` and the macros of the problem that it reads.
 func NewUnit(source string, p ep.Problem, own []string) (sources.Unit, error) {
 	return sources.NewUnit(source, problemDefines(p), own)
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// epState declares the memory of the ep kernels, native/kernels/ep.
+// epState declares the memory of native/kernels/ep.
 var epState = State{Name: "ep", Regions: regionsEP, Counters: countersEP}
 
-// dispatchEP declares dispatch as ep_comm of Modular's MAX does it. The defaults of its
-// parameters are MAX's launch constants.
+// dispatchEP declares the dispatch of ep_comm in Modular's MAX. The defaults of its parameters are MAX's constants.
 func dispatchEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -34,7 +33,7 @@ func dispatchEP() Declaration {
 	}
 }
 
-// combineEP declares combine as ep_comm of Modular's MAX does it.
+// combineEP declares the combine of ep_comm in Modular's MAX.
 func combineEP() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -63,8 +62,7 @@ func combineEP() Declaration {
 	}
 }
 
-// epParams returns the parameters that dispatch and combine share. pdl is 1 by default, as in
-// MAX's fused kernels.
+// epParams returns the parameters that both kernels have.
 func epParams() []kernels.Param {
 	return []kernels.Param{
 		threadsParam("256", "512", "1024"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
@@ -85,14 +83,12 @@ func definesEP(c ep.Config) []string {
 	}
 }
 
-// epilogues maps the values of a config's parameter "epilogue" to values of EP_EPILOGUE. The
-// session supplies bias and scale, and applies the epilogue to the oracle's sums.
+// epilogues maps values of the parameter epilogue to values of EP_EPILOGUE.
 var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
 
-// sharedEP returns the dynamic shared memory of bulk copies, in bytes: three messages in a
-// dispatch, eight rows in a combine.
+// sharedEP returns the shared memory of bulk copies in bytes: three messages in a dispatch, eight rows in a combine.
 func sharedEP(p ep.Problem, c ep.Config) int {
 	direct, dedup := messagesEP(p)
 	switch {
@@ -112,8 +108,8 @@ func defaultDispatchEP(m ep.Machine, p ep.Problem) ep.Config {
 	return dispatchEP().plain(m, p).With("sms", number(sms)).With("count_sms", number(min(counting, sms-1)))
 }
 
-// defaultCombineEP returns a config in which all rows of a token are in flight, as in MAX. With
-// more than 8 rows, 4 are in flight, because 64 registers of each thread are not enough for all.
+// defaultCombineEP returns a config that loads all rows of a token at once, as MAX does. More than 8 rows would need
+// too many registers, so it loads 4 at once.
 func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	c := combineEP().plain(m, p).With("sms", number(max(2, maxBlocks(m, p))))
 	if p.TopK > 8 {
@@ -122,7 +118,6 @@ func defaultCombineEP(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// checkEP checks the configs of dispatch and combine.
 func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -139,11 +134,11 @@ func checkEP(m ep.Machine, p ep.Problem, c ep.Config) error {
 		checkCopy(m, p, c))
 }
 
-// checkCounted checks the numbers of the kernels that count, ep and hosts.
+// checkCounted checks the numbers of the ep and hosts kernels.
 func checkCounted(c ep.Config) error {
 	leastChunk := 0
 	if _, combine := c.Values["rotate"]; combine {
-		leastChunk = 16 // 0 stands for all of a message; a combine has no such value
+		leastChunk = 16 // only a dispatch has the value 0, all of a message
 	}
 	return cmp.Or(
 		checkSpans(c,
@@ -157,8 +152,7 @@ func checkCounted(c ep.Config) error {
 		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
 }
 
-// sharedLimit is the shared memory that a block may have from sm_90 on, less a reserve for
-// the shared variables that kernels declare themselves.
+// sharedLimit bounds the shared memory of a block from sm_90 on, in bytes. The kernels' own variables need the rest.
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -177,8 +171,7 @@ func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// checkPairEP refuses a combine of partial sums after a direct dispatch. A partial sum needs all
-// rows of a token on a rank, and only a dedup dispatch records which rows these are.
+// checkPairEP refuses algo=dedup after a direct dispatch, which does not record the rows that a rank must sum.
 func checkPairEP(dispatch, combine ep.Config) error {
 	if isDedup(combine) && !isDedup(dispatch) {
 		return fmt.Errorf("combine.algo: dedup sums the rows of one message and needs dispatch.algo=dedup, not %s", dispatch.Str("algo"))
@@ -186,11 +179,10 @@ func checkPairEP(dispatch, combine ep.Config) error {
 	return nil
 }
 
-// maxBlocksEP is the largest number of blocks: EpCounter has this many words with which one block
-// releases another.
+// maxBlocksEP is the largest number of blocks. EpCounter has one word for each of them.
 const maxBlocksEP = 512
 
-// regionsEP lists the regions in the order of the enum EpRegion in ep/layout.cuh.
+// regionsEP lists the regions of the enum EpRegion in ep/layout.cuh.
 func regionsEP(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	sources := int64(dtype.Sources(p))
@@ -214,5 +206,5 @@ func messagesEP(p ep.Problem) (direct, dedup int64) {
 	return int64(h.Bytes), int64(h.Dedup)
 }
 
-// countersEP returns the number of words that the enum EpCounter in ep/layout.cuh describes.
+// countersEP returns the number of words of the enum EpCounter in ep/layout.cuh.
 func countersEP(p ep.Problem) int { return 40 + 7*p.Experts + maxBlocksEP }

@@ -11,23 +11,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// finalState declares the memory of the kernels whose device code is in native/kernels/final. They
-// are for prefill, where a call has many tokens. A dispatch sends each token to the ranks (GPUs)
-// that hold its experts, and a combine brings the experts' outputs back. The kernels are called
-// final because a sender writes each token to its final place in the receiver's output. The enum
-// FinCounter in final/layout.cuh describes the counters.
+// finalState declares the memory of native/kernels/final, kernels for prefill, where a call has many tokens. A sender
+// writes each token to its final place in the receiver's output. The enum FinCounter in final/layout.cuh lists the
+// counters.
 var finalState = State{Name: "final", anyDType: true, Regions: regionsFinal, Counters: func(ep.Problem) int { return 5 }}
 
-// dispatchFinal declares the dispatch. A rank first sends how many tokens each expert will get, so
-// that all ranks know the row of each token. Then it writes each token directly to its row of the
-// receiver's output.
+// dispatchFinal declares the dispatch. The ranks first exchange how many tokens each expert gets. Then every rank
+// knows the output row of each token, and writes tokens there.
 func dispatchFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert,
 			Doc: "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
-				// For a combine, algo changes how the output is rounded. For a dispatch it does not.
+				// algo is no algoParam, because a dispatch sums nothing.
 				design(wordParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "direct", "home")),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
@@ -57,8 +54,7 @@ func dispatchFinal() Declaration {
 	}
 }
 
-// isHome reports whether a config of dispatch_final has algo=home. The sender then writes all rows that its tokens
-// have on its own rank. This is faster with few ranks, where many rows stay on the sender's rank.
+// isHome reports whether a sender writes all rows that its tokens have on its own rank. This is faster with few ranks.
 func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
 // combineFinal declares the combine.
@@ -87,11 +83,11 @@ func combineFinal() Declaration {
 	}
 }
 
-// finalFP8Hidden is the largest hidden size with FP8. A warp of 32 lanes holds the scales of a
-// token: each lane holds four scales, and a scale is for 128 elements.
+// finalFP8Hidden is the largest hidden size with FP8. Each of a warp's 32 lanes holds four scales, and a scale is for
+// 128 elements.
 const finalFP8Hidden = 128 * 128
 
-// checkFinal checks a config by the rules that are the same for both kernels.
+// checkFinal checks the rules of both kernels.
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
@@ -106,13 +102,10 @@ func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return checkFinal(m, p, c)
 }
 
-// ringShared is the largest shared memory, in bytes, that the ring of a block may take. The ring is
-// the buffer for loads that have not arrived yet. The limit is chosen for sm_80, on which a block
-// has the least shared memory: 163 KiB.
+// ringShared bounds the ring of a block in bytes. The ring is the buffer for loads that have not arrived yet. A block
+// of sm_80 has 163 KiB of shared memory, the least of all.
 const ringShared = 160 << 10
 
-// ringBytes returns the size of the ring in bytes. Each thread has room for in_flight loads of 16
-// bytes.
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
 
 func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -129,24 +122,18 @@ func checkCombineFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// defaultDispatchFinal returns a config in which three of every eight SMs send. The other five
-// complete the tokens that arrive: they copy a token to the rows of further experts. On 4 H200, from
-// 1,024 tokens on, no other division of the SMs was faster by more than 4 %.
+// defaultDispatchFinal returns a config in which three of eight SMs send. The other five copy arrived tokens to the
+// rows of further experts. On 4 H200, from 1,024 tokens on, no other division was more than 4 % faster.
 func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 	return with(dispatchFinal().plain(m, p), "wait_sms=5/8,threads=768")
 }
 
-// fewSMs is a number of SMs. From fewSMs on, a call can use the full speed of the link. With fewer SMs, a call is
-// limited by how much the SMs can load and store.
+// fewSMs is the number of SMs from which on a call can use the full speed of the link.
 const fewSMs = 32
 
-// startsDispatchFinal returns configs that every search measures. They divide the SMs in other ways
-// between sending and completing. If one rank receives most rows, more SMs should complete. If there
-// are few SMs, fewer should.
-//
-// With FP8, each division is also returned with scales=tile. This halved the time if one rank
-// received most rows, and saved a third of it with few SMs. It took 2 to 5 % more time if all ranks
-// received equally many rows.
+// startsDispatchFinal returns configs that every search measures. They divide the SMs in other ways. For FP8, each
+// also comes with scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if all
+// ranks received equally many.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own := defaultDispatchFinal(m, p)
 	splits := variants(own, "wait_sms=3/4")
@@ -157,7 +144,7 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(out, startsDispatchFinalHome(m, p)...)
 }
 
-// inTiles returns the configs with scales=tile. It returns nil if the tokens are not sent in FP8.
+// inTiles returns the configs with scales=tile, or nil without FP8.
 func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	if p.Dispatch != ep.FP8 {
 		return nil
@@ -168,37 +155,31 @@ func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	return out
 }
 
-// defaultDispatchFinalHome returns a config with algo=home in which each warp sends its own tokens.
-// Such a config is legal with any number of SMs and threads. Configs in which several warps send a
-// token together (a team) can be faster: see startsDispatchFinalHome.
+// defaultDispatchFinalHome returns a config with algo=home and team=1, which is legal with any number of SMs and
+// threads.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return with(defaultDispatchFinal(m, p), "algo=home,wait_sms=0,threads=512")
 }
 
-// startsDispatchFinalHome returns configs with algo=home that every search measures. In some of
-// them, a team of eight warps sends a token. In others, each warp sends its own tokens. On 2 H200
-// with 132 SMs, teams were faster at 1,024 and 4,096 tokens, in BF16 and in FP8. With 24 SMs they
-// took twice as long as single warps, because they waited for their loads. The default config does
-// not have 768 threads, because the code for single warps in BF16 then spills registers on 4 and 8
-// ranks.
+// startsDispatchFinalHome returns configs with algo=home that every search measures. On 2 H200, teams of eight warps
+// were faster with 132 SMs, and took twice as long as single warps with 24 SMs. The default does not have 768 threads,
+// because single warps in BF16 then spill registers on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	out := variants(defaultDispatchFinalHome(m, p),
 		"team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
 	return append(out, inTiles(p, out...)...)
 }
 
-// defaultCombineFinal returns a config with half of the SMs. If every rank sends the same amount,
-// half of the SMs are enough for the full speed of the link. The config adds a token's rows in the
-// order of its top-k. The result then has exactly the bits that the specification demands.
+// defaultCombineFinal returns a config with half of the SMs. They reach the full speed of the link if all ranks send
+// equally much. It adds a token's rows in top-k order, which gives the bits of the specification.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
 	return with(combineFinal().plain(m, p).With("sms", number(sms)), "wait_sms=1/2,threads=768")
 }
 
-// startsCombineFinal returns configs that every search measures. One of them has all SMs: it is good
-// if a rank reads and sums more than it sends. If there are few SMs, two others let each thread have
-// eight loads outstanding. In one of these two, some blocks only sum.
+// startsCombineFinal returns configs that every search measures. Some have all SMs, for ranks that sum more than they
+// send. With few SMs, some also have eight loads in flight.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	all := combineFinal().plain(m, p)
 	out := variants(all, "threads=768,wait_sms=3/8")
@@ -211,16 +192,14 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
 }
 
-// defaultCombineFinalPartial returns the default among the configs with own=registers, in which a
-// rank sums rows before it sends them. With few SMs, 8 was the fastest value of in_flight. It is
-// legal with every number of threads: 1,024 threads take 128 KiB of shared memory.
+// defaultCombineFinalPartial returns the default with own=registers. in_flight=8 was fastest with few SMs, and is
+// legal with every number of threads.
 func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
 	return with(combineFinal().plain(m, p), "own=registers,in_flight=8,threads=512,wait_sms=1/2")
 }
 
-// startsCombineFinalPartial returns configs with own=registers that every search measures. They
-// divide the SMs in other ways between sending and summing, and they have larger blocks. The default
-// config does not have larger blocks, because on sm_80 these spill registers.
+// startsCombineFinalPartial returns configs with own=registers that every search measures. The default does not have
+// their larger blocks, because these spill registers on sm_80.
 func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultCombineFinalPartial(m, p).With("threads", "768"), fastSMs(m, p)
 	if sms < fewSMs {
@@ -229,7 +208,7 @@ func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(variants(own, "wait_sms=1/2", "wait_sms=5/8"), with(own.With("sms", number(max(sms/2, fewSMs))), "wait_sms=1/2"))
 }
 
-// regionsFinal lists the regions in the order of the enum FinRegion in final/layout.cuh.
+// regionsFinal lists the regions of the enum FinRegion in final/layout.cuh.
 func regionsFinal(p ep.Problem) []Region {
 	r, t, k, e := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.Experts)
 	l := encodingOf(p)

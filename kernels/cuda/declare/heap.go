@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// regionAlign is the boundary on which every part of the heap starts.
+// regionAlign is the alignment of every part of the heap, in bytes.
 const regionAlign = 256
 
 // Names of the parts of the heap that are not regions of a state.
@@ -33,19 +33,17 @@ const (
 	PartWorld        = "world" // the table of hosts/transport.cuh
 )
 
-// FlushBytes is the number of bytes that cold mode writes on each GPU before a call:
-// several times the L2 cache of any GPU.
+// FlushBytes is the number of bytes that cold mode writes on each GPU before a call: more than any L2 cache.
 const FlushBytes = 256 << 20
 
-// Heap describes the memory of one rank, which is one allocation. Every rank has the same parts at
-// the same offsets.
+// Heap describes the memory of one rank, a single allocation. Every rank has the same parts at the same offsets.
 type Heap struct {
 	Parts  []Region
 	Offset map[string]int64
 	Bytes  int64
 }
 
-// NewHeap places the parts one after the other, each on a boundary of regionAlign bytes.
+// NewHeap places the parts one after the other.
 func NewHeap(parts []Region) Heap {
 	h := Heap{Parts: parts, Offset: map[string]int64{}}
 	for _, p := range parts {
@@ -83,8 +81,7 @@ func ProblemParts(p ep.Problem) []Region {
 	return append(parts, OutputParts(p)...)
 }
 
-// CastParts lists the parts for tokens that the caller cast to FP8. It is empty if no kernel takes
-// such tokens for this problem.
+// CastParts lists the parts for tokens that the caller cast to FP8, or nil if no kernel takes such tokens.
 func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil
@@ -99,8 +96,7 @@ func CastParts(p ep.Problem) []Region {
 // MayCast reports whether a dispatch of the problem may take tokens that its caller cast.
 func MayCast(p ep.Problem) bool { return p.Dispatch == ep.FP8 && p.Nodes <= 1 }
 
-// OutputParts lists the parts that dispatch, experts and combine write. All of them are
-// poisoned before a verification. The fields of EpArgs hold, for each layout:
+// OutputParts lists the parts that dispatch, experts and combine write. The fields of EpArgs hold, for each layout:
 //
 //	               expert                 masked                     rank                   rank:packed
 //	out            [max_rows]             [local, capacity]          [ranks, max_tokens]    [ranks * max_tokens]
@@ -133,8 +129,7 @@ func OutputParts(p ep.Problem) []Region {
 // Index holds the sizes, in bytes, of the outputs that describe rows.
 type Index struct{ ExpertIDs, SrcInfo, ScaleOffsets int64 }
 
-// IndexOf returns the sizes for a problem's layout. native/epcomm/src/pack.c computes the same
-// sizes.
+// IndexOf returns the sizes for a problem's layout. native/epcomm/src/pack.c computes them too.
 func IndexOf(p ep.Problem) Index {
 	rows, groups := int64(dtype.MaxRows(p)), int64(dtype.Groups(p))
 	switch selections := rows * int64(p.TopK) * 4; p.Layout.Kind() {

@@ -10,47 +10,43 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// hostsState declares the memory of the kernels that also send tokens to other hosts. Their device code is in
-// native/kernels/hosts. A dispatch sends each token to the ranks (GPUs) that hold its experts, and a combine brings the
-// experts' outputs back. Inside a host, a rank writes directly into the memory of another rank. Between hosts, it calls
-// NVSHMEM.
+// hostsState declares the memory of native/kernels/hosts, kernels that also send tokens to other hosts. Inside a host,
+// a rank writes directly into the memory of another rank. Between hosts, it calls NVSHMEM.
 var hostsState = State{Name: "hosts", Regions: regionsHosts, Counters: countersHosts}
 
-// hostsLLState declares the memory of configs with arrival=data. In these configs receivers poll the data itself. In the
-// other configs they wait for counters.
+// hostsLLState declares the memory of configs with arrival=data. Their receivers poll the data instead of counters.
 var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: onlyAbort}
 
 // Limits of the kernels that also send to other hosts.
 const (
 	// maxHostRanks is the largest number of ranks for which one block can wait.
 	maxHostRanks = 64
-	// maxHostThreads is the largest number of threads of a block. With more, a thread would have less than 128 registers,
-	// and NVSHMEM's functions may need so many.
+	// maxHostThreads is the largest number of threads of a block. With more, a thread would have less than 128
+	// registers, and NVSHMEM's functions may need so many.
 	maxHostThreads = 512
-	// maxHeaderTopK is the largest top-k with arrival=data. One warp reads the header of a message: one lane reads the
-	// number of the token, and each other lane can read one of its experts.
+	// maxHeaderTopK is the largest top-k with arrival=data. One warp reads a message's header: one lane reads the
+	// token's number, and each other lane reads one expert.
 	maxHeaderTopK = Warp - 1
 )
 
-// dispatchUnpolled and combineUnpolled list the parameters that have no effect with arrival=data. In such configs the
-// parameters must have the values in these lists.
+// dispatchUnpolled and combineUnpolled list the values of parameters that have no effect with arrival=data.
 const (
 	dispatchUnpolled = "count_sms=2,tile_tokens=128,chunk_bytes=0,relay_warps=4,relay_chunk=1,in_flight=4"
 	combineUnpolled  = "wait_sms=1,chunk_bytes=512,rotate=1,route=direct,partial=f32,in_flight=4"
 )
 
-// dispatchHosts declares the dispatch. It works like the dispatch of ep_comm in Modular's engine MAX with use_shmem.
+// dispatchHosts declares the dispatch of ep_comm in Modular's MAX with use_shmem.
 func dispatchHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "dispatch_hosts", Op: ep.Dispatch,
 			Doc: "Tokens are staged and put to every destination, by peer pointers inside a host and by NVSHMEM between hosts.",
-			Params: append(hostParams("count: receivers wait until all messages are counted; data: they poll the messages, and between hosts a word that is put after each: one for each rank of a token, for small batches"),
-				added(pieceParam("part", "with arrival=data, message bytes one receiving or forwarding warp waits for and copies")),
+			Params: append(hostParams("count: receivers wait until all messages are counted; data, for small batches: receivers poll each message, or the flag that another host puts after it"),
+				added(pieceParam("part", "with arrival=data, message bytes that a receiving or forwarding warp waits for and copies at a time")),
 				speedParam(kernels.Launch, "count_sms", "blocks that count tokens and announce; the others send", "SMs", "2", "2", "8"),
 				tileParam,
 				speedParam(kernels.Launch, "chunk_bytes", "bytes of a message that one warp puts; 0: all of it", "bytes", "0", "0", "1024", "4096"),
-				wordParam("route", "direct: a message to each expert, or with arrival=data to each rank; rail: one to another host, to the rank with the sender's place, which forwards it there", "direct", "rail"),
+				wordParam("route", "direct: one message for each expert of a token, or with arrival=data for each rank; rail: one message for each host, sent to the host's rank with the sender's local index, and forwarded by that rank", "direct", "rail"),
 				speedParam(kernels.Compile, "relay_warps", "warps of a block that forward under route=rail", "", "4", "1", "4", "16"),
 				speedParam(kernels.Compile, "relay_chunk", "messages that a warp forwards in a row", "tokens", "1", "1", "4"),
 				inFlightParam("4"),
@@ -74,16 +70,15 @@ func dispatchHosts() Declaration {
 	}
 }
 
-// combineHosts declares the combine. With route=rail, a host sends one sum for each token. partial=bf16 rounds this sum to
-// BF16.
+// combineHosts declares the combine. With route=rail, a host sends one sum for each token.
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "combine_hosts", Op: ep.Combine,
 			Doc: "Rows are put back to their token's rank and summed there, by peer pointers inside a host and by NVSHMEM between hosts.",
-			Params: append(hostParams("count: receivers wait until all rows are counted; data: they poll the rows, and between hosts a word that is put after each, for small batches"),
+			Params: append(hostParams("count: receivers wait until all rows are counted; data, for small batches: receivers poll each row, or the flag that another host puts after it"),
 				waitersParam, sumChunkParam, rotateParam("1"),
-				wordParam("route", "direct: every row goes to its token's rank; rail: a host sends one sum a token, made by its rank with the place of the token's", "direct", "rail"),
+				wordParam("route", "direct: every row goes to the rank of its token; rail: each host sends one sum for each token", "direct", "rail"),
 				rounding(wordParam("partial", "dtype in which a host sends its sum of a token's rows with route=rail: f32 or bf16", "f32", "bf16")),
 				inFlightParam("4"),
 			),
@@ -105,7 +100,7 @@ func combineHosts() Declaration {
 	}
 }
 
-// hostParams returns the parameters that both kernels have. `arrival` is the description of the parameter arrival.
+// hostParams returns the parameters that both kernels have. `arrival` describes the parameter arrival.
 func hostParams(arrival string) []kernels.Param {
 	return []kernels.Param{
 		threadsParam("128", "256", "512"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
@@ -114,17 +109,15 @@ func hostParams(arrival string) []kernels.Param {
 	}
 }
 
-// pollsData reports whether receivers poll the data.
 func pollsData(c ep.Config) bool { return c.Str("arrival") == "data" }
 
 const defineArrival = "EP_ARRIVAL_DATA=1"
 
-// isRail reports whether a token is sent only once to each host, and forwarded there.
+// isRail reports whether a token is sent once to each host, and forwarded there.
 func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
 
 func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
 
-// entryHosts returns the function Declaration.entry of an operation.
 func entryHosts(op string) func(ep.Problem, ep.Config) string {
 	return func(_ ep.Problem, c ep.Config) string {
 		if pollsData(c) {
@@ -134,7 +127,6 @@ func entryHosts(op string) func(ep.Problem, ep.Config) string {
 	}
 }
 
-// stateOfHosts returns the memory that a config uses.
 func stateOfHosts(c ep.Config) State {
 	if pollsData(c) {
 		return hostsLLState
@@ -142,23 +134,23 @@ func stateOfHosts(c ep.Config) State {
 	return hostsState
 }
 
-// startsHosts returns the function Kernel.Starts. The function returns the default config with arrival=data.
+// startsHosts returns the function Kernel.Starts, which returns the default with arrival=data.
 func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		return []ep.Config{Fitted(of().Kernel, m, p).With("arrival", "data")}
 	}
 }
 
-// Fitted returns the default config of a kernel, limited to the SMs that the machine has.
+// Fitted returns the default config of a kernel, limited to the SMs of the machine.
 func Fitted(k kernels.Kernel, m ep.Machine, p ep.Problem) ep.Config {
 	return k.DefaultWithin(m, p, m.SMs)
 }
 
-// checkHosts checks whether a config can run. Each rank may use all SMs of its GPU.
+// checkHosts checks a config. Each rank may use all SMs of its GPU.
 func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Ranks > maxHostRanks:
-		return fmt.Errorf("ranks: %d is more than the %d that the hosts kernels wait for", p.Ranks, maxHostRanks)
+		return fmt.Errorf("ranks: %d is more than the %d for which kernels between hosts can wait", p.Ranks, maxHostRanks)
 	case p.SkipA2A:
 		return fmt.Errorf("skip-a2a: with it nothing is sent between hosts; use --backend cuda")
 	case isRail(c) && p.Nodes == 1:
@@ -176,7 +168,7 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		arrival(c))
 }
 
-// checkPolled returns an error if a problem cannot run with arrival=data.
+// checkPolled checks a config with arrival=data.
 func checkPolled(p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
@@ -191,7 +183,7 @@ func checkPolled(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// regionsHosts lists the regions in the order of the enum EpHostRegion in hosts/layout.cuh.
+// regionsHosts lists the regions of the enum EpHostRegion in hosts/layout.cuh.
 func regionsHosts(p ep.Problem) []Region {
 	r, t, k, local := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK), int64(p.LocalExperts())
 	nodes := int64(p.Nodes)
@@ -217,13 +209,13 @@ func regionsHosts(p ep.Problem) []Region {
 	}
 }
 
-// countersHosts returns the number of counters. The enum EpHostCounter in hosts/layout.cuh describes them.
+// countersHosts returns the number of words of the enum EpHostCounter in hosts/layout.cuh.
 func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.Nodes }
 
-// regionsHostsLL lists the regions in the order of the enum LhRegion in hosts/ll_layout.cuh.
+// regionsHostsLL lists the regions of the enum LhRegion in hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+3) / 2 * 2 // one for each expert of the rank, one for messages, one for forwarded messages; rounded up to a multiple of 16 bytes
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // of each expert, of messages, of forwarded messages; multiples of 16 bytes
 	header := 8 * (k + 1)
 	slot := int64(encodingOf(p).TokenBytes())
 	message := slot + (header+15)/16*16 + (4*k+15)/16*16

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Kernels lists the kernels that one process can run on all GPUs of a host, with the functions
-// that check their configs. It needs no GPU, so that a host without one can plan.
+// Kernels lists the kernels that one process can run on all GPUs of a host. It needs no GPU, so that a host without a
+// GPU can plan.
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
 // AllKernels lists Kernels and HostKernels.
@@ -23,9 +23,8 @@ func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	return Kernels()
 }
 
-// HostKernels lists the kernels that cross hosts. The defaults of their parameters fit the machine,
-// because a program that knows these kernels only from a worker's announcement cannot compute
-// defaults itself.
+// HostKernels lists the kernels that cross hosts, with default values that fit the machine. A program that knows these
+// kernels only from a worker's announcement cannot compute defaults itself.
 func HostKernels(m ep.Machine) []kernels.Kernel {
 	out := declared(HostDeclarations())
 	for _, k := range out {
@@ -39,8 +38,7 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 
 func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
 
-// declarationsOver lists the kernels for ranks on `nodes` nodes. The list is made once, because each
-// description of a call looks up a kernel in it. Callers must not change it.
+// declarationsOver lists the kernels for ranks on `nodes` nodes. Callers must not change the list, which is made once.
 func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
 		return overHosts()
@@ -62,8 +60,7 @@ func declared(all []Declaration) []kernels.Kernel {
 	return out
 }
 
-// workOf lists the work that is part of a kernel's measured times. In layout expert, a dispatch begins
-// with BF16 tokens and ends with rows in the order of their experts. A combine goes the other way.
+// workOf lists the work that is part of a kernel's measured times.
 func workOf(k kernels.Kernel) ep.Work {
 	layout := append(k.Layouts, ep.LayoutExpert)[0].Kind()
 	w := ep.Work{Library: "epbench", Layout: layout, Inside: []string{"cast", "counts", "expansion"}}
@@ -80,8 +77,8 @@ func workOf(k kernels.Kernel) ep.Work {
 	return w
 }
 
-// pairCheck returns the legality check of pairs with a combine: the combine may follow only
-// dispatches of the same state, and its own declaration may have further conditions.
+// pairCheck returns the check of pairs with a combine. The dispatch must have the combine's state, and the combine's
+// declaration may have further conditions.
 func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
 		d, err := findIn(all, dispatch.Kernel)

@@ -8,7 +8,7 @@ import (
 // Launch is one kernel of a call.
 type Launch struct {
 	Entry  string // name of the extern "C" __global__ function
-	Grid   int    // number of blocks; all of them must be resident at once
+	Grid   int    // blocks, all resident at once
 	Block  int    // threads of each block
 	Shared int    // bytes of dynamic shared memory of each block
 	PDL    bool   // launch with programmatic dependent launch
@@ -19,13 +19,11 @@ type Launch struct {
 type LaunchParams struct {
 	SMs, WaitSMs, CountSMs, TileTokens, ChunkBytes int
 
-	// Own holds the parameters that only one kernel has, from the member rotate of EpArgs to the member
-	// peer. The comments in ep_args.h say which words a kernel reads.
+	// Own holds parameters of single kernels, in the order of EpArgs from rotate to peer. See ep_args.h.
 	Own [4]int
 }
 
-// LaunchWords is the number of int32 launch parameters that a pack stores. Kernels of packs read two
-// words of LaunchParams.Own.
+// LaunchWords is the number of int32 launch parameters in a pack, where LaunchParams.Own has two words.
 const LaunchWords = 5 + 2
 
 // Words returns the launch parameters in the order of EpArgs.
@@ -34,8 +32,8 @@ func (l Launch) Words() [LaunchWords]int32 {
 	return [...]int32{int32(p.SMs), int32(p.WaitSMs), int32(p.CountSMs), int32(p.TileTokens), int32(p.ChunkBytes), int32(p.Own[0]), int32(p.Own[1])}
 }
 
-// Launches returns the launches of one call, in order. They are the same on every rank. With mode=split
-// the first launch sends and the second receives.
+// Launches returns the launches of one call, the same on every rank. With mode=split the first launch sends and the
+// second receives.
 func (f Declaration) Launches(p ep.Problem, c ep.Config) []Launch {
 	l := f.launch(p, c)
 	if !isSplit(c) {
@@ -48,11 +46,11 @@ func (f Declaration) Launches(p ep.Problem, c ep.Config) []Launch {
 	}
 	send.Entry, recv.Entry = l.Entry+"_send", l.Entry+"_recv"
 	recv.Grid, recv.Params.SMs = c.Int("recv_sms"), c.Int("recv_sms")
-	recv.PDL = false // it would take SMs that the sender still needs
+	recv.PDL = false // an early start would take SMs from the sender
 	return []Launch{send, recv}
 }
 
-// launch returns the launch of a call with mode=fused. Parameters that the kernel does not have are 0.
+// launch returns the launch of a call with mode=fused.
 func (f Declaration) launch(p ep.Problem, c ep.Config) Launch {
 	l := Launch{Entry: f.Kernel.Name, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: c.Int("pdl") == 1}
 	l.Params = LaunchParams{SMs: l.Grid, WaitSMs: c.Int("wait_sms"), CountSMs: c.Int("count_sms"),

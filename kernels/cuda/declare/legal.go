@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Loopback is the link fingerprint of a machine on which several ranks share a GPU. It is part of
-// the machine's key, so that the times of such a machine are never taken for times of a real node.
+// Loopback is the link of a machine on which several ranks share a GPU. It is part of the machine's key, so that such
+// times are never taken for times of a real node.
 const Loopback = "loopback"
 
 // Limits that the kernels are written for.
@@ -24,8 +24,7 @@ const (
 	MaxThreads = 1024 // of one block
 )
 
-// Check returns why a config is illegal, nil if it is legal. A legal config sets exactly the
-// declared parameters.
+// Check returns why a config is illegal, or nil. A legal config sets exactly the declared parameters.
 func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := cmp.Or(f.Kernel.CheckLayout(p.Layout), kernels.CheckNames(c, f.Kernel.Params)); err != nil {
 		return err
@@ -33,8 +32,7 @@ func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkWords(c, f.Kernel.Params), checkTies(c, slices.Concat(f.ties, sharedTies)), f.Kernel.Check(m, p, c))
 }
 
-// checkWords checks the parameters whose values are words, 0 and 1, or pieces. A piece is the number of bytes that
-// a warp moves at a time.
+// checkWords checks the parameters that have only a few legal values.
 func checkWords(c ep.Config, params []kernels.Param) error {
 	for _, q := range params {
 		var legal []string
@@ -60,11 +58,11 @@ func isNumber(v ep.Value) bool {
 	return ok
 }
 
-// A tie is a value of one parameter (`when`) with which other parameters have no meaning, and the values that they
-// must then have (`then`). Example: {"mode=split", "receivers=0,pause=0"}.
+// A tie is a value of one parameter (`when`) with which other parameters have no effect, and the values that they must
+// then have (`then`). Example: {"mode=split", "receivers=0,pause=0"}.
 type tie struct{ when, then string }
 
-// sharedTies lists the ties of every kernel that has their parameters.
+// sharedTies lists the ties of all kernels.
 var sharedTies = []tie{{"mode=fused", "recv_sms=0"}, {"own=slot", "receivers=0"}}
 
 // checkTies skips parameters that the config does not have.
@@ -118,7 +116,7 @@ func CheckProblem(m ep.Machine, p ep.Problem) error {
 	return checkShape(p)
 }
 
-// checkShape refuses shapes that no kernel can run, on one host or on several.
+// checkShape refuses shapes that no kernel can run.
 func checkShape(p ep.Problem) error {
 	switch {
 	case p.Experts > MaxExperts:
@@ -129,7 +127,7 @@ func checkShape(p ep.Problem) error {
 	return nil
 }
 
-// checkNVFP4 refuses rows of NVFP4 that are not whole vectors.
+// checkNVFP4 refuses NVFP4 rows that are not whole 16-byte vectors.
 func checkNVFP4(p ep.Problem) error {
 	if p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0 {
 		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
@@ -137,11 +135,10 @@ func checkNVFP4(p ep.Problem) error {
 	return nil
 }
 
-// maxFastTokens is the largest max-tokens of the ll and final kernels: 20 bits of a header word
-// hold a position in a segment.
+// maxFastTokens is the largest max-tokens of the ll and final kernels: a header has 20 bits for a position.
 const maxFastTokens = 1<<20 - 1
 
-// checkFast checks the conditions that the ll, final, rank and masked kernels have in common.
+// checkFast checks the rules of the ll, final, rank and masked kernels.
 func checkFast(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if err := CheckProblem(m, p); err != nil {
 		return err
@@ -171,18 +168,15 @@ func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return checkSpans(c,
 		span{"wait_sms", 0, c.Int("sms") - 1}, // at least one block sends
 		span{"receivers", 0, warps - 1},       // at least one warp sends
-		span{"team", 1, warps - 1},            // at least one warp completes what a team sends
+		span{"team", 1, warps - 1},            // at least one warp completes
 		span{"pause", 0, 100_000})
 }
 
-// maxBlocks returns how many blocks one rank may launch: one for each SM. Blocks that wait for
-// each other must all be resident, and one block for each SM always fits. Whether more blocks
-// would fit depends on the number of registers, which only the compiler knows; a session
-// checks that.
+// maxBlocks returns how many blocks one rank may launch. Blocks that wait for each other must all be resident, and one
+// block on each SM always fits.
 //
-// If ranks share a GPU, each may use half of an equal share of the SMs. A call that starts early
-// (pdl=1) is resident at the same time as the call before it. A rank that has not begun the earlier
-// call yet then needs the other half.
+// Ranks that share a GPU get half of an equal share of the SMs. With pdl=1, a call is resident together with the call
+// before it. A rank that has not begun the earlier call needs the other half.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU
@@ -194,13 +188,12 @@ func maxBlocks(m ep.Machine, p ep.Problem) int {
 // fastSMs returns the number of SMs that a rank may use, at least 1.
 func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
 
-// checkThreads checks that threads are whole warps and at least lo.
+// checkThreads checks that threads are whole warps, and at least `lo`.
 func checkThreads(c ep.Config, lo int) error {
 	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
 }
 
-// checkSMs checks that sms, the number of blocks, is at least lo, and that so many blocks can be
-// resident at once.
+// checkSMs checks that at least `lo` blocks run, and that all of them can be resident.
 func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	n, hi := c.Int("sms"), maxBlocks(m, p)
 	if n > hi {
@@ -218,6 +211,5 @@ func before90(arch string) bool {
 	return err == nil && n < 90
 }
 
-// encodingOf returns the encoding in which one token is sent in the problem's dispatch
-// dtype.
+// encodingOf returns how one token is sent in the problem's dispatch dtype.
 func encodingOf(p ep.Problem) dtype.Encoding { return dtype.Of(p.Dispatch, p.Hidden) }

@@ -8,20 +8,18 @@ import (
 	"github.com/epbench/epbench/kernels/ref"
 )
 
-// Litmus is a small kernel of native/kernels/ep/litmus.cuh that tests one device primitive. It
-// runs on all ranks at once, in the emulator and on GPUs. Of EpArgs it reads ranks, heap, one
-// region, counters, deadline and its own launch parameters.
+// Litmus is a small kernel of native/kernels/ep/litmus.cuh that tests one device primitive. It runs on all ranks at
+// once, in the emulator and on GPUs.
 type Litmus struct {
 	Name    string
 	Launch  Launch
 	Area    int64                              // bytes of the region, which starts as zeros
-	checks  int                                // number of checks that each rank must count in counters[2]; counters[1] counts failures
-	Prepare func(area []byte)                  // fills a rank's region before the launch; nil keeps the zeros
-	check   func(areas [][]byte, me int) error // checks the region of rank `me` afterwards; may be nil
+	checks  int                                // checks that each rank counts in counters[2]
+	Prepare func(area []byte)                  // fills a rank's region; nil keeps the zeros
+	check   func(areas [][]byte, me int) error // checks the region of rank `me`; may be nil
 }
 
-// Values of EpArgs.scope: the threads between which ep_litmus_pass passes messages. The device code calls them
-// EP_LITMUS_BLOCK, EP_LITMUS_GPU and EP_LITMUS_SYSTEM.
+// Values of EpArgs.scope: the threads between which ep_litmus_pass passes messages (EP_LITMUS_BLOCK and so on).
 const (
 	withinBlock = iota
 	betweenBlocks
@@ -30,7 +28,7 @@ const (
 
 const LitmusSource = "ep/litmus.cuh"
 
-// Litmuses lists the litmus kernels. Messages and signals are passed for `rounds` rounds.
+// Litmuses lists the litmus kernels. Messages and signals are passed `rounds` times.
 func Litmuses(rounds int) []Litmus {
 	return []Litmus{
 		litmusMemcpy(61, 7, 1),
@@ -43,7 +41,7 @@ func Litmuses(rounds int) []Litmus {
 	}
 }
 
-// Judge checks the results of l on all ranks: the first three counters and the region of each rank.
+// Judge checks the results of l on all ranks. The first three counters hold given-up waits, violations and checks.
 func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	for rank, c := range counters {
 		if c[0] != 0 || c[1] != 0 || int(c[2]) != l.checks {
@@ -66,8 +64,7 @@ func litmusLaunch(entry string, grid, block int, own ...int) Launch {
 	return l
 }
 
-// litmusMemcpy copies pieces of growing size into the region of rank `peer`. The copies begin at
-// every multiple of 16 bytes within 128 bytes.
+// litmusMemcpy copies pieces of growing size into the region of rank `peer`.
 func litmusMemcpy(cases, step, peer int) Litmus {
 	cell := 16 + 16*cases*step + 256
 	source := func(i int) byte { return byte(i*7 + i>>8*13 + 1) }
@@ -89,7 +86,7 @@ func litmusMemcpy(cases, step, peer int) Litmus {
 	}
 }
 
-// checkCells checks that every copied byte arrived and that every other byte is untouched.
+// checkCells checks that every copied byte arrived and that no other byte changed.
 func checkCells(area []byte, cases, step, cell int, source func(int) byte) error {
 	for n := range cases {
 		lo := 16 * (n % 8)
@@ -111,8 +108,7 @@ func litmusPass(name string, scope, rounds int) Litmus {
 	return Litmus{Name: name, Launch: litmusLaunch("ep_litmus_pass", 2, 64, scope, rounds), Area: 1024, checks: rounds}
 }
 
-// litmusSignal passes 32 words and a signal from each block to the same block of the next
-// rank.
+// litmusSignal passes 32 words and a signal from each block to the same block of the next rank.
 func litmusSignal(blocks, rounds int) Litmus {
 	return Litmus{
 		Name:   "ep_signal_completion",
@@ -137,7 +133,7 @@ func litmusCodec() Litmus {
 			for i := range 1 << 16 {
 				x := ref.BF16ToFloat(uint16(i))
 				if x != x {
-					continue // chips convert a NaN in different ways; no kernel needs this conversion
+					continue // chips convert a NaN in different ways
 				}
 				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}

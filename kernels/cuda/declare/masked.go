@@ -8,14 +8,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maskedState declares the memory of the kernels of layout masked, native/kernels/masked.
+// maskedState declares the memory of native/kernels/masked.
 var maskedState = State{Name: "masked", anyDType: true, Regions: regionsMasked, Counters: onlyAbort}
 
-// byMasked lists the layout that these kernels serve.
 var byMasked = []ep.Layout{ep.LayoutMasked}
 
-// dispatchMasked declares a dispatch that sends each token once to each rank with one of its
-// experts. The receiver copies the token to the rows of each of these experts.
+// dispatchMasked declares the dispatch. It sends each token once to each of its ranks. The receiver copies the token
+// to the rows of its experts there.
 func dispatchMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -49,7 +48,7 @@ func dispatchMasked() Declaration {
 	}
 }
 
-// combineMasked declares the combine of layout masked.
+// combineMasked declares the combine.
 func combineMasked() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -74,8 +73,7 @@ func combineMasked() Declaration {
 	}
 }
 
-// startsDispatchMasked returns the configs of startsRank and, if it is legal, a config with
-// count=receiver.
+// startsDispatchMasked returns the configs of startsRank and, if it is legal, a config with count=receiver.
 func startsDispatchMasked(m ep.Machine, p ep.Problem) []ep.Config {
 	out := startsRank(defaultDispatchMasked)(m, p)
 	if markBytes(p) > marksShared {
@@ -84,26 +82,25 @@ func startsDispatchMasked(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(out, defaultDispatchMaskedIDs(m, p))
 }
 
-// defaultDispatchMaskedIDs returns the default among the configs with count=receiver.
+// defaultDispatchMaskedIDs returns the default with count=receiver.
 func defaultDispatchMaskedIDs(m ep.Machine, p ep.Problem) ep.Config {
 	c := with(defaultDispatchMasked(m, p), "count=receiver,wait_sms=0,unit=512")
 	of := defaultDispatchLL(m, p)
 	return c.With("threads", of.Values["threads"]).With("send", of.Values["send"]).With("part", of.Values["part"])
 }
 
-// defaultDispatchMasked gives half of a long call's SMs to receiving, because a receiver writes a
-// token once for each of the token's experts on the rank.
+// defaultDispatchMasked returns a config in which half of a long call's SMs receive, because a receiver writes a token
+// once for each expert.
 func defaultDispatchMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank(dispatchMasked(), m, p, "1/2")
 }
 
-// aheadTokens is the largest token count at which algo=dedup is slower than algo=direct: sending the
-// weights ahead then takes longer than sending the rows that dedup saves.
+// aheadTokens is the largest token count at which algo=dedup is slower than algo=direct, because it sends the weights
+// ahead.
 const aheadTokens = 4
 
-// defaultCombineMasked returns a config with own=registers for calls of many tokens. On 2 H100, with FP8 tokens of
-// DeepSeek-V3 in full precision, it took 29 us instead of 52 us with own=slot for 256 tokens, and 384 us instead of
-// 672 us for 4,096. In reduced precision it took 257 us instead of 322 us for 4,096.
+// defaultCombineMasked returns a config with own=registers for calls of many tokens. With 4,096 FP8 tokens of
+// DeepSeek-V3 on 2 H100, this took 384 us instead of 672 us.
 func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	from := registersTokens
 	if p.Precision == ep.Reduced {
@@ -115,13 +112,12 @@ func defaultCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return registersCombineMasked(m, p)
 }
 
-// registersTokens is the token count from which the default has own=registers in full precision. It was faster from
-// 32 tokens on, but table rows of up to 128 tokens were measured against a default with own=slot.
+// registersTokens is the token count from which the default has own=registers in full precision. Do not lower it:
+// table rows of up to 128 tokens were measured against a default with own=slot.
 const registersTokens = 129
 
-// slotCombineMasked returns the default among the configs with own=slot. It sums in top-k order, which gives the
-// bits of the specification. If the problem accepts reduced precision, each rank sends one sum for each token, which
-// moves fewer bytes.
+// slotCombineMasked returns the default with own=slot. It sums in top-k order, which gives the bits of the
+// specification. In reduced precision, each rank sends one sum for each token, which moves fewer bytes.
 func slotCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	algo := ep.Value("direct")
 	if p.Precision == ep.Reduced && p.Tokens > aheadTokens {
@@ -130,8 +126,8 @@ func slotCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultRank(combineMasked(), m, p, "1/2").With("algo", algo)
 }
 
-// registersCombineMasked returns the default among the configs with own=registers. Blocks of 768 threads spill
-// registers on more than 2 ranks.
+// registersCombineMasked returns the default with own=registers. Blocks of 768 threads spill registers on more than 2
+// ranks.
 func registersCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	c := with(slotCombineMasked(m, p), "own=registers,wait_sms=0,unit=512")
 	switch {
@@ -153,11 +149,8 @@ func startsCombineMasked(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(out, slotCombineMasked(m, p), own, with(own, "threads=512,receivers=0"))
 }
 
-// splitCombineMasked sends one sum for each token and rank if the problem accepts reduced
-// precision. To make the sums, a rank holds its SMs until the weights of other ranks arrive. Sending every row
-// costs even more. In a CUDA graph on 2 H200, a layer of DeepSeek-V3
-// with 128 FP8 tokens, whose calls have hooks, took 30 us with sums and 52 us with rows; with 32
-// tokens it took 18 us and 23 us.
+// splitCombineMasked returns a config with mode=split. In reduced precision, each rank sends one sum for each token. A
+// layer of DeepSeek-V3 with 128 FP8 tokens then took 30 us instead of 52 us on 2 H200.
 func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	algo := ep.Value("direct")
 	if p.Precision == ep.Reduced {
@@ -166,8 +159,8 @@ func splitCombineMasked(m ep.Machine, p ep.Problem) ep.Config {
 	return split(slotCombineMasked(m, p).With("algo", algo), splitEarly)
 }
 
-// regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then the regions of the enum
-// MaskedRegion in masked/layout.cuh.
+// regionsMasked lists the regions of the enum RankRegion in rank/layout.cuh, then those of MaskedRegion in
+// masked/layout.cuh.
 func regionsMasked(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
 	head := 1 + 2*k

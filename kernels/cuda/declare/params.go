@@ -9,14 +9,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// speedParam declares a parameter that changes only the time of a call. `sweep` lists the values
-// that a sweep tries.
+// speedParam declares a parameter that changes only the time of a call. `sweep` lists the values that a sweep tries.
 func speedParam(b kernels.Binding, name, doc, unit string, def ep.Value, sweep ...ep.Value) kernels.Param {
 	return kernels.Param{Name: name, Doc: doc, Unit: unit, Values: sweep, Default: def, Binding: b, Class: kernels.Speed}
 }
 
-// wordParam declares a parameter whose values are words, and for which the device code is compiled again. The first
-// word is the default.
+// wordParam declares a compile-time parameter whose values are words. The first word is the default.
 func wordParam(name, doc string, words ...ep.Value) kernels.Param {
 	return speedParam(kernels.Compile, name, doc, "", words[0], words...)
 }
@@ -28,8 +26,7 @@ func design(q kernels.Param) kernels.Param {
 	return q
 }
 
-// added marks a parameter that earlier builds of epbench did not have. Their kernels did what today's kernel does with
-// the default value.
+// added marks a parameter that earlier builds did not have. Their kernels did what the default value does now.
 func added(q kernels.Param) kernels.Param {
 	q.Before = q.Default
 	return q
@@ -40,8 +37,6 @@ func rounding(q kernels.Param) kernels.Param {
 	q.Class = kernels.Precision
 	return q
 }
-
-// The functions from here to rotateParam declare parameters that several kernels have.
 
 func smsParam(sweep ...ep.Value) kernels.Param {
 	q := speedParam(kernels.Launch, "sms", "number of blocks, each on an SM of its own", "SMs", sweep[len(sweep)-1], sweep...)
@@ -62,22 +57,21 @@ func pdlParam(def ep.Value) kernels.Param {
 // algoParam declares the parameter algo of a combine. Its value dedup rounds partial sums to BF16.
 func algoParam(doc string) kernels.Param { return rounding(wordParam("algo", doc, "direct", "dedup")) }
 
-// modeParam declares the parameter mode. With mode=fused a call is one launch. With mode=split it is two: the first
-// sends and the second receives. Between the two launches the call occupies no SM.
+// modeParam declares the parameter mode. With mode=split a call is two launches, and occupies no SM between them.
 func modeParam(b kernels.Binding) kernels.Param {
 	return speedParam(b, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
 }
 
-// splitParams declares mode, and a number of blocks for the second launch of mode=split. The second launch has its own
-// number because receiving gains from more SMs than sending does.
+// splitParams declares mode, and the number of blocks of the second launch. Receiving gains more from SMs than sending
+// does.
 func splitParams() []kernels.Param {
 	recv := speedParam(kernels.Launch, "recv_sms", "blocks of the receiving kernel with mode=split; 0 with mode=fused", "SMs", "0", "0", "32", "64", "132")
 	recv.Cost = kernels.SMCost
 	return []kernels.Param{added(modeParam(kernels.Compile)), added(recv)}
 }
 
-// inputParam declares the dtype of the caller's tokens. With bf16 the kernel converts (casts) them to FP8, and with fp8
-// the caller has done so before. Times with different values are therefore not compared.
+// inputParam declares the dtype of the caller's tokens. Times of its two values are not compared: with bf16 the kernel
+// casts the tokens, and with fp8 the caller did.
 func inputParam() kernels.Param {
 	q := added(wordParam("input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "bf16", "fp8"))
 	q.Class, q.Outside = kernels.Hook, map[ep.Value]string{"fp8": "cast"}
@@ -93,7 +87,6 @@ func unitParam(of string) kernels.Param {
 	return speedParam(kernels.Compile, "unit", of+" bytes that a warp moves at a time", "bytes", "512", "512", "1024", "2048")
 }
 
-// pieceParam declares the bytes that a warp sends or copies at a time.
 func pieceParam(name, doc string) kernels.Param {
 	return speedParam(kernels.Compile, name, doc, "bytes", "512", "512", "1024")
 }
@@ -107,20 +100,18 @@ func rotateParam(def ep.Value) kernels.Param {
 }
 
 var (
-	// countParam declares which rank counts the rows of each expert. If the receiver counts, the sender need not count
-	// before it sends. It sends the expert ids with the data, and each receiving block counts the ids that arrive.
-	countParam = design(added(wordParam("count", "which rank counts the rows of each expert: sender, before it sends them; receiver, each of whose blocks counts the ids that arrive", "sender", "receiver")))
+	// countParam declares which rank counts the rows of each expert. A sender that need not count can send earlier.
+	countParam = design(added(wordParam("count", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "sender", "receiver")))
 
-	// ownParam declares how a combine adds those rows of a token that were computed on the token's own rank (GPU).
-	ownParam = design(added(wordParam("own", "what happens to the rows of a rank's own tokens: slot, they are written to a slot like the rows that are sent; registers, they are summed in registers, and every rank sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
+	// ownParam declares how a combine adds those rows of a token that were computed on the token's own rank.
+	ownParam = design(added(wordParam("own", "how a rank adds the rows of its own tokens. slot: it writes them to a slot, like rows from other ranks; registers: it sums them in registers, and sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
 
-	// ownReceivers declares how many warps of each block only sum, and send nothing. It has an effect only with
-	// own=registers.
+	// ownReceivers declares how many warps of each block only sum. It has an effect only with own=registers.
 	ownReceivers = added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
 
-	fastAlgoParam = algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank") // of all combines but ep's
+	fastAlgoParam = algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank")
 
-	// The kernels of ep.go and hosts.go have the following three parameters.
+	// The ep and hosts kernels have the following three parameters.
 	tileParam     = speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
 	waitersParam  = speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
 	sumChunkParam = speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
@@ -135,19 +126,17 @@ func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
 // TakesCast reports whether a dispatch takes tokens that its caller has converted to FP8.
 func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
 
-// MayTakeCast reports whether the kernel of this dispatch config can take tokens that its caller has converted to FP8.
-// Such a kernel has the parameter input.
+// MayTakeCast reports whether the kernel of a dispatch config can take tokens that its caller has converted to FP8.
 func MayTakeCast(dispatch ep.Config) bool {
 	_, ok := dispatch.Values["input"]
 	return ok
 }
 
-// options returns the compile options that are not empty.
+// options returns the macros that are not empty.
 func options(of ...string) []string {
 	return slices.DeleteFunc(of, func(s string) bool { return s == "" })
 }
 
-// optionIf returns an option, or "" if the condition does not hold.
 func optionIf(on bool, option string) string {
 	if on {
 		return option
@@ -155,18 +144,17 @@ func optionIf(on bool, option string) string {
 	return ""
 }
 
-// defineInt spells a numeric parameter as a compile option.
 func defineInt(name string, c ep.Config, param string) string { return Define(name, c.Int(param)) }
 
 func defineThreads(c ep.Config) string { return defineInt("EP_THREADS", c, "threads") }
 
 func defineInput(c ep.Config) string { return Define("EP_RAW", Bit(TakesCast(c))) }
 
-// defineSplit returns the compile option for mode=split. With this option, the device code has two entry points, one
-// that sends and one that receives, in place of one.
+// defineSplit returns the macro for mode=split. The device code then has an entry point that sends and one that
+// receives.
 func defineSplit(c ep.Config) string { return optionIf(isSplit(c), "EP_SPLIT=1") }
 
-// defineSums returns the compile option of a combine for what ranks send: single rows, sums in f32, or sums in BF16.
+// defineSums returns the macro for what ranks send in a combine: single rows, sums in f32, or sums in BF16.
 func defineSums(c ep.Config) string {
 	if ownRegisters(c) {
 		return Define("EP_PARTIAL", Bit(isDedup(c)))
@@ -176,8 +164,8 @@ func defineSums(c ep.Config) string {
 
 func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
 
-// with returns c with the values of a list such as "mode=split,wait_sms=5/8". A fraction means that part of the blocks
-// of c: here five eighths of the value of sms.
+// with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of the
+// value of sms.
 func with(c ep.Config, values string) ep.Config {
 	for _, v := range strings.Split(values, ",") {
 		name, value, _ := strings.Cut(v, "=")
@@ -198,26 +186,24 @@ func variants(c ep.Config, lists ...string) (out []ep.Config) {
 	return out
 }
 
-// plain returns the config in which each parameter has its own default, but sms is the number of SMs that a rank may
-// use.
+// plain returns the config of default values, but with all SMs that a rank may use.
 func (f Declaration) plain(m ep.Machine, p ep.Problem) ep.Config {
 	f.Kernel.Default = nil
 	return f.Kernel.DefaultConfig(m, p).With("sms", number(fastSMs(m, p)))
 }
 
-// split returns c with mode=split and as many blocks in the receiving launch as in the sending one. `needs` lists
-// further values that this mode needs, spelled as for with.
+// split returns c with mode=split and as many blocks in each launch. `needs` lists further values, as for with.
 func split(c ep.Config, needs string) ep.Config {
 	return with(c, "mode=split,"+needs).With("recv_sms", c.Values["sms"])
 }
 
-// splitOf returns a function for Kernel.Split. The function applies split to the default config.
+// splitOf returns a function for Kernel.Split.
 func splitOf(dflt func(ep.Machine, ep.Problem) ep.Config, needs string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config { return split(dflt(m, p), needs) }
 }
 
-// formerly returns descriptions of kernels of earlier builds that are now configs of one kernel. The arguments
-// alternate: the earlier name of a kernel, then the values that make today's kernel do the same.
+// formerly describes kernels of earlier builds that are now configs of one kernel. The arguments alternate: the
+// earlier name, then the values that make today's kernel do the same.
 func formerly(namesAndValues ...string) map[string]kernels.Former {
 	out := map[string]kernels.Former{}
 	for i := 0; i < len(namesAndValues); i += 2 {
@@ -226,8 +212,8 @@ func formerly(namesAndValues ...string) map[string]kernels.Former {
 	return out
 }
 
-// formerlyPartial adds a renamed parameter to the kernels in `all` that had it: partial=f32 is now algo=direct, and
-// partial=bf16 is now algo=dedup.
+// formerlyPartial adds a renamed parameter to kernels in `all`: partial=f32 is now algo=direct, and partial=bf16 is
+// now algo=dedup.
 func formerlyPartial(all map[string]kernels.Former) map[string]kernels.Former {
 	for name, f := range all {
 		if _, ok := f.Values["own"]; ok {

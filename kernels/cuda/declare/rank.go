@@ -8,22 +8,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rankState declares the memory of the kernels of layout rank, native/kernels/rank.
+// rankState declares the memory of native/kernels/rank.
 var rankState = State{Name: "rank", anyDType: true, Regions: regionsRank, Counters: onlyAbort}
 
-// byRank lists the layouts that these kernels serve.
 var byRank = []ep.Layout{ep.LayoutRank, ep.LayoutRankPacked}
 
-// dispatchRank declares a dispatch that sends each token once to each rank with one of its
-// experts. With rows=home senders store elements in the peer's output, after all ranks have begun the call. Scales
-// and heads follow through a slot, after a fence. rows=home is faster for many tokens and on few SMs.
+// dispatchRank declares the dispatch. It sends each token once to each of its ranks. With rows=home, faster for many
+// tokens and on few SMs, senders store elements directly in the receiver's output. Scales and heads follow through a
+// slot.
 func dispatchRank() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
 			Name: "dispatch_rank", Op: ep.Dispatch, Layouts: byRank,
 			Doc: "One kernel without flags: each token is sent once to each distinct rank, and receivers poll the data and copy it to the row's place.",
 			Params: slices.Concat([]kernels.Param{
-				design(added(wordParam("rows", "where senders store elements: slot, from which the receiver copies them; home: directly in the rows of the peer's output; staged: in a slot, and rows of the own rank in its output, while other warps of a block receive", "slot", "home", "staged"))),
+				design(added(wordParam("rows", "where senders store elements. slot: in a slot, from which the receiver copies them; home: in the output of the receiver; staged: as slot, but rows for the own rank go to its output, and some warps of each block only receive", "slot", "home", "staged"))),
 				smsParam("8", "12", "16", "24", "32", "64", "132"),
 				waitParam("copies what arrived to its rows", "0", "1", "2", "4", "8", "12", "16", "24", "32", "48", "64"),
 				threadsParam("512", "768", "1024"), unitParam("message"), inputParam(), pdlParam("0"),
@@ -72,19 +71,17 @@ func combineRank() Declaration {
 
 func defineUnit(c ep.Config) string { return defineInt("EP_UNIT_BYTES", c, "unit") }
 
-// splitEarly holds the values of a config with split phases whose sending kernel may start while the kernel before it
-// still runs.
+// splitEarly holds values for mode=split that let the sending kernel start while the kernel before it still runs.
 const splitEarly = "wait_sms=0,pdl=1"
 
-// longTokens is the largest token count of a short call, whose warps have little to send and all receive
-// afterwards. Long calls have separate blocks for sending and for receiving.
+// longTokens is the largest token count of a short call. In a short call, all warps first send and then receive. Long
+// calls can have separate blocks for the two.
 const longTokens = 256
 
-// limitedSMs is about half of the SMs of a GPU. Callers that compute at the same time leave a call
-// at most this many SMs.
+// limitedSMs is about half of the SMs of a GPU. Callers that compute at the same time leave a call at most so many.
 const limitedSMs = 64
 
-// shortTokens is the largest token count with which any split of the SMs takes the same time.
+// shortTokens is the largest token count with which any division of the SMs takes the same time.
 const shortTokens = 16
 
 // limited reports whether a call of more than shortTokens tokens has at most limitedSMs SMs.
@@ -92,11 +89,8 @@ func limited(m ep.Machine, p ep.Problem) bool {
 	return p.Tokens > shortTokens && fastSMs(m, p) <= limitedSMs
 }
 
-// defaultDispatchRank returns the default of dispatch_rank. Long calls on a limited number of SMs have rows=home.
-// Times of a dispatch of 4,096 tokens on 2 H100, in brackets with the best config of rows=slot:
-//
-//	BF16                      226 us (428 us) on 24 SMs, 187 us (263 us) on 64 SMs
-//	FP8 that the caller cast  144 us (284 us) on 24 SMs, 109 us (182 us) on 64 SMs
+// defaultDispatchRank returns a config with rows=home for long calls on a limited number of SMs. On 24 SMs of 2 H100,
+// 4,096 tokens in BF16 then took 226 us instead of 428 us.
 func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := slotDispatchRank(m, p)
 	switch {
@@ -108,12 +102,9 @@ func defaultDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	return homeOf(c) // 1,024 threads spill registers, because they cast
 }
 
-// slotDispatchRank returns the default among the configs with rows=slot. In long calls, a third of
-// the SMs receive. Sending costs more: a sender converts a row and stores it once for each rank,
-// while a receiver copies it once. If the SMs are few, each SM sends and receives, with more loads
-// in flight. On 24 SMs of an H200 this took 282 us for 4,096 FP8 tokens, and 683 us if a third of
-// the SMs received. In short BF16 calls on a limited number of SMs, two thirds of the SMs receive:
-// on 24 SMs of 2 H100 a dispatch of 128 tokens took 15.7 us, and 22.2 us if no SM only received.
+// slotDispatchRank returns the default with rows=slot. In long calls, a third of the SMs receive, because receiving
+// costs less than sending. If SMs are few, each of them sends and receives. In short BF16 calls on a limited number of
+// SMs, two thirds receive: on 24 SMs of 2 H100, 128 tokens took 15.7 us instead of 22.2 us.
 func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultRank(dispatchRank(), m, p, "1/3")
 	switch {
@@ -129,12 +120,12 @@ func slotDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// homeOf returns the config with rows=home in which every block sends and receives.
+// homeOf returns c with rows=home, where every block sends and receives.
 func homeOf(c ep.Config) ep.Config {
 	return with(c, "rows=home,wait_sms=0,threads=512,unit=1024")
 }
 
-// widest returns the config with 1,024 threads, or the config itself if 1,024 threads spill registers.
+// widest returns c with 1,024 threads, or c itself if they would spill registers.
 func widest(p ep.Problem, c ep.Config) ep.Config {
 	if p.Ranks > 4 {
 		return c
@@ -143,8 +134,7 @@ func widest(p ep.Problem, c ep.Config) ep.Config {
 }
 
 // localDispatchRank returns the default for outputs outside the symmetric heap. Long BF16 calls on a limited number of
-// SMs have rows=staged. On 2 H100 a dispatch of 4,096 tokens then took 326 us on 24 SMs and 249 us on 64 SMs. The best
-// config of rows=slot took 437 us and 270 us.
+// SMs have rows=staged. On 24 SMs of 2 H100, 4,096 tokens then took 326 us instead of 437 us.
 func localDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := slotDispatchRank(m, p)
 	if p.Tokens <= longTokens || !limited(m, p) || p.Dispatch != ep.BF16 {
@@ -153,9 +143,8 @@ func localDispatchRank(m ep.Machine, p ep.Problem) ep.Config {
 	return widest(p, homeOf(c)).With("rows", "staged")
 }
 
-// startsDispatchRank returns the configs of startsRank and, with rows=home, configs with blocks
-// that only receive, with larger units, and with more threads. If the default has rows=home, it first returns
-// the default for outputs outside the symmetric heap.
+// startsDispatchRank returns the configs of startsRank and configs with rows=home. If the default has rows=home, it
+// first returns the default for outputs outside the symmetric heap.
 func startsDispatchRank(m ep.Machine, p ep.Problem) []ep.Config {
 	starts, slot := startsRank(slotDispatchRank)(m, p), slotDispatchRank(m, p)
 	if storesHome(defaultDispatchRank(m, p)) {
@@ -165,9 +154,8 @@ func startsDispatchRank(m ep.Machine, p ep.Problem) []ep.Config {
 		"wait_sms=0", "wait_sms=4", "wait_sms=4,threads=768", "wait_sms=4,unit=2048", "unit=2048", "threads=1024")...)
 }
 
-// defaultCombineRank gives half of the SMs to receiving: a receiver reads two rows, writes one, and
-// empties a slot. On a limited number of SMs it gives two thirds. With few SMs it also takes larger
-// blocks: on 24 SMs of 2 H200 this took 232 us for 4,096 tokens, while half of the SMs took 367 us.
+// defaultCombineRank returns a config in which half of a long call's SMs receive. On a limited number of SMs, two
+// thirds receive. On 24 SMs of 2 H200, 4,096 tokens then took 232 us instead of 367 us.
 func defaultCombineRank(m ep.Machine, p ep.Problem) ep.Config {
 	c := defaultRank(combineRank(), m, p, "1/2")
 	if !limited(m, p) {
@@ -194,8 +182,8 @@ func defaultRank(f Declaration, m ep.Machine, p ep.Problem, wait string) ep.Conf
 	return with(c, "threads=768,unit=1024,wait_sms="+wait)
 }
 
-// startsRank returns a function for Kernel.Starts: for a long call, configs with other splits of the
-// SMs; for a short call, a config with more warps.
+// startsRank returns a function for Kernel.Starts. Long calls get configs with other divisions of the SMs, and short
+// calls a config with more warps.
 func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		if p.Tokens <= longTokens {
@@ -205,7 +193,7 @@ func startsRank(own func(ep.Machine, ep.Problem) ep.Config) func(ep.Machine, ep.
 	}
 }
 
-// regionsRank lists the regions in the order of the enum RankRegion in rank/layout.cuh.
+// regionsRank lists the regions of the enum RankRegion in rank/layout.cuh.
 func regionsRank(p ep.Problem) []Region {
 	r, t := int64(p.Ranks), int64(p.MaxTokens)
 	return []Region{
@@ -216,8 +204,7 @@ func regionsRank(p ep.Problem) []Region {
 	}
 }
 
-// rankMessage returns RANK_SLOT_BYTES: the bytes of a row's elements, scales and head (token number,
-// experts and weights), rounded up to 128.
+// rankMessage returns RANK_SLOT_BYTES: the bytes of a row's elements, scales and head, rounded up to 128.
 func rankMessage(p ep.Problem) int64 {
 	l := encodingOf(p)
 	return (int64(l.Payload+l.Scales*l.ScaleBytes) + 4*(1+2*int64(p.TopK)) + 127) / 128 * 128

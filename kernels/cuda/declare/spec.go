@@ -7,23 +7,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// CallSpec describes what one op of a config launches, as plain values. A pack stores it, so
-// that a runtime can make the same calls without this program.
+// CallSpec describes what one op of a config launches. A pack stores it, so that a runtime can make the same calls
+// without this program.
 type CallSpec struct {
 	Config   ep.Config
 	Op       ep.Op
-	State    string // name of the memory that the calls use; calls with the same state share it
-	Extends  string // another state, whose regions are the first regions of State; "" for none
+	State    string // name of the memory; calls share it
+	Extends  string // state whose regions begin State, or ""
 	Unit     sources.Unit
 	Launches []Launch
-	Regions  []Region // of the state's heap, in the order of EpArgs.region
-	Counters int      // number of int32 words to which EpArgs.counters points
-	AnyDType bool     // a call may follow a call of another dtype in the same memory
-	Places   bool     // peers write the output rows, so the outputs must lie on the symmetric heap
+	Regions  []Region // in the order of EpArgs.region
+	Counters int      // int32 words at EpArgs.counters
+	AnyDType bool     // calls of different dtypes may share memory
+	Places   bool     // outputs must lie on the symmetric heap
 }
 
-// DescribeCall returns what a config of one op launches for a problem on a machine. Its error
-// says why the config is illegal there.
+// DescribeCall returns what a config of one op launches, or an error that says why the config is illegal.
 func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 	f, err := findIn(declarationsOver(p.Nodes), c.Kernel)
 	if err != nil {
@@ -41,7 +40,7 @@ func DescribeCall(m ep.Machine, p ep.Problem, c ep.Config) (CallSpec, error) {
 		Counters: max(s.Counters(p), 1), Places: f.places != nil && f.places(c), Regions: s.Regions(p), Launches: f.Launches(p, c)}, nil
 }
 
-// InMemoryOf returns s in the memory of the combine that follows it, or unchanged s if that memory does not
+// InMemoryOf returns s in the memory of the combine that follows it. It returns s unchanged if that memory does not
 // include the memory of s.
 func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	if combine.Extends == s.State {
@@ -51,8 +50,7 @@ func (s CallSpec) InMemoryOf(combine CallSpec) CallSpec {
 	return s
 }
 
-// DispatchBefore returns the dispatch config that runs before a combine config if the combine is
-// timed or verified alone. Both use the same state.
+// DispatchBefore returns the dispatch that runs before a combine that is timed or verified alone.
 func DispatchBefore(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, error) {
 	f, err := Find(combine.Kernel)
 	if err != nil {
@@ -64,10 +62,8 @@ func DispatchBefore(m ep.Machine, p ep.Problem, combine ep.Config) (ep.Config, e
 	return f.dispatch(m, p, combine), nil
 }
 
-// SupportUnits returns the binaries that a runtime needs besides those of ops. `align` aligns the
-// ranks in time (entry ep_align). `calls` holds the kernels that run before and after epcomm's
-// calls (ep_narrow_ids, ep_agree). On several nodes both are the same binary, and the entries
-// that reach other ranks are ep_align_hosts and ep_agree_hosts.
+// SupportUnits returns the binaries that a runtime needs besides those of ops. `align` aligns the ranks in time.
+// `calls` holds the kernels that run before and after epcomm's calls. On several nodes both are the same binary.
 func SupportUnits(nodes int) (align, calls sources.Unit) {
 	if nodes > 1 {
 		all := sources.Unit{Source: sources.HostsFolder + "calls.cuh"}.Packed()
@@ -76,7 +72,7 @@ func SupportUnits(nodes int) (align, calls sources.Unit) {
 	return sources.Unit{Source: "common/align.cuh"}.Packed(), sources.Unit{Source: "epcomm/calls.cuh"}.Packed()
 }
 
-// ExpertUnit returns the binary of the stand-in for the experts in verifications. Its entry is ep_expert.
+// ExpertUnit returns the binary of the stand-in for the experts in verifications (entry ep_expert).
 func ExpertUnit(p ep.Problem) (sources.Unit, error) {
 	u, err := NewUnit(ExpertSource(p), p, nil)
 	return u.Packed(), err

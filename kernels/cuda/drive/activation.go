@@ -19,23 +19,22 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// partGates names the part of the heap with an activation's input.
+// partGates is the part of the heap with an activation's input.
 const partGates = "gates"
 
-// rotatedBytes is the total size of the copies of a call's rows. Calls take the copies in turn, so that they read rows
-// from memory and not from the L2 cache.
+// rotatedBytes is the total size of the copies of a call's rows. Calls use the copies in turn, so that they do not
+// read rows from the L2 cache.
 const rotatedBytes = declare.FlushBytes
 
-// maxCopies is the largest number of copies.
 const maxCopies = 64
 
 type activation struct {
 	oracle *ref.Oracle
 	rows   int // rows for which every buffer has room
-	copies int // number of copies of a call's rows, see rotatedBytes
+	copies int // copies of the rows, see rotatedBytes
 }
 
-// openActivation lays out the rows of w. It returns nil if the op of w is not an activation.
+// openActivation returns nil if the op of w is not an activation.
 func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	if w.Problem.Op != ep.Activation {
 		return nil
@@ -44,12 +43,12 @@ func openActivation(w *workloads.Workload, o *ref.Oracle) *activation {
 	for rank := range w.Ranks {
 		a.rows = max(a.rows, o.Dispatch(rank).End)
 	}
-	a.rows = (a.rows + 7) / 4 * 4 // fp8 scales are float32 [columns, rows]; 4 rows of a column are a vector of 16 bytes
+	a.rows = (a.rows + 7) / 4 * 4 // 4 fp8 scales of a column are a 16-byte vector
 	a.copies = int(max(1, min(maxCopies, (rotatedBytes+bytes-1)/bytes)))
 	return a
 }
 
-// part returns the name of a copy of a part. Copy 0, which verification uses, has the part's own name.
+// part returns the name of a copy of a part. Verification uses copy 0, which has the part's own name.
 func (a *activation) part(name string, number int) string {
 	if number %= a.copies; number > 0 {
 		return fmt.Sprintf("%s %d", name, number)
@@ -132,7 +131,6 @@ func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	return args
 }
 
-// judgeActivation compares every rank's outputs with the oracle.
 func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	var sum kernels.Comparison
 	for rank := range s.ranks.local {
@@ -145,7 +143,7 @@ func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	return sum, nil
 }
 
-// judgeActivated compares a sample of one rank's rows, all scales, and the space after the rows.
+// judgeActivated checks a sample of one rank's rows, all scales, and the space after the rows.
 func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Comparison, err error) {
 	a, l, limit := s.activation, dtype.Of(s.problem.Dispatch, s.problem.Hidden), max(declare.JudgedElements/s.problem.Hidden, 1)
 	picked, end := a.oracle.ActivationPicks(rank, limit), a.oracle.Dispatch(rank).End

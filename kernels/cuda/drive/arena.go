@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// arena is GPU memory for one heap at a time. It is kept for the next heap, because allocating and mapping it
-// takes longer than measuring.
+// arena is GPU memory for one heap at a time. Later heaps use it again, because allocating it takes longer than
+// measuring.
 type arena struct {
 	base  cu.DevicePtr
 	bytes int64
@@ -33,7 +33,7 @@ func (p *pool[T]) take(n int64, bytes func(T) int64) (item T, ok bool) {
 	return item, true
 }
 
-// take returns an arena of at least n bytes. If none is large enough, all idle ones are freed.
+// take returns an arena of at least n bytes. If no idle arena is large enough, all idle arenas are freed.
 func (g *gpu) take(n int64) (*arena, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +72,6 @@ func (g *gpu) give(a *arena) {
 	g.mu.Unlock()
 }
 
-// idle returns the bytes of the idle arenas.
 func (g *gpu) idle() (n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,11 +81,10 @@ func (g *gpu) idle() (n int64) {
 	return n
 }
 
-// leastStaging is the smallest staging buffer in bytes. All sizes are powers of two, for reuse.
+// leastStaging is the smallest staging buffer in bytes.
 const leastStaging = 1 << 20
 
-// takeStaging returns pinned host memory of at least n bytes. It is kept, because pinning takes longer than
-// filling. The GPU's context must be current.
+// takeStaging returns pinned host memory of at least n bytes. The GPU's context must be current.
 func (g *gpu) takeStaging(n int) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +98,6 @@ func (g *gpu) takeStaging(n int) ([]byte, error) {
 	return newHost(size)
 }
 
-// giveStaging adds a buffer, or nil, to the idle ones.
 func (g *gpu) giveStaging(b []byte) {
 	if len(b) == 0 {
 		return

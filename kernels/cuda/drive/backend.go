@@ -21,10 +21,11 @@ type Options struct {
 	InputScale float32       // global scale of NVFP4; 0 is 1
 	Drill      Drill
 
-	sms int // SMs to use, 0 for all; racecheck needs few
+	sms int // SMs to use, 0 for all
 }
 
-// DefaultDeadline is long after another rank's start, and long before the worker counts as hung.
+// DefaultDeadline is the default of Options.Deadline. Ranks start much closer together, and the worker counts as hung
+// much later.
 const DefaultDeadline = time.Second
 
 // Backend runs the CUDA kernels on the GPUs of this host.
@@ -103,7 +104,7 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Open implements kernels.Backend. Memory is allocated later.
+// Open implements kernels.Backend. Sessions allocate memory later.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ const (
 	emptyRounds = 20
 )
 
-// Empty implements kernels.Clocker. It returns the median over rounds of the slowest rank's seconds.
+// Empty implements kernels.Clocker. It returns seconds by clock: the median over rounds of the slowest rank.
 func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if b.checkPeers(ranks) != nil {

@@ -12,14 +12,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds with a matrix product ("the product") beside the calls. It reads device time
-// until the later stream ends.
+// clockStamp is the clock of rounds with a matrix product ("the product") beside the calls. Time stamps on the GPU are
+// read.
 const clockStamp = "stamp"
 
-// outlasts is the product's least time, in times of a call.
+// outlasts is the least ratio of the product's time to the call's.
 const outlasts = 2
 
-// besideLaunches returns the product's launches beside a verification.
 func (s *session) besideLaunches() int {
 	if s.beside == nil {
 		return 0
@@ -38,13 +37,13 @@ func (s *session) arrange(k *candidate) arrangement {
 		a.way = inPhases
 	}
 	if k.phased() {
-		a.left = 0 // no SMs are held during the product
+		a.left = 0
 	}
 	return a
 }
 
-// smsLeft returns the SMs that a candidate's calls leave for the product's plan. It is 0 (all SMs) for a copy, and
-// for calls on more than half of the SMs.
+// smsLeft returns the SMs that a candidate's calls leave for the product's plan. It is 0 (all SMs) for a copy, and for
+// calls on more than half of the SMs.
 func (s *session) smsLeft(k *candidate) int {
 	all, taken := s.ranks.local[0].gpu.sms, k.sms()
 	if s.beside.of.Kind == ep.Copy || 2*taken > all {
@@ -90,7 +89,7 @@ func (s *session) runBeside(ctx context.Context, k *candidate, spec kernels.RunS
 	return kernels.Rounds{Clock: clockStamp, Fold: spec.Fold, Seconds: t.Seconds(s.problem.Objective), MHz: mhz, Notes: notes, Beside: t}, nil
 }
 
-// readTogether returns a program's readings.
+// readTogether runs a program and returns its readings.
 func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep.BesideRounds, error) {
 	t := &ep.BesideRounds{Amount: s.beside.amount()}
 	if left := p.timing.beside.left; left > 0 {
@@ -101,7 +100,7 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	}
 	err := s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
-			if rank == 0 { // a repeated run replaces them
+			if rank == 0 { // a repeated run replaces the readings
 				for _, rows := range []*[][]float64{&t.Call, &t.Product, &t.Both, &t.CallIn, &t.ProductIn, &t.Done} {
 					(*rows)[round] = nil
 				}
@@ -116,15 +115,15 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	if err != nil {
 		return nil, err
 	}
-	p.long = true // the rounds alone have warmed up the GPU
+	p.long = true // the GPU is warm
 	return t, nil
 }
 
 // sizingRounds is the number of rounds that size a product.
 const sizingRounds = 5
 
-// sizeProduct decides, once in each session, how many launches belong to one call. They take at least twice as
-// long as the default's call. Costs must not depend on a session's first config.
+// sizeProduct decides how many launches of the product belong to one call. They take at least twice as long as the
+// default's call. The first config of a session must not matter, so the default is timed.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -160,7 +159,6 @@ func (s *session) sizeProduct(ctx context.Context) error {
 	return nil
 }
 
-// defaultProgram returns a program of the default's calls alone.
 func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	c, err := kernels.Default(declare.AllKernels(), s.backend.machine, s.problem, 0)
 	if err != nil {
@@ -189,7 +187,7 @@ func (s *session) pass(ctx context.Context) (float64, error) {
 	return kernels.Rounds{Seconds: alone}.MedianOfSlowest(), nil
 }
 
-// timePasses times passes of a plan for `sms` SMs, as seconds [round][rank].
+// timePasses times passes of a plan for `sms` SMs, in seconds [round][rank].
 func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]float64, error) {
 	a := arrangement{way: onlyProduct, share: b.passes(), left: sms}
 	t := timing{op: empty, mode: s.problem.Mode, clock: clockChain, fold: 1, beside: a}
@@ -197,7 +195,7 @@ func (s *session) timePasses(ctx context.Context, b *products, sms int) ([][]flo
 	return alone, err
 }
 
-// besideRounds times the product alone and, in an experiment, beside its load, as seconds [round][rank].
+// besideRounds times the product alone and beside its load, in seconds [round][rank].
 func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds int) (alone, within [][]float64, err error) {
 	p, err := newProgram(s.ranks, newSchedule(t), nil, s.ranks.args, x)
 	if err != nil {
@@ -208,7 +206,7 @@ func (s *session) besideRounds(ctx context.Context, t timing, x extras, rounds i
 	err = s.attempt(p, func() error {
 		return p.readings(ctx, rounds, func(round, rank int, raw []uint64) error {
 			x, err := p.times(raw)
-			if rank == 0 { // a repeated run replaces them
+			if rank == 0 { // a repeated run replaces the readings
 				alone[round], within[round] = nil, nil
 			}
 			alone[round], within[round] = append(alone[round], x.product), append(within[round], x.productIn)

@@ -23,7 +23,7 @@ type call struct {
 	module      *module
 }
 
-// part returns the indices of a half's launches.
+// part returns the indices of the launches in `h`.
 func (k *call) part(h callHalf) []int {
 	var out []int
 	for i := range k.launches {
@@ -34,7 +34,6 @@ func (k *call) part(h callHalf) []int {
 	return out
 }
 
-// candidate is a config that is prepared for running.
 type candidate struct {
 	config   ep.Config
 	op       ep.Op
@@ -42,10 +41,10 @@ type candidate struct {
 	programs map[timing]*program
 }
 
-// ops lists the ops of a candidate in running order.
+// ops lists the ops in running order.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs returns the config of each op for c. Op combine adds the dispatch that its declaration names.
+// opConfigs returns the config of each op for c. A combine also needs a dispatch.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:
@@ -58,7 +57,7 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
 }
 
-// newCandidate finds a config's declarations and launches. Its error says why the config is illegal.
+// newCandidate returns an error that says why a config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	if err := kernels.CheckConfig(declare.AllKernels(), m, p, c); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 			return nil, err
 		}
 		if err := f.Check(m, p, cfg); err != nil {
-			return nil, err // the dispatch may be illegal
+			return nil, err
 		}
 		u, err := f.Unit(p, cfg)
 		if err != nil {
@@ -85,7 +84,6 @@ func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	return out, nil
 }
 
-// takesCast reports whether dispatch takes tokens that the caller has cast.
 func (c *candidate) takesCast() bool {
 	k := c.calls[ep.Dispatch]
 	return k != nil && declare.TakesCast(k.config)
@@ -93,7 +91,7 @@ func (c *candidate) takesCast() bool {
 
 func (c *candidate) state() declare.State { return stateOf(c.calls) }
 
-// stateOf returns the memory of a candidate's calls: the combine's, which may have more regions.
+// stateOf returns the memory of a candidate's calls. The combine's memory may have more regions than the dispatch's.
 func stateOf(calls map[ep.Op]*call) declare.State {
 	for _, op := range []ep.Op{ep.Activation, ep.Combine} {
 		if k := calls[op]; k != nil {
@@ -103,7 +101,7 @@ func stateOf(calls map[ep.Op]*call) declare.State {
 	return calls[ep.Dispatch].declaration.StateOf(calls[ep.Dispatch].config)
 }
 
-// phased reports whether every call sends and receives in two kernels. Between them it holds no SMs.
+// phased reports whether every call sends and receives in two kernels.
 func (c *candidate) phased() bool {
 	for op, k := range c.calls {
 		if len(k.launches) < 2 && (op == c.op || c.op == ep.Pair) {
@@ -127,7 +125,6 @@ func candidateUnits(m ep.Machine, p ep.Problem, c ep.Config) ([]sources.Unit, er
 	return out, nil
 }
 
-// load loads the candidate's binaries and prepares its launches on every GPU.
 func (c *candidate) load(r *rankSet) error {
 	for _, op := range ops {
 		k := c.calls[op]
@@ -152,7 +149,7 @@ func (c *candidate) load(r *rankSet) error {
 	return nil
 }
 
-// checkResident refuses a launch whose blocks, with those of the GPU's other ranks, cannot all be resident.
+// checkResident refuses a launch if the GPU cannot hold its blocks, for all ranks of the GPU, at once.
 func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	ranks := map[*gpu]int{}
 	for _, s := range r.local {
@@ -182,7 +179,7 @@ func checkResident(r *rankSet, l declare.Launch, entries []cu.Function) error {
 	return nil
 }
 
-// asFailure turns an error into a Failure with this status, except nil and a Failure.
+// asFailure gives err the status s. It returns nil and a Failure unchanged.
 func asFailure(s ep.Status, err error) error {
 	var f *kernels.Failure
 	if err == nil || errors.As(err, &f) {

@@ -9,9 +9,9 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// Clocks of a session. Times of different clocks differ even for an empty kernel, and are never compared.
+// Clocks of a session. Times of different clocks are never compared.
 const (
-	clockChain = "chain" // chain of calls and alignments, less the time of the alignments
+	clockChain = "chain" // chain of calls and alignments, minus the alignments
 	clockSpan  = "span"  // from the first block's start to the last block's end
 	clockEvent = "event" // between two CUDA events
 )
@@ -22,14 +22,13 @@ var clocks = []string{clockChain, clockSpan, clockEvent}
 // stages lists where a span can end: EP_STAGE_* of common/check.cuh, from 1.
 var stages = []string{"ready", "sent", "arrived"}
 
-// spent starts to measure time. The function that it returns adds the time since then to *seconds.
+// spent starts to measure time. The function that it returns adds the time since then to `seconds`.
 func spent(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }
 }
 
-// parseClock reads chain, span, event or span:STAGE. Stage 0 is the kernel's end. Other stages
-// need the macros of stageDefines.
+// parseClock reads chain, span, event or span:STAGE. Stage 0 is the kernel's end.
 func parseClock(word string) (clock string, stage int, err error) {
 	clock, name, staged := strings.Cut(word, ":")
 	stage = slices.Index(stages, name) + 1

@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Copy times a copy probe on all GPUs at once. For each round it returns the slowest rank's seconds of one copy.
+// Copy times a copy probe on all GPUs at once. For each round it returns the seconds of one copy on the slowest rank.
 func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]float64, error) {
 	ranks := min(len(b.node.gpus), declare.MaxRanks)
 	if err := p.Check(b.node.gpus[0].sms); err != nil {
@@ -47,7 +47,6 @@ func (b *Backend) Copy(ctx context.Context, p declare.CopyProbe, rounds int) ([]
 
 const copyFold = 4
 
-// copyCall returns the probe's kernel as a call.
 func copyCall(r *rankSet, p declare.CopyProbe, memory declare.State) (*call, error) {
 	m, err := r.node.load(sources.Unit{Source: sources.CopySource})
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// Drill is a fault that is caused on purpose, to test its report; the zero Drill is none.
+// Drill is a fault that a user causes on purpose, to see how epbench reports it. The zero Drill causes no fault.
 type Drill struct {
 	Rank   int
-	Delay  time.Duration // sleep at each kernel's start
-	Drop   int           // expert, from 1, that is never signalled; 0 for none
-	Config string        // part of the faulty candidates' keys
+	Delay  time.Duration // sleep at the start of each kernel
+	Drop   int           // expert without a signal, from 1; 0: none
+	Config string        // text in the faulty candidates' keys
 }
 
-// ParseDrill reads drop:RANK:EXPERT[:CONFIG] and delay:RANK:DURATION[:CONFIG].
+// ParseDrill reads drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG].
 func ParseDrill(s string) (Drill, error) {
 	bad := fmt.Errorf("drill: %.60q is neither drop:RANK:EXPERT[:CONFIG] nor delay:RANK:DURATION[:CONFIG]", s)
 	f := strings.SplitN(s, ":", 4)

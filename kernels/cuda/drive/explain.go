@@ -16,18 +16,17 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// explainCalls is the number of calls that loads replace in a round.
+// explainCalls is the number of calls that a load replaces in a round.
 const explainCalls = 8
 
-// scratchBytes bounds what the loads of a round move.
+// scratchBytes bounds the bytes that the loads of a round move.
 const scratchBytes = 256 << 20
 
 // Explain implements kernels.Explainer. Each experiment replaces the calls by a load that takes one resource:
 //
-//   - SMs, by plan: nothing runs, and the product is planned for the SMs that the calls leave, if these are at
-//     least a quarter of the GPU's.
-//   - SMs, by blocks: a call's blocks hold SMs for the time of a call alone.
-//   - bandwidth, by a copy engine: it moves a call's bytes to the next rank, without SMs.
+//   - SMs, by plan: nothing runs, and the product is planned for the SMs that the calls leave.
+//   - SMs, by blocks: blocks hold SMs for the time of a call alone.
+//   - bandwidth: a copy engine moves a call's bytes to the next rank, without SMs.
 //   - both: blocks hold SMs and move a call's bytes.
 func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kernels.Effect, error) {
 	if s.beside == nil || s.beside.of.Kind != ep.Gemm {
@@ -57,14 +56,13 @@ type experiments struct {
 	*session
 	rounds  int
 	sms     int                      // blocks of the largest grid
-	ns      int                      // nanoseconds of a call alone
-	bytes   int                      // bytes that the busiest rank sends in a call
+	ns      int                      // nanoseconds of a call
+	bytes   int                      // bytes of the busiest rank in a call
 	scratch []cu.DevicePtr           // memory of the loads, by rank
 	entries map[string][]cu.Function // kernels of the loads, by name and GPU
 }
 
 func (x *experiments) calls(ctx context.Context, k *candidate) (e kernels.Effect, err error) {
-	// Planned for all SMs, as beside the loads.
 	p, err := x.program(k, arrangement{way: overlapped, share: x.beside.share}, explainCalls)
 	if err != nil {
 		return e, asFailure(ep.LaunchFailed, err)
@@ -86,14 +84,12 @@ func slowestOf(rounds [][]float64) []float64 {
 	return out
 }
 
-// sizeLoads gives the loads the SMs and bytes of the calls.
 func (x *experiments) sizeLoads(k *candidate) {
 	x.sms = k.sms()
 	x.bytes = int(x.workload.BytesOp(x.problem.Op, workloads.Dedup))
 	x.bytes = max(16, min(x.bytes, scratchBytes/explainCalls)/16*16)
 }
 
-// scratchMemory loads the loads' kernels and allocates their memory.
 func (x *experiments) scratchMemory() error {
 	m, err := x.ranks.node.load(sources.Unit{Source: sources.BesideSource})
 	if err != nil {
@@ -123,7 +119,7 @@ func (x *experiments) scratchMemory() error {
 	return nil
 }
 
-// shared returns a load block's bytes of shared memory: too many for another block on the SM.
+// shared returns the bytes of shared memory that keep other blocks from the SM of a load's block.
 func (x *experiments) shared() int {
 	least := x.ranks.local[0].gpu.shared
 	for _, s := range x.ranks.local {
@@ -177,7 +173,7 @@ func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.
 	return out, nil
 }
 
-// effect times the launches of explainCalls calls, alone and with a load or a plan for `sms` SMs.
+// effect times the product alone, and then with a load or with a plan for `sms` SMs.
 func (x *experiments) effect(ctx context.Context, name string, l *syntheticLoad, sms int) (e kernels.Effect, err error) {
 	a := arrangement{way: loaded, share: x.beside.share, left: sms, load: l != nil}
 	t := timing{op: empty, mode: x.problem.Mode, clock: clockChain, fold: explainCalls, beside: a}

@@ -18,7 +18,6 @@ type faultRecord struct {
 	got    uint64
 }
 
-// phases names the values of EpPhase.
 var phases = map[int]string{
 	1: "the start alignment",
 	2: "dispatch_async",
@@ -47,12 +46,13 @@ func (f faultRecord) sentence() string {
 	return b.String()
 }
 
-// neverBegan reports whether ranks waited in start alignments only.
+// neverBegan reports whether ranks waited only in start alignments.
 func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }
 
-// hangReason describes all records in one line. Ranks in an alignment come last: they only waited for the others.
+// hangReason describes all records in one line. Ranks in an alignment come last, because they only waited for the
+// other ranks.
 func hangReason(faults []faultRecord, deadline time.Duration) string {
 	var first, last []string
 	for _, f := range faults {

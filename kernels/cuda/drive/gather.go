@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of a part. The part's next gather overwrites them.
+// gather downloads pieces of a part. They stay valid until the next gather of this part.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil
@@ -38,10 +38,10 @@ func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]b
 	return out, nil
 }
 
-// mostStaging is a part's largest pinned memory in bytes; larger downloads are slower.
+// mostStaging is the largest pinned buffer of a part, in bytes.
 const mostStaging = 256 << 20
 
-// stage returns host memory for a part's pieces, pinned up to mostStaging.
+// stage returns host memory of `need` bytes for pieces of a part. It is pinned if `need` is at most mostStaging.
 func (s *localRank) stage(part string, need int) ([]byte, error) {
 	if need > mostStaging {
 		return make([]byte, need), nil

@@ -22,8 +22,8 @@ type groupSession struct {
 	again   int // repeated runs since the last note
 }
 
-// Prepare compiles on rank 0 first, for ranks that share its cache. All ranks check their memory before any
-// allocates, because the others would wait for a refusal without a deadline.
+// Prepare compiles on rank 0 first, because other ranks may share its cache. All ranks check their memory before any
+// rank allocates: if one rank refused later, the others would wait without a deadline.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *groupSession) Run(_ context.Context, c ep.Config, spec kernels.RunSpec)
 	return out, nil
 }
 
-// attempt performs a task, recovers after a failure, and repeats the task once as session.attempt does.
+// attempt performs a task and recovers after a failure. It repeats the task once if a rank's work did not begin.
 func (s *groupSession) attempt(t task) ([]answer, error) {
 	all, err := s.ask(t)
 	if err != nil && neverBegan(faultsOf(all)) {
@@ -86,8 +86,8 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 	return nil, err
 }
 
-// recover makes all memory usable after a failure. The ranks first wait for messages in flight, which could look
-// like a later call's signals.
+// recover makes all memory usable after a failure. The ranks first wait for messages in flight, which could look like
+// signals of a later call.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *groupSession) Verify(_ context.Context, c ep.Config) (kernels.Compariso
 	if _, err := s.attempt(task{Verify: &c}); err != nil {
 		return kernels.Comparison{}, err
 	}
-	running := time.Since(start).Seconds() // includes filling the memory
+	running := time.Since(start).Seconds()
 	configs, err := opConfigs(s.first.backend.machine, s.problem, c)
 	if err != nil {
 		return kernels.Comparison{}, err

@@ -12,8 +12,8 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// upload copies the inputs to every rank. Every verification repeats it, because a wrong kernel may have
-// overwritten them.
+// upload copies the inputs to every rank. Every verification calls it, because a wrong kernel may have overwritten the
+// inputs.
 func (s *session) upload() error {
 	if s.copies == nil {
 		s.copies = make([]cu.DevicePtr, len(s.ranks.local))
@@ -23,7 +23,7 @@ func (s *session) upload() error {
 		put = s.putActivation
 	}
 	return sideBySide(len(s.ranks.local), func(rank int) error {
-		// Streams of calls do not wait for copies, so the host waits.
+		// The streams of calls do not wait for copies.
 		return s.ranks.local[rank].gpu.do(func() error { return cmp.Or(put(rank), cu.Synchronize()) })
 	})
 }
@@ -40,20 +40,18 @@ func (s *session) putInputs(rank int) error {
 		put(s.ranks, rank, declare.PartBias, declare.Bias(s.problem.Hidden)))
 }
 
-// castTokens holds a rank's tokens in FP8.
 type castTokens struct{ payload, scales []byte }
 
-// castAll casts every rank's tokens as the oracle does.
+// castAll casts every rank's tokens to FP8 as the oracle does.
 func (s *session) castAll() []castTokens {
 	out := make([]castTokens, len(s.ranks.local))
-	_ = sideBySide(len(out), func(i int) error { // casting cannot fail
+	_ = sideBySide(len(out), func(i int) error {
 		out[i].payload, out[i].scales = s.oracle.Cast(s.ranks.rankOf(i))
 		return nil
 	})
 	return out
 }
 
-// putCast copies cast tokens to a rank that needs them.
 func (s *session) putCast(rank int) error {
 	if s.cast == nil {
 		return nil
@@ -62,7 +60,7 @@ func (s *session) putCast(rank int) error {
 	return cmp.Or(put(s.ranks, rank, declare.PartCast, of.payload), put(s.ranks, rank, declare.PartCastScales, of.scales))
 }
 
-// putTokens copies the tokens to a rank, and keeps a copy on the GPU outside the heap.
+// putTokens copies the tokens to a rank. It also keeps a copy on the GPU, which is faster to read again.
 func (s *session) putTokens(rank int) error {
 	data := s.tokens[rank]
 	if len(data) == 0 {
@@ -79,7 +77,7 @@ func (s *session) putTokens(rank int) error {
 	var err error
 	if s.copies[rank], err = cu.MemAlloc(bytes); err != nil {
 		s.copies[rank] = 0
-		return nil // without it, host memory is read again
+		return nil // too little memory for a copy
 	}
 	return copyOnGPU(rank, s.copies[rank], to, bytes)
 }

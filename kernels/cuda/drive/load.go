@@ -15,15 +15,16 @@ import (
 type syntheticLoad struct {
 	entry  []cu.Function // the kernel, by GPU
 	sms    int           // blocks, one on each SM
-	shared int           // bytes of shared memory of each block
+	shared int           // shared memory of each block, bytes
 	ns     int           // nanoseconds that each block runs
-	bytes  int           // bytes that it moves, 0 for none
-	engine bool          // a copy engine moves the bytes, without a kernel
+	bytes  int           // bytes to move, 0 for none
+	engine bool          // a copy engine moves the bytes
 	from   func(rank int) cu.DevicePtr
 	to     func(rank int) cu.DevicePtr
 }
 
-// write adds the load for call n. Each load moves other bytes, because moved ones may be in the L2 cache.
+// write adds the load for call n. Each load moves other bytes, because the L2 cache may hold bytes that were moved
+// before.
 func (l *syntheticLoad) write(w *writer, n int) {
 	at := cu.DevicePtr(n * l.bytes)
 	if l.engine {

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// describe returns the machine's name and properties, from its first GPU.
+// describe returns the properties of the machine, from its first GPU.
 func describe(n *node, m *monitor) (ep.Machine, error) {
 	first := n.gpus[0]
 	name, err := first.device.Name()
@@ -58,7 +58,6 @@ func pciID(n *node, m *monitor) string {
 	return hex(vendor) + ":" + hex(device)
 }
 
-// driver returns the kernel driver's version.
 func (m *monitor) driver() string {
 	if m.library != nil {
 		if v, r := m.library.SystemGetDriverVersion(); r == nvml.SUCCESS {

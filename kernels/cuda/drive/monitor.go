@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// monitor reads clocks and links through NVML. Without NVML they are unknown.
+// monitor reads clocks and links through NVML.
 type monitor struct {
 	library nvml.Interface
 	devices []nvml.Device // by GPU; nil if unknown
@@ -28,8 +28,7 @@ type reading struct {
 	notes []string  // reasons for low clocks
 }
 
-// readingAge is how long a reading serves. One asks the driver twice for each GPU, and a search takes about a
-// thousand samples a second.
+// readingAge is how long a reading is used again. A search takes about a thousand samples a second, and NVML is slow.
 const readingAge = 20 * time.Millisecond
 
 func openMonitor(n *node) *monitor {
@@ -43,7 +42,7 @@ func openMonitor(n *node) *monitor {
 		if err != nil {
 			continue
 		}
-		// CUDA_VISIBLE_DEVICES renumbers CUDA's devices and not NVML's.
+		// CUDA_VISIBLE_DEVICES does not renumber NVML's devices.
 		if d, r := m.library.DeviceGetHandleByPciBusId(bus); r == nvml.SUCCESS {
 			m.devices[i] = d
 		}
@@ -51,7 +50,7 @@ func openMonitor(n *node) *monitor {
 	return m
 }
 
-// returnText describes an NVML error; ErrorString needs the library.
+// returnText describes an NVML error. ErrorString would need the library.
 func returnText(r nvml.Return) string {
 	if r == nvml.ERROR_LIBRARY_NOT_FOUND {
 		return "libnvidia-ml.so.1 not found"
@@ -91,7 +90,8 @@ func (m *monitor) pciID(gpu int) string {
 }
 
 // link returns how the GPUs are joined:
-//   - nvN: each GPU has N active NVLinks; mixed: GPUs have different numbers of them
+//   - nvN: each GPU has N active NVLinks
+//   - mixed: GPUs have different numbers of NVLinks
 //   - pcie: peers without NVLink
 //   - apart: no NVLink, and some GPUs cannot address each other
 //   - none: a single GPU without NVLink
@@ -129,7 +129,7 @@ func links(d nvml.Device) int {
 	return n
 }
 
-// throttles lists reported reasons for a lower clock.
+// throttles lists reasons for a lower clock.
 var throttles = []struct {
 	bit  uint64
 	text string
@@ -141,7 +141,7 @@ var throttles = []struct {
 	{nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"},
 }
 
-// read returns every rank's SM clock in MHz, or nil, and reasons for low clocks, at most readingAge old.
+// read returns every rank's SM clock in MHz (nil if unknown), and reasons for low clocks.
 func (m *monitor) read(r *rankSet) (mhz []float64, notes []string) {
 	var gpus []int
 	for _, s := range r.local {

@@ -7,14 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostCrashes bounds the defaults that may crash or hang. Each restarts the worker, which may take many seconds.
+// mostCrashes bounds how many defaults may crash or hang, because each restarts the worker.
 const mostCrashes = 3
 
-// A DefaultsCrash is the error of a sweep in which no default ran: the worker is at fault.
+// A DefaultsCrash is the error of a sweep in which no default ran.
 type DefaultsCrash struct {
-	Title, Words string // of the last search, and its failure
+	Title, Words string // the last search, and its failure
 	Searches     int
-	Configs      []string // ids of the defaults that crashed or hung; a resumed sweep skips them, unless --retry names them
+	Configs      []string // ids; a resumed sweep skips these configs
 }
 
 func (e *DefaultsCrash) Error() string {
@@ -23,15 +23,15 @@ func (e *DefaultsCrash) Error() string {
 }
 
 type crashCount struct {
-	// similar counts crashed and hung defaults by problem with 0 tokens. A default that runs sets its count to 0.
+	// similar counts crashed defaults by problem without tokens.
 	similar map[ep.Problem]int
 	all     int
 	ran     bool
 	words   string   // of the last crash
-	configs []string // ids of the defaults that crashed or hung
+	configs []string // ids
 }
 
-// add counts a search that has ended. It returns an error after mostCrashes crashes if no default ran.
+// add counts a finished search. It returns an error if mostCrashes defaults crashed and none ran.
 func (n *crashCount) add(c *activeSearch) error {
 	f := failureOfDefault(c.runner.Failures(), c.dflt)
 	switch {
@@ -52,8 +52,7 @@ func (n *crashCount) add(c *activeSearch) error {
 	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
-// whySkip returns why to skip a search, or "": mostCrashes defaults crashed in searches that differ only in tokens or
-// routing.
+// whySkip returns why to skip a search, or "" if few similar defaults crashed.
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

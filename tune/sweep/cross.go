@@ -21,7 +21,6 @@ func (s *sweeper) groups() []group {
 	return groupBy[group](s.searches[:s.done], func(a, b *activeSearch) bool { return a.problem == b.problem })
 }
 
-// groupBy divides a list into groups of alike elements, in the order of their first elements.
 func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	var out []G
 	for _, x := range list {
@@ -34,7 +33,7 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable reports whether rows may be made from a search, perhaps after further sessions.
+// usable reports whether a search may make rows, perhaps after further sessions.
 func (c *activeSearch) usable() bool {
 	d := c.result.Decision
 	return d.Usable() || c.sessionsAhead && d.Cause == record.Noisy
@@ -44,8 +43,8 @@ func (g group) usable() group {
 	return slices.DeleteFunc(slices.Clone(g), func(c *activeSearch) bool { return !c.usable() })
 }
 
-// crossAll measures the winners of all routings of a problem under each of them, and records the regret matrix. Once
-// ctx is cancelled it measures nothing, and incomplete groups get no matrix.
+// crossAll measures the winners of all routings of a problem under each routing, and records the regret matrix. After
+// ctx is cancelled, crossAll measures nothing.
 func (s *sweeper) crossAll(ctx context.Context) error {
 	for _, byTokens := range s.groupsByKey() {
 		var before ep.Config
@@ -68,8 +67,8 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup measures the winners of one group under each routing. `before`, the choice at the next smaller token
-// count, wins ties.
+// crossGroup measures the winners of a group under each routing. `before` is the config at the next smaller token
+// count, see tieOrder.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
 	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
@@ -117,7 +116,7 @@ func (g group) crossed() bool {
 	return !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.crossingMissing })
 }
 
-// winners returns the configs chosen in a group, each once, the default first.
+// winners returns the chosen configs of a group without repeats, the default first.
 func (g group) winners() []ep.Config {
 	out := []ep.Config{g[0].result.Decision.Default}
 	for _, c := range g {
@@ -149,8 +148,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the config with the smallest worst loss in the searches. ok is false unless it beats every
-// winner's worst loss by more than the band.
+// compromise returns the searched config whose worst loss is smallest. ok is false if a winner's worst loss is as
+// small, within the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -163,10 +162,10 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 		return c, false
 	}
 	c, err := ep.ParseConfig(keys[at])
-	return c, err == nil // every key is the key of a config
+	return c, err == nil
 }
 
-// screenedEffects returns the effect of each config in the rounds of this search, without crossings.
+// screenedEffects returns the effect of each config in the search's own rounds.
 func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {
@@ -177,7 +176,7 @@ func (c *activeSearch) screenedEffects() stat.Effects {
 	return out
 }
 
-// fasterSomewhere returns the default, and the configs that beat it in some search. Otherwise noise would choose.
+// fasterSomewhere returns the default, and the configs that beat it in some search.
 func (g group) fasterSomewhere(configs []ep.Config) []ep.Config {
 	dflt := g[0].result.Decision.Default.Key()
 	return slices.DeleteFunc(slices.Clone(configs), func(cfg ep.Config) bool {
@@ -196,8 +195,8 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures configs in the same rounds if any was not measured. It then compares the new ones with the oracle,
-// because they may get into a row.
+// cross measures configs in the same rounds if one of them was never measured. It checks new configs with the oracle,
+// because rows may use them.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -234,8 +233,8 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing, unless launch parameters
-// cannot matter.
+// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing. A host-bound search
+// keeps its decision.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
@@ -271,8 +270,8 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the config with the largest gain over a search's choice in the crossings, and the default
-// there. ok is false if no config is faster.
+// fasterInCrossing returns the config with the largest gain over a search's choice, and the default of that crossing.
+// ok is false if no config is faster.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// edge is an end of a parameter's declared values, if the kernel also runs beyond it.
+// edge is the smallest or largest declared value of a parameter, if the kernel also runs beyond it.
 type edge struct {
 	kernel, param string
 	at, beyond    int // the declared end and a value beyond it
@@ -19,14 +19,13 @@ type edge struct {
 	winners       int // searches whose winner has this value
 }
 
-// fewestValues excludes parameters without a value between the ends.
+// fewestValues excludes parameters without an inner value.
 const fewestValues = 3
 
-// edgeWarnings warns of an end of a range that won at least half of the searches. It is silent if the user gave the
-// range, or if the kernel refuses values beyond it.
+// edgeWarnings warns of range ends that won at least half of the searches. It skips ranges that the user gave.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
-	won := map[string]int{} // searches by winning kernel
+	won := map[string]int{} // by kernel
 	for _, c := range s.searches {
 		d := c.result.Decision
 		if c.problem.Op == ep.Pair || c.state == nil || c.sibling != nil || !d.Usable() || d.KeepsDefault() {
@@ -52,7 +51,7 @@ func (s *sweeper) edgeWarnings() []string {
 	return out
 }
 
-// edgeOf returns an edge if a search's winner has an end value, and the next value was slower.
+// edgeOf returns an edge if the winner has an end value, and the next value was slower.
 func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
 	pl, cfg := s.harness.planner, c.result.Decision.Config
 	values := sortedInts(q.Values)
@@ -79,7 +78,7 @@ func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e 
 	return e, c.isSlower(cfg, cfg.With(q.Name, ep.Value(strconv.Itoa(inside))), s.harness.policy.Band)
 }
 
-// below returns a value below a range that begins with least and next: one step lower, or half of least.
+// below returns a value below a range whose smallest values are `least` and `next`.
 func below(least, next int) int {
 	if down := 2*least - next; down > 0 {
 		return down
@@ -87,8 +86,7 @@ func below(least, next int) int {
 	return least / 2
 }
 
-// isSlower reports whether another config is slower than the winner by more than the band. A config that was not
-// measured counts as slower.
+// isSlower reports whether a config is slower than the winner by more than the band, or was not measured.
 func (c *activeSearch) isSlower(winner, other ep.Config, band float64) bool {
 	w, known := c.space.Index(winner)
 	i, there := c.space.Index(other)

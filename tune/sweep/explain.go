@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// An Explanation says which resource of a config slows down the matrix product.
+// An Explanation says which resources of a config slow down the matrix product.
 type Explanation struct {
 	Problem ep.Problem
 	Routing string
@@ -20,12 +20,12 @@ type Explanation struct {
 
 // An Effect is the slow-down of the matrix product under one artificial load.
 type Effect struct {
-	Beside   string          // in words
+	Beside   string          // the load, in words
 	Alone    float64         // median seconds of the product alone
-	Slowdown record.Interval // the product's time with the load divided by its time alone; median over rounds
+	Slowdown record.Interval // median ratio of the product's times, loaded to alone
 }
 
-// Explain measures which resources of a config slow the matrix product down, for every problem and routing.
+// Explain measures which resources of a config slow down the matrix product, for every problem and routing.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachRoutedProblem(opts, &record.Run{}, func(s *routedProblem) error {

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// renamed returns options with present names. A former kernel becomes the kernel that does its work now, with the
-// parameter values for this work.
+// renamed returns options in which present kernel names and values replace former ones.
 func (o *Options) renamed(all []kernels.Kernel) *Options {
 	out := *o
 	out.Space = o.Space.Renamed(
@@ -32,8 +31,7 @@ func (o *Options) renamed(all []kernels.Kernel) *Options {
 	return &out
 }
 
-// namedValues returns the values that the former kernels in `names` have for a parameter of k, nil if none. It returns
-// all declared values if k itself is named.
+// namedValues returns the values of a parameter of k that the former kernels in `names` allow, or nil.
 func namedValues(k kernels.Kernel, q kernels.Param, names []string) (out spacefile.Values) {
 	every := false
 	for _, name := range names {

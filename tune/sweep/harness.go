@@ -24,12 +24,12 @@ type harness struct {
 	policy   measure.Policy
 	log      measure.Log
 	recorded *measure.RecordedBlocks
-	wall     record.Wall // by activity
+	wall     record.Wall
 	lap      measure.Lap
-	empty    map[string]float64 // seconds by clock, for an empty kernel
+	empty    map[string]float64 // an empty kernel's seconds, by clock
 }
 
-// newHarness makes a harness. With a nil log nothing is logged.
+// newHarness makes a harness. The log may be nil.
 func newHarness(b kernels.Backend, pl *planner, log measure.Log) *harness {
 	return &harness{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
@@ -52,7 +52,7 @@ func newRoutedProblem(p ep.Problem, d workloads.Distribution, seed uint64) (rout
 	return s, err
 }
 
-// draw makes the workload, and sets the class if unknown.
+// draw makes the workload, and sets an unknown class.
 func (s *routedProblem) draw(seed uint64) (err error) {
 	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -107,7 +107,7 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself, in at most the share Policy.AAShare of `limit`. 0 means no limit.
+// measureAA measures the default against itself. It takes at most Policy.AAShare of `limit`, where 0 means no limit.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))
 	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)
@@ -115,8 +115,8 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function of the default's seconds. It says that launch parameters cannot matter if an empty
-// kernel takes hardly less. Otherwise, and if the objective is a cost, it returns "".
+// hostBound returns a function of the default's seconds. If an empty kernel takes hardly less, the function says that
+// launch parameters cannot matter. Otherwise it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
 		if r.Workload.Problem.Objective == ep.BesideProduct || !measure.HostBound(seconds, r.Clock(), l.empty) {
@@ -127,7 +127,7 @@ func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	}
 }
 
-// A comparison holds configs to be measured in the same rounds against the first of them.
+// A comparison measures configs in the same rounds against the first config.
 type comparison struct {
 	*routedProblem
 	space  *search.Space
@@ -136,7 +136,7 @@ type comparison struct {
 	state  *search.State
 }
 
-// newComparison makes a comparison. Each config must be legal.
+// newComparison makes a comparison of legal configs.
 func (l *harness) newComparison(s *routedProblem, purpose string, configs ...ep.Config) (*comparison, error) {
 	space, _, err := search.NewSpace()
 	if err != nil {

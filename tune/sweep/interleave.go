@@ -17,14 +17,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// An InterleavedRun is one of several runs that take turns, with its own job.
+// An InterleavedRun is one of several runs that take turns.
 type InterleavedRun struct {
 	Backend kernels.Backend
 	Options *Options // the caller sets Seed and Band
 	Job     Job      // Job.Rounds is the number of turns
 }
 
-// A Side is the part of one run: a config and the run's default.
+// A Side is one run's part in an Interleaving: a config and the run's default.
 type Side struct {
 	Run             *InterleavedRun
 	Problem         ep.Problem
@@ -38,10 +38,9 @@ type Interleaving struct {
 	Sides   []Side
 }
 
-// Interleave measures the sides of each interleaving in alternating turns, so that a drift of the machine affects all
-// alike. The order of sides is random, and reversed in every other turn. All sides check their answers before the first
-// and after the last turn. A side that fails is recorded, and the others continue. Errors are only those of ctx or of a
-// log. `done` is called after each interleaving.
+// Interleave measures the sides of each interleaving in alternating turns, so that drift of the machine affects all
+// sides alike. The order of sides is random, and every other turn reverses it. A side that fails is recorded, and the
+// other sides go on. Interleave calls `done` after each interleaving. The only error is that of ctx.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {
@@ -84,7 +83,7 @@ func (il Interleaving) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// eachAtOnce calls f for all sides at the same time. They share no backend and no run.
+// eachAtOnce calls f for all sides in parallel. Sides share no backend and no run.
 func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
 	var all sync.WaitGroup
 	for _, a := range sides {
@@ -93,7 +92,6 @@ func eachAtOnce(sides []*activeSide, f func(*activeSide)) {
 	all.Wait()
 }
 
-// hash returns a seed for the interleaving.
 func (il Interleaving) hash() uint64 {
 	f := fnv.New64a()
 	fmt.Fprintf(f, "%q %q", il.Sides[0].Problem.Key(), il.Routing)
@@ -105,7 +103,7 @@ type activeSide struct {
 	routedProblem
 	harness    *harness
 	comparison *comparison
-	seconds    map[int][]float64 // by point, for each turn
+	seconds    map[int][]float64 // by point, one per turn
 	lost       error             // why the side is no longer measured
 }
 
@@ -126,16 +124,14 @@ func newActiveSide(il Interleaving, s Side) *activeSide {
 
 func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
 
-// prepare opens the session and checks the answers. If one is wrong, the first turn checks it again and records the
-// failure.
+// prepare opens the session and checks the answers.
 func (a *activeSide) prepare(ctx context.Context) {
 	if a.lost == nil {
 		a.lost = a.comparison.runner.Prepare(ctx, record.StageRecheck, a.distinctPoints())
 	}
 }
 
-// runRound runs each config once, after one call that is not recorded, because the GPU must switch from another
-// process.
+// runRound runs each config once, after an unrecorded call, because the GPU must switch from another process.
 func (a *activeSide) runRound(ctx context.Context) {
 	if a.lost != nil || ctx.Err() != nil {
 		return

@@ -1,9 +1,8 @@
 // Package sweep joins searching and measuring. MakePlan lists the searches of a sweep, one for each problem and
 // routing. Run carries them out, and writes a run directory and a tuned table.
 //
-// After the searches, crossAll measures the winners of all routings under each routing. refineAll measures between
-// neighbouring token counts with different configs. A rowMaker makes rows from the results. Bench, AB and RowVerifier
-// compare given configs without a search.
+// After the searches, crossAll measures the winners of all routings under each routing. refineAll measures at further
+// token counts. A rowMaker makes the table's rows. Bench, AB and RowVerifier compare configs without a search.
 package sweep
 
 import (
@@ -32,24 +31,24 @@ type Options struct {
 	Distributions []workloads.Distribution
 	Seed          uint64
 	Strategy      string
-	Evaluations   int           // configs of one search, 0 for all
-	Time          time.Duration // of the whole sweep, 0 for no bound
+	Evaluations   int           // configs of one search; 0 means all
+	Time          time.Duration // of the whole sweep; 0 means no bound
 
-	Params    map[string][]ep.Value // by parameter, in place of the kernels' own
-	Kernels   []string              // to search, nil for all
-	MaxSMs    int                   // of a config, 0 for no bound
-	Band      float64               // widens the policy's band, never narrows it
+	Params    map[string][]ep.Value // values by parameter, replacing the kernels' own
+	Kernels   []string              // nil means all
+	MaxSMs    int                   // 0 means no bound
+	Band      float64               // only widens the policy's band
 	Precision ep.Precision          // Reduced also allows partial sums in BF16
 	Space     *spacefile.File       // may be nil
 	Incumbent *table.Table          // may be nil
-	Sessions  int                   // further sessions for the winners; 0 and 1 mean none, DefaultSessions the policy's number
+	Sessions  int                   // further sessions; 1 means none, see DefaultSessions
 
-	Began    time.Time // start of the command; zero means the start of Run
+	Began    time.Time // zero means the start of Run
 	Tool     string    // of epbench
 	Progress func(Event)
 }
 
-// Policy returns how a sweep with these options measures on a machine.
+// Policy returns how a sweep measures on a machine.
 func (o *Options) Policy(m ep.Machine) measure.Policy {
 	p := measure.PolicyFor(m).Coarser(o.Band)
 	switch {
@@ -74,11 +73,11 @@ type Event struct {
 // A Plan lists the searches of a sweep.
 type Plan struct {
 	Searches    []PlannedSearch
-	Fingerprint string // of all spaces and the kernels' ABI
-	Samples     int    // of the whole sweep, without A/A tests and crossings
+	Fingerprint string // of spaces and kernels
+	Samples     int    // without A/A tests and crossings
 	AtLeast     time.Duration
 	Policy      measure.Policy
-	Probed      *Probe // set by Probe, which Run calls if time is bounded
+	Probed      *Probe // set by Probe
 
 	Options *Options // the caller may still set Progress
 
@@ -138,7 +137,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// siblingConfigs estimates the configs of a combine that was already searched with another dispatch dtype.
+// siblingConfigs estimates the configs of a combine that was searched with another dispatch dtype.
 const siblingConfigs = 8
 
 func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
@@ -149,7 +148,7 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	})
 }
 
-// estimate sets the numbers of configs and samples of a search as for `race`; other strategies measure about as many.
+// estimate sets the numbers of configs and samples, as for the strategy `race`.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
@@ -161,7 +160,7 @@ func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) 
 	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Finalists)*p.MaxRounds
 }
 
-// checkOptions refuses parameters and kernels that the backend lacks, and a space file that does not fit.
+// checkOptions refuses unknown parameters and kernels, and a space file that does not fit.
 func (pl *planner) checkOptions() error {
 	for _, name := range slices.Sorted(maps.Keys(pl.opts.Params)) {
 		if pl.param("", name) == nil {
@@ -244,13 +243,12 @@ func (pl *planner) legalPoints(p ep.Problem) int {
 	return space.Len()
 }
 
-// enumeratedSpace holds a problem's space without required configs.
 type enumeratedSpace struct {
 	space *search.Space
 	infos []record.SpaceInfo
 }
 
-// enumerate returns the space of a problem, once for all routings.
+// enumerate returns a copy of a problem's space, which it makes once.
 func (pl *planner) enumerate(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
 	if e, ok := pl.spaces[p]; ok {
 		return e.space.Clone(), e.infos, nil

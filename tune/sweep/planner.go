@@ -15,7 +15,7 @@ import (
 type planner struct {
 	machine    ep.Machine
 	allKernels []kernels.Kernel
-	kernels    []kernels.Kernel // those that do the requested work, see kernels.WithHooks
+	kernels    []kernels.Kernel // see kernels.WithHooks
 	opts       *Options
 	spaces     map[ep.Problem]enumeratedSpace
 }
@@ -26,7 +26,8 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searchedKernels returns the kernels of a problem's op that --kernel names, or else all of the op.
+// searchedKernels returns the kernels of a problem's op that --kernel names. If it names none of them, all are
+// returned.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -77,8 +78,7 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes returns the parameters of a kernel with the values to try. The split mode needs a matrix product, or a value
-// from the user.
+// axes returns the parameters of a kernel with the values to try.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -100,8 +100,7 @@ func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	return out
 }
 
-// admits reports whether a search may measure a config from outside its space. It must run within --max-sms, do the
-// default's work at the requested precision, and keep the constraints.
+// admits reports whether a search may measure a config from outside its space.
 func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	k, err := kernels.Find(pl.kernels, p.Op, c.Kernel)
 	if err != nil || k.Check(pl.machine, p, c) != nil || pl.smallEnough(k)(c) != "" || pl.constrained(k, p, c) {
@@ -111,8 +110,7 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
 }
 
-// constrained reports whether a constraint of the space file removes a config. It never removes required configs, or
-// pairs, whose halves were checked.
+// constrained reports whether the space file removes a config. It never removes required configs and pairs.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -125,7 +123,7 @@ func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool
 	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
-// reducesPrecision returns a rule that removes configs of full precision, because an earlier search covered them.
+// reducesPrecision returns a rule that removes configs of full precision.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
@@ -135,7 +133,7 @@ func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	}
 }
 
-// legal returns the rule of the kernel's own check. It counts rejections by the field that the error names.
+// legal returns the rule of the kernel's own check.
 func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
@@ -169,7 +167,6 @@ func (pl *planner) smallEnough(k kernels.Kernel) search.Rule {
 	}
 }
 
-// boundedMachine returns the machine with at most --max-sms SMs.
 func (pl *planner) boundedMachine() ep.Machine {
 	m := pl.machine
 	if pl.opts.MaxSMs > 0 {
@@ -178,8 +175,8 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch with each combine, sorted best first, if a pair kernel accepts both. `first` holds for each
-// kernel the best pair, with and without overlapped launches.
+// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds each kernel's first pair,
+// with and without overlapped launches.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -209,8 +206,8 @@ func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
-// analytic returns the config of a formula: enough SMs to give every message a warp, else defaults. ok is false if no
-// parameter takes SMs, or if --kernel leaves the default's kernel out.
+// analytic returns a config with enough SMs to give every message a warp. ok is false if no parameter sets SMs, or if
+// --kernel excludes the default's kernel.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {
 		return c, false
@@ -246,8 +243,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the sweep may need, the first of all searches before the others.
-// When each search announced its own, short sweeps waited long.
+// announce tells a compiling backend which configs the sweep may need, the required configs first. When each search
+// announced its own configs, short sweeps waited long.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
@@ -267,7 +264,7 @@ func (s *sweeper) announce() error {
 	return nil
 }
 
-// shapes returns one problem for each shape. Pairs are left out, because they run the kernels of their halves.
+// shapes returns one problem for each shape. Pairs need none, because they run the kernels of their halves.
 func (s *sweeper) shapes() []ep.Problem {
 	var out []ep.Problem
 	for _, c := range s.searches {
@@ -279,7 +276,7 @@ func (s *sweeper) shapes() []ep.Problem {
 	return out
 }
 
-// announcedPoints bounds the points that `compiled` looks at. In a larger space it skips points.
+// announcedPoints bounds the points that `compiled` looks at.
 const announcedPoints = 20_000
 
 // compiled returns one config for each combination of compile-time values.

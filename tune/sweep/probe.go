@@ -21,18 +21,18 @@ type Probe struct {
 type probedCost struct {
 	open   float64 // opening a session
 	cold   float64 // compiling a config and comparing it with the oracle
-	warm   float64 // comparing it again in a later session
-	sample float64 // of one config
+	warm   float64 // comparing a config in a later session
+	sample float64 // one sample of a config
 }
 
-// session returns the seconds of a session with this many configs, each in `rounds` rounds on average.
+// session returns the seconds of a session with this many configs, each in `rounds` rounds.
 func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
 
-// Probe measures the costs of a plan's searches and sets Probed. Among problems that differ only in tokens it measures
-// the smallest and the largest, and interpolates the others. It logs nothing. A default that crashes or hangs is an
-// error, because a sweep would restart the worker for every problem.
+// Probe measures the costs of a plan's searches and sets Probed. Among problems that differ only in tokens, it
+// measures the smallest and the largest, and interpolates. A default that crashes or hangs is an error, because a
+// sweep would restart the worker for every problem.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -58,7 +58,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	return nil
 }
 
-// tokenEnds returns two searches that differ from s only in tokens: the one with the fewest and the one with the most.
+// tokenEnds returns the searches with the fewest and the most tokens among those that otherwise equal s.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {
@@ -80,7 +80,6 @@ func withoutTokens(p ep.Problem) ep.Problem {
 	return p
 }
 
-// between returns the cost at a token count by linear interpolation.
 func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost {
 	lo, hi := ends[0].problem.Tokens, ends[1].problem.Tokens
 	if lo == hi {
@@ -92,18 +91,18 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 	}
 }
 
-// probeConfigs is how often the default runs in a round, because configs of a round share the time of a request.
+// probeConfigs is how often the default runs in a round.
 const probeConfigs = 2
 
 // A probe times the default in leastProbeRounds rounds. If they take at most probeSeconds, it uses mostProbeRounds
-// further rounds instead, because the first take longer.
+// further rounds instead.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
 	probeSeconds     = 0.05
 )
 
-// probe measures the cost of one problem. If the default fails, the cost is the time until then.
+// probe measures the cost of one problem. If the default fails, the cost is the time until the failure.
 func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost probedCost, err error) {
 	report := func(record.Stage) { p.reportProbe(&s) }
 	report("")
@@ -160,8 +159,8 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 	return nil
 }
 
-// probeBlock measures the default `configs` times in each round. `open` is the seconds of opening a session, or 0;
-// `rest` is everything else.
+// probeBlock measures the default `configs` times in each round. It returns the seconds of opening a session, and of
+// everything else.
 func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
 	before, start := l.wall.Opening, time.Now()
 	_, err = c.runner.Measure(ctx, record.StageAA, slices.Repeat(c.points[:1], configs), rounds)
@@ -169,15 +168,14 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 	return open, time.Since(start).Seconds() - open, err
 }
 
-// sessionRounds returns the mean number of rounds of a config in a further session.
+// sessionRounds returns the mean rounds of a config in a further session.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }
 
-// A further session prepares winner, default, twin, runner-up and neighbours.
 const (
 	sessionConfigs = 4 + search.Neighbours
-	sessionSamples = 6 // mean number of configs in a round, from recorded searches
+	sessionSamples = 6 // mean number of configs in a round
 )
 
 func (p *Plan) further(c probedCost) float64 {
@@ -192,7 +190,7 @@ func (p *Plan) shortest(c probedCost) float64 {
 
 const leastConfigs = 2
 
-// Least returns the shortest time of a plan. A sweep cannot keep a smaller budget.
+// Least returns the shortest time of a plan.
 func (p *Plan) Least() time.Duration {
 	seconds := 0.0
 	for i := range p.Searches {

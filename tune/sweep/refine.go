@@ -13,11 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// refineAll finds out more exactly at which token count the fastest config changes. The searches of a sweep find the
-// fastest config at a few token counts, and each range of token counts takes the config of its nearest search. Where two
-// neighbouring ranges have different configs, refineAll measures both configs at a token count between the ranges. It
-// does so for each routing of the two searches; a routing says which experts the tokens select. It ends when the time of
-// the sweep is used up.
+// refineAll looks between neighbouring ranges of token counts with different configs. It measures both configs at a
+// token count between the ranges, under each routing of the two searches. It ends when the time of the sweep is used
+// up.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -36,7 +34,6 @@ func (s *sweeper) refineAll(ctx context.Context) error {
 	return nil
 }
 
-// refine measures the configs of two neighbouring ranges at a token count between them, for each routing.
 func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo || ctx.Err() != nil {
@@ -56,9 +53,8 @@ func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 	return nil
 }
 
-// measureBetween measures the default config and the configs of choices, for one problem and routing with another token
-// count. The measurement is called a refinement. If there is already a refinement for this token count, measureBetween
-// adds the configs to it.
+// measureBetween measures the default and the configs of `choices` at a token count, under the routing of `near`.
+// This measurement is a refinement. Later calls for the same token count and routing add configs to it.
 func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens int, choices ...rowChoice) (*activeSearch, error) {
 	p := atTokens(near.problem, tokens)
 	key := refinementKey(p, near)
@@ -82,8 +78,8 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// refineOverSessions measures the configs of a refinement again in further sessions, in each of which memory is laid out
-// anew. It does so only if one of the configs was not yet measured in such sessions.
+// refineOverSessions measures the configs of a refinement in further sessions, unless all of them have such
+// measurements. Each session lays out memory anew.
 func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	missing := func(cfg ep.Config) bool {
 		_, measured := c.measured[cfg.Key()]
@@ -95,7 +91,7 @@ func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, confi
 		return nil
 	}
 	for key := range c.measured {
-		if cfg, err := ep.ParseConfig(key); err == nil { // never an error, because every key is the key of a config
+		if cfg, err := ep.ParseConfig(key); err == nil {
 			configs = appendConfig(configs, cfg)
 		}
 	}
@@ -112,13 +108,11 @@ func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, confi
 	return nil
 }
 
-// refinementKey returns the key of a refinement in sweeper.refinements.
 func refinementKey(p ep.Problem, near *activeSearch) string {
 	return p.Key() + " " + near.routing.Spec()
 }
 
-// newRefinement returns a refinement for a problem. It has the type of a search, but it measures only given configs and
-// makes no decision.
+// newRefinement returns a refinement: a search that measures only given configs and makes no decision.
 func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch, error) {
 	c := &activeSearch{routedProblem: routedProblem{problem: p, routing: near.routing, class: near.class}}
 	c.aa, c.measured, c.isRefinement = near.aa, map[string]versusDefault{}, true
@@ -142,9 +136,9 @@ func (s *sweeper) newRefinement(p ep.Problem, near *activeSearch) (*activeSearch
 	return c, nil
 }
 
-// meet sets the border between two neighbouring ranges of token counts. If both configs were measured at a token count
-// between the ranges, this count goes to the range with the faster config. If the default config is faster than both,
-// meet returns a new range between the two, with the default config.
+// meet sets the border between two neighbouring ranges. If both configs were measured at a token count between the
+// ranges, this count goes to the range with the faster config. If the default is faster than both, meet returns a new
+// range with the default.
 func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	left, right := low.last(), high.picks[0]
 	if there := m.refined(low, high); there != nil {
@@ -168,8 +162,8 @@ func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	return nil
 }
 
-// refined returns the refinements at the token count between two ranges, one for each routing. It returns nil if one of
-// the two configs was not measured for every routing.
+// refined returns the refinements between two ranges, one for each routing. It returns nil if one of the two configs
+// was not measured under every routing.
 func (m *rowMaker) refined(low, high *tokenRange) group {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo {
@@ -188,8 +182,8 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 	return out
 }
 
-// abut extends two neighbouring ranges until they touch at the geometric mean of their nearest token counts. If the config
-// of a range cannot run at all token counts up to there, this range ends earlier.
+// abut extends two ranges until they touch at the geometric mean of their nearest token counts. A range ends earlier
+// if its config cannot run there.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]
@@ -197,13 +191,12 @@ func (m *rowMaker) abut(low, high *tokenRange) {
 	high.lo -= sort.Search(high.lo-mid-1, func(i int) bool { return !m.runs(b, high.lo-i-1) })
 }
 
-// runs reports whether the config of a choice can run with this number of tokens.
 func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns p with another number of tokens. If the buffers of p have room for exactly its tokens, those of the
-// result have room for exactly the new number of tokens.
+// atTokens returns p with another number of tokens. Buffers with room for exactly p's tokens get room for exactly the
+// new number.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {
@@ -212,11 +205,9 @@ func atTokens(p ep.Problem, tokens int) ep.Problem {
 	return p.AtTokens(tokens, room)
 }
 
-// defaultConfig returns the default config of the searches in g.
 func (g group) defaultConfig() ep.Config { return g[0].result.Decision.Default }
 
-// configAt returns the config of a choice for the token count of `there`. The default config can differ from token count
-// to token count. So if the choice is the default, configAt returns the default config of that token count.
+// configAt returns the config of a choice at the token count of `there`. The default differs between token counts.
 func (p rowChoice) configAt(there group) ep.Config {
 	if p.dflt {
 		return there.defaultConfig()
@@ -224,7 +215,7 @@ func (p rowChoice) configAt(there group) ep.Config {
 	return p.config
 }
 
-// withRoutingsOf returns the searches of g, and those searches of other whose routing g does not have.
+// withRoutingsOf returns the searches of g, and those searches of `other` whose routing g lacks.
 func (g group) withRoutingsOf(other group) group {
 	out := slices.Clone(g)
 	for _, o := range other {

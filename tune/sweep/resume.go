@@ -11,12 +11,12 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Continues returns an error if a run cannot be continued here, with this machine, kernels, space and policy.
+// Continues returns an error if a run had another machine, kernels, space or policy.
 func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	m := b.Machine()
 	was, is := run.ABI.Short(), ABI(b).Short()
 	if run.ABI != "" && len(run.ABI.Changed(ABI(b))) == 0 {
-		was = is // no kernel changed; some may have been added
+		was = is // kernels may only have been added
 	}
 	for _, f := range []struct{ what, was, is, way string }{
 		{"machine", run.Machine.Key(), m.Key(), "resume it there"},
@@ -31,7 +31,7 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return sameTraces(run, p)
 }
 
-// sameTraces returns an error if a trace's file was overwritten since the run began.
+// sameTraces returns an error if a trace file changed since the run began.
 func sameTraces(run *record.Run, p *Plan) error {
 	for _, d := range p.Options.Distributions {
 		spec := d.Spec()
@@ -49,8 +49,8 @@ func sameTraces(run *record.Run, p *Plan) error {
 	return nil
 }
 
-// Retry records which failed configs are measured again. A spec is a config in full, its id, or its difference from the
-// default of a problem on which it failed.
+// Retry records which failed configs are measured again. A spec is a config in full, its id, or its difference from a
+// default.
 func Retry(run *record.Run, results []record.Result, specs []string) error {
 	failed := spellings(results)
 	keys := slices.Sorted(maps.Keys(failed))
@@ -78,7 +78,7 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 	return nil
 }
 
-// spellings maps the key of each failed config to its differences from the defaults where it failed.
+// spellings maps the key of each failed config to its differences from the defaults.
 func spellings(results []record.Result) map[string][]string {
 	defaults := map[ep.Problem]ep.Config{}
 	for _, r := range results {

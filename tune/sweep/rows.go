@@ -13,11 +13,11 @@ import (
 
 // A rowMaker makes the rows of a table from finished searches.
 type rowMaker struct {
-	groups      [][]group                // by table key, in order of token count
+	groups      [][]group                // by table key, sorted by token count
 	refinements map[string]*activeSearch // see refinementKey
 	interrupted bool
 	maxSMs      int
-	protocol    int // of the run, see record.Protocol
+	protocol    int // see record.Protocol
 
 	build     func(ep.Config) ep.ABI // of a config's kernels
 	cost      func(ep.Op, ep.Config) ep.Cost
@@ -33,7 +33,6 @@ func (s *sweeper) rowMaker() *rowMaker {
 	}
 }
 
-// rowChoice is the config for one token count and routing class.
 type rowChoice struct {
 	tokens   int
 	searches group
@@ -46,13 +45,12 @@ type rowChoice struct {
 type tokenRange struct {
 	picks  []rowChoice
 	lo, hi int
-	joined bool // no token count was left out before this range
+	joined bool // no gap before this range
 }
 
 func (r tokenRange) last() rowChoice { return r.picks[len(r.picks)-1] }
 
-// sameRow reports whether one row can hold both choices: the same config, or the default in both. The default may
-// differ between token counts.
+// sameRow reports whether one row can hold both choices. The default may differ between token counts.
 func (p rowChoice) sameRow(q rowChoice) bool {
 	return p.dflt && q.dflt || p.dflt == q.dflt && p.config.Key() == q.config.Key()
 }
@@ -60,7 +58,7 @@ func (p rowChoice) sameRow(q rowChoice) bool {
 func (m *rowMaker) rows() []table.Row {
 	var out []table.Row
 	for _, byTokens := range m.groups {
-		if byTokens[0][0].problem.Op == ep.Layer { // a table's key has no intermediate size
+		if byTokens[0][0].problem.Op == ep.Layer { // table keys have no intermediate size
 			continue
 		}
 		for _, class := range ep.Classes() {
@@ -72,8 +70,8 @@ func (m *rowMaker) rows() []table.Row {
 	return out
 }
 
-// ranges returns the token ranges of one table key and class, with gaps. A range for all routings needs a usable search
-// for each, and at least fewestForAll routings.
+// ranges returns the token ranges of one table key and class, with gaps. A range for all routings needs usable
+// searches of all routings, and at least fewestForAll of them.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false
@@ -107,7 +105,7 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 
 const fewestForAll = 2
 
-// join sets the borders between adjacent ranges. It also returns the ranges that meet adds.
+// join sets the borders between adjacent ranges. It may add ranges, see meet.
 func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	for _, r := range ranges {
 		if r.joined {
@@ -120,8 +118,8 @@ func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	return out
 }
 
-// forClass returns the usable searches that make the row of a class. If an interrupt prevented the crossing, a class
-// takes only its first search.
+// forClass returns the usable searches for the rows of a class. If an interrupt prevented the crossing, a class takes
+// only its first search.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
@@ -138,12 +136,12 @@ func (m *rowMaker) lacksRoutings(g group, byTokens []group) bool {
 	return m.interrupted && slices.ContainsFunc(byTokens, func(o group) bool { return len(o) > len(g) })
 }
 
-// measuredByAll returns the configs that every search of a group measured with its default, the default first.
+// measuredByAll returns the configs that every search of a group measured, the default first.
 func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
 	out := []ep.Config{dflt}
 	for _, key := range stat.MeasuredEverywhere(g.effects()) {
-		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() { // keys of configs always parse
+		if c, err := ep.ParseConfig(key); err == nil && key != dflt.Key() {
 			out = append(out, c)
 		}
 	}
@@ -152,11 +150,11 @@ func (g group) measuredByAll() []ep.Config {
 
 // chooseConfig returns the config of a class.
 //   - One search: the config of its decision.
-//   - Several searches of one class: the config with the least worst loss, among those that are slower than the default
-//     in no search.
+//   - Several searches of one class: the config with the least worst loss that is slower than the default in no
+//     search.
 //   - All routings: the minimax config.
-//   - All routings after an interrupt: the config with the least worst loss among those that all searches measured. If
-//     this is the default, ok is false, because others may be faster.
+//   - All routings after an interrupt: the config with the least worst loss that all searches measured. If this is
+//     the default, ok is false, because unmeasured configs may be faster.
 func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
@@ -176,8 +174,8 @@ func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep
 	return c, true
 }
 
-// tieOrder returns the keys of the configs that win ties, first the table's, then the default, then that of the next
-// smaller token count.
+// tieOrder returns the keys of the configs that win ties: the incumbent table's config, the default, and the config
+// of the next smaller token count.
 func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
@@ -187,8 +185,8 @@ func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string 
 	return out
 }
 
-// leastWorstLoss returns the config whose largest loss is smallest, and this loss. Within the band it takes preferred
-// configs first, then the cheapest.
+// leastWorstLoss returns the config with the smallest worst loss, and this loss. Within the band, preferred configs
+// win, then cheap ones.
 func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []string) (best ep.Config, loss float64) {
 	rank := func(c ep.Config) int {
 		if i := slices.Index(preferred, c.Key()); i >= 0 {
@@ -208,7 +206,6 @@ func (m *rowMaker) leastWorstLoss(g group, configs []ep.Config, preferred []stri
 	return ordered[at], loss
 }
 
-// makeChoice makes the choice of a config for a group, with its evidence.
 func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	var all []table.Evidence
 	for _, c := range g {
@@ -222,7 +219,7 @@ func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	out := rowChoice{tokens: g[0].problem.Tokens, searches: g, config: cfg, build: m.build(cfg), evidence: mergeEvidence(all)}
 	out.evidence.Protocol = m.protocol
 	explain(&out.evidence, g, cfg, dflt)
-	out.dflt = dflt && m.maxSMs == 0 // callers do not know --max-sms, so rows then spell out the default
+	out.dflt = dflt && m.maxSMs == 0 // with --max-sms, rows spell out the default
 	return out
 }
 
@@ -239,8 +236,8 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	}
 }
 
-// mergeEvidence merges the evidence of one config. Times and gain come from the evidence with the least gain, regret
-// and error from the worst.
+// mergeEvidence merges the evidence of one config. Times and gain come from the evidence with the least gain. Regret
+// and error are the largest.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
@@ -267,8 +264,7 @@ func mergeEvidence(all []table.Evidence) table.Evidence {
 	return out
 }
 
-// complete reports whether the whole legal space was measured. For pairs it is false, because their space is made of
-// winners.
+// complete reports whether the whole legal space was measured. Pairs are never complete.
 func (c *activeSearch) complete() bool {
 	if c.sibling != nil {
 		return c.sibling.complete()
@@ -307,7 +303,7 @@ func (r tokenRange) row(class ep.Class) table.Row {
 		}
 	}
 	row := table.Row{Key: table.KeyOf(first.searches[0].problem, class), Lo: r.lo, Hi: r.hi, Default: first.dflt, Evidence: mergeEvidence(all), ABI: first.build}
-	if len(searched) > 0 { // refinements did not search
+	if len(searched) > 0 {
 		by := mergeEvidence(searched)
 		row.Evidence.Tried, row.Evidence.Legal, row.Evidence.Ties, row.Evidence.Complete = by.Tried, by.Legal, by.Ties, by.Complete
 	}

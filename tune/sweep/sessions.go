@@ -13,9 +13,9 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// measureFurtherSessions runs further sessions with the configs of rows, and decides again. Each session lays out
-// memory anew, which changes times by several per cent on GPUs. Searches take turns, so that their sessions are far
-// apart in time.
+// measureFurtherSessions measures the configs of rows in further sessions, and decides again. Each session lays out
+// memory anew, which changes times by several per cent on GPUs. Searches take turns, so that the sessions of a search
+// lie far apart.
 func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	for range s.harness.policy.Sessions {
 		for _, c := range s.searches {
@@ -42,8 +42,7 @@ func (s *sweeper) measureFurtherSessions(ctx context.Context) error {
 	return nil
 }
 
-// measureSession measures default, twin and configs in one more session, neighbours in half of the rounds. Once ctx is
-// cancelled it measures nothing.
+// measureSession measures the default, its twin and `configs` in one more session.
 func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	if ctx.Err() != nil {
 		return nil
@@ -95,7 +94,7 @@ func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	return out
 }
 
-// decideOverSessions decides a search again, by its further sessions alone.
+// decideOverSessions decides a search again, from its further sessions alone.
 func (s *sweeper) decideOverSessions(c *activeSearch) {
 	if len(c.furtherSessions) == 0 {
 		return

@@ -24,21 +24,21 @@ type sweeper struct {
 	watch       stopwatch
 	searches    []*activeSearch
 	done        int
-	refinements map[string]*activeSearch // by problem and routing, between the requested token counts
+	refinements map[string]*activeSearch // see refinementKey
 	unopened    bool                     // the last search got no session
 	crashes     crashCount
 }
 
-// A Summary is the result of a sweep, as far as its searches are finished.
+// A Summary is the result of a sweep's finished searches.
 type Summary struct {
 	Left    int // searches not done
 	Run     *record.Run
-	Table   *table.Table // nil: see NoTable
-	NoTable string       // why there is none
+	Table   *table.Table // nil if NoTable is set
+	NoTable string       // why Table is nil
 }
 
-// Run carries out a plan in dir. `run` is the record with which dir was opened, and `results` the log of an earlier
-// command. If ctx is cancelled, Run returns its error with a summary of the finished searches, nil if there are none.
+// Run carries out a plan in dir. `run` is dir's record, and `results` is the log of an earlier command. If ctx is
+// cancelled, Run returns ctx's error, with a summary if any search finished.
 func Run(ctx context.Context, b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, results []record.Result) (*Summary, error) {
 	if p.Options.Time > 0 && p.Probed == nil {
 		if err := p.Probe(ctx, b); err != nil {
@@ -104,7 +104,7 @@ func newSweeper(b kernels.Backend, p *Plan, dir *record.Dir, run *record.Run, re
 	return s, nil
 }
 
-// searchAll runs the searches in order, because each begins with earlier winners.
+// searchAll runs the searches in order, because each search begins with earlier winners.
 func (s *sweeper) searchAll(ctx context.Context) error {
 	if err := s.announce(); err != nil {
 		return err
@@ -142,8 +142,8 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a search must be measured again, because a retry changed its candidates. Then it sets
-// the generation of the new blocks.
+// measuredAnew reports whether a search must be measured again, because a retry changed its candidates. If so, it
+// sets the generation of new blocks.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false
@@ -222,7 +222,7 @@ func (s *sweeper) warn() {
 	}
 }
 
-// workerLosses warns of workers that were lost although no config failed: another program may end or stall processes.
+// workerLosses warns of workers that were lost although no config failed.
 func workerLosses(b kernels.Backend) []string {
 	r, ok := b.(kernels.Restarting)
 	if !ok || len(r.Losses()) == 0 {

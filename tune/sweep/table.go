@@ -16,7 +16,7 @@ import (
 // noisyShare is the share of noisy searches above which there is no table.
 const noisyShare = 0.25
 
-// whyNoTable returns why no table can be made, or "", and the largest A/A spread of the usable searches.
+// whyNoTable returns why no table can be made, or "". It also returns the largest A/A spread of the usable searches.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	var noisy []*activeSearch
 	usable := 0
@@ -41,11 +41,10 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 	return "", spread
 }
 
-// widestBand bounds the band that noisyReason proposes: most gains would lie within a wider one.
+// widestBand bounds the band that noisyReason proposes.
 const widestBand = 0.25
 
-// noisyReason returns a sentence about noisy searches, with the flags that help. More time helps only if an A/A test
-// lacked it.
+// noisyReason says that searches are noisy, and which flags help.
 func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	policy := s.harness.policy
 	largest, short := 0.0, 0
@@ -67,7 +66,6 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 		len(noisy), len(s.searches), 100*policy.Band, 100*largest, strings.Join(append(ways, "quiet the machine"), ", or "))
 }
 
-// unusableReason counts the causes that spoiled all searches.
 func (s *sweeper) unusableReason() string {
 	count := map[record.Cause]int{}
 	for _, c := range s.searches {

@@ -6,13 +6,13 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// stopwatch measures the wall time of a sweep, with the commands that it resumes.
+// stopwatch measures the wall time of a sweep, including the commands that it resumes.
 type stopwatch struct {
 	began   time.Time
 	earlier record.Wall
 }
 
-// startWatch starts a stopwatch on top of run. A zero `began` stands for now.
+// startWatch starts a stopwatch. A zero `began` means now.
 func startWatch(run *record.Run, began time.Time) stopwatch {
 	if began.IsZero() {
 		began = time.Now()
@@ -20,7 +20,7 @@ func startWatch(run *record.Run, began time.Time) stopwatch {
 	return stopwatch{began, run.Wall}
 }
 
-// wall returns the wall time so far. `parts` is this command's.
+// wall returns the wall time so far. `parts` is the time of this command.
 func (w stopwatch) wall(parts record.Wall) record.Wall {
 	parts.Total = time.Since(w.began).Seconds()
 	return w.earlier.Plus(parts)
@@ -34,7 +34,7 @@ func (s *sweeper) writeRun() error {
 	return err
 }
 
-// Wrote adds the time of writing further files since `began` to the run's wall time, and writes run.json again.
+// Wrote adds the time since `began` to the run's wall time, and writes run.json again.
 func (o *Summary) Wrote(dir *record.Dir, began time.Time) error {
 	took := time.Since(began).Seconds()
 	o.Run.Wall = o.Run.Wall.Plus(record.Wall{Total: took, Writing: took})

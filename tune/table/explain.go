@@ -18,10 +18,10 @@ type Explanation struct {
 
 // ExplainedRow is a row that may answer, and why it does or does not.
 type ExplainedRow struct {
-	Source  string   // name of its table
-	Row     *Row     // with its evidence
-	Differs []string // fields in which the row differs from the key
-	Note    string   // "answers", or the reason why the row does not answer
+	Source  string // name of the table
+	Row     *Row
+	Differs []string // fields in which the row differs
+	Note    string   // "answers", or why the row does not
 }
 
 // Explain returns Lookup's answer and every row that may answer the key.
@@ -52,8 +52,8 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest returns why no row answers, "" if there are no rows. The closest row differs in the
-// fewest fields, and then in later fields of Fields.
+// Nearest describes the closest row that does not answer, or returns "" without rows. In the closest row, the fewest
+// fields keep it from answering.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow
@@ -99,7 +99,7 @@ func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	return out
 }
 
-// coverage returns the union of the token intervals of a key's rows.
+// coverage returns the token intervals that a key's rows cover.
 func (s *Set) coverage(k Key) string {
 	var spans [][2]int
 	for _, r := range s.usable() {

@@ -22,13 +22,13 @@ type Key struct {
 	Combine      ep.DType `json:"combine"`
 	SharedExpert bool     `json:"shared_expert"`
 	SkipA2A      bool     `json:"skip_a2a"`
-	Routing      ep.Class `json:"routing"` // AllRoutings for the row that answers for every class
+	Routing      ep.Class `json:"routing"` // AllRoutings answers for every class
 
-	Precision ep.Precision `json:"precision"` // a caller that needs Full never gets a row that has Reduced here
+	Precision ep.Precision `json:"precision"` // a caller that needs Full never gets Reduced
 
 	// Objective is the time that the row minimizes.
 	Objective ep.Objective `json:"objective,omitzero"`
-	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit the value "expert"
+	Layout    ep.Layout    `json:"layout,omitzero"` // layout of received rows; files omit "expert"
 }
 
 // KeyOf returns the key of a problem under a routing class.
@@ -42,7 +42,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem returns the problem of k with this many tokens, also in its buffers.
+// Problem returns the problem of k with this many tokens. Its buffers have room for as many.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,
@@ -59,12 +59,12 @@ func Fields() []string {
 		"dispatch", "combine", "shared_expert", "skip_a2a", "routing", "precision", "objective", "layout"}
 }
 
-// FallbackFields lists the fields in which the row of a fallback may differ.
+// FallbackFields lists the fields in which a fallback row may differ from the question.
 func FallbackFields() []string {
 	return []string{"mode", "hidden", "experts", "top_k", "shared_expert", "routing"}
 }
 
-// KeyFields is the number of fields in Fields.
+// KeyFields is the length of Fields.
 const KeyFields = 15
 
 const (
@@ -76,7 +76,7 @@ const (
 	layoutField    = 14
 )
 
-// Vector returns the key as numbers, in the order of Fields, -1 for an unknown name.
+// Vector returns the key as numbers, in the order of Fields. An unknown name gives -1.
 func (k Key) Vector() [KeyFields]int {
 	return [KeyFields]int{
 		slices.Index(ep.RowOps(), k.Op), slices.Index(ep.Modes(), k.Mode),
@@ -96,7 +96,7 @@ func (k Key) Words() []string {
 		string(k.Routing), k.Precision.String(), k.Objective.String(), k.Layout.String()}
 }
 
-// String spells the key as field=value words, without the usual precision, objective and layout.
+// String spells the key as field=value words. It omits the usual precision, objective and layout.
 func (k Key) String() string {
 	words := k.Words()
 	for i, f := range Fields() {

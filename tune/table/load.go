@@ -16,15 +16,14 @@ import (
 	"github.com/epbench/epbench/tune/table/internal/strictjson"
 )
 
-// MaxTableBytes bounds a table file; 10,000 rows take about 8 MB.
+// MaxTableBytes bounds a table file. 10,000 rows take about 8 MB.
 const MaxTableBytes = 64 << 20
 
-// Load reads a table. Every field must be there once. Rows must not overlap, and the id must match
-// the content. An error is one line that names the line of the file and the field. Memory stays
-// within a small multiple of the input.
+// Load reads a table. It refuses missing and repeated fields, overlapping rows, and an id that does not match the
+// content. An error names the line of the file and the field.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 
-// LoadEdited reads a table whose content may not match its id, and sets Header.Edited.
+// LoadEdited reads a table whose content may not match its id, and then sets Header.Edited.
 func LoadEdited(r io.Reader) (*Table, error) { return load(r, true) }
 
 func load(r io.Reader, allowEdited bool) (*Table, error) {
@@ -52,7 +51,7 @@ func load(r io.Reader, allowEdited bool) (*Table, error) {
 	return t, t.Seal()
 }
 
-// parse reads and checks everything but the id, and sorts the rows.
+// parse checks everything but the id, and sorts the rows.
 func parse(data []byte) (*Table, error) {
 	t := &Table{Schema: schemaOf(data)}
 	if t.Schema == 0 || t.Schema == Schema {
@@ -68,7 +67,7 @@ func parse(data []byte) (*Table, error) {
 	return t, nil
 }
 
-// schemaOf returns the schema if it is the first field of a file, otherwise 0.
+// schemaOf returns the schema if it is a file's first field, otherwise 0.
 func schemaOf(data []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(data[:min(len(data), 256)]))
 	for i := range 3 {
@@ -88,11 +87,11 @@ const SystemDir = "/etc/epbench/tables"
 
 // Locations says where Open looks for tables, from the lowest layer up. Zero fields are skipped.
 type Locations struct {
-	Embedded    fs.FS  // *.json at its root, compiled into the program
+	Embedded    fs.FS  // *.json at its root
 	System      string // directory of *.json
 	User        string // directory of *.json
 	File        string // one table, above all others
-	AllowEdited bool   // accept tables whose content does not match their id, and mark them
+	AllowEdited bool   // accept and mark edited tables
 }
 
 // DefaultLocations returns the directories of the system and of the user.
@@ -104,8 +103,7 @@ func DefaultLocations() Locations {
 	return l
 }
 
-// Open reads every table of l. A bad l.File is an error; a bad table in a directory only goes into
-// Warnings.
+// Open reads every table of l. A bad l.File is an error. A bad table in a directory gives only a warning.
 func Open(l Locations) (*Set, error) {
 	var sources []Source
 	var warnings []error
@@ -139,7 +137,6 @@ func dirFS(dir string) fs.FS {
 	return os.DirFS(dir)
 }
 
-// openDir reads the tables of a directory by name.
 func openDir(name string, fsys fs.FS, allowEdited bool) (found []Source, bad []error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +161,7 @@ func LoadFile(name string, allowEdited bool) (*Table, error) {
 	return loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), name, allowEdited)
 }
 
-// loadFrom reads a table; `full` is its path for errors.
+// loadFrom reads a table. `full` is the table's path in errors.
 func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	var t *Table
 	f, err := fsys.Open(name)

@@ -16,12 +16,12 @@ type Resolved struct {
 	span    int      // token counts 0 to span-1 have cells
 	cells   []uint32 // [class, tokens] index into answers
 	answers []Answer // answers[0] is the default
-	ids     []string // ids of the tables that it was made from
+	ids     []string // ids of the tables
 	notes   []string
 }
 
-// Resolve computes the answer for every token count up to p.MaxTokens and every routing class. It
-// ignores p.Tokens, so that ranks get equal results.
+// Resolve computes the answer for every token count up to p.MaxTokens and every routing class. It ignores p.Tokens,
+// so that ranks get equal results.
 func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	p.Tokens = 0
 	usable, notes := s.For(h, p)
@@ -45,7 +45,7 @@ func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 	return r
 }
 
-// Resolve computes the answers of one table, as Set.Resolve does.
+// Resolve computes the answers of one table, see Set.Resolve.
 func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
@@ -84,8 +84,7 @@ func (r *Resolved) fill(p painter, lo, hi int, a Answer) {
 	}
 }
 
-// lastLegal returns the largest token count of a row at which its config is legal here, or
-// row.Lo-1.
+// lastLegal returns the last token count of a row at which its config is legal here, or row.Lo-1.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -94,14 +93,13 @@ func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	return row.Lo - 1 + sort.Search(most-row.Lo, func(i int) bool { return !r.legal(k, row.Lo+i, c) })
 }
 
-// legal reports whether a config can run at a token count on the host.
 func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	q := k.Problem(tokens)
 	q.MaxTokens = r.problem.MaxTokens
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. The entries of next lead from i to the first free cell.
+// painter fills each cell once. From i, `next` leads to the first free cell.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -133,8 +131,8 @@ func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	return filled
 }
 
-// Lookup returns the answer for the tokens of the fullest rank and a class. It allocates nothing.
-// Do not change the answer.
+// Lookup returns the answer for a class and the tokens of the fullest rank. It allocates nothing. Do not change the
+// answer.
 func (r *Resolved) Lookup(tokens int, c ep.Class) *Answer {
 	if uint(tokens) >= uint(r.span) {
 		return &r.answers[0]
@@ -168,11 +166,10 @@ func (r *Resolved) Runs(c ep.Class, lo, hi int) []Run {
 	return slices.Clip(out)
 }
 
-// Digest is a fingerprint of a rank's answers. Ranks exchange digests before the first
-// launch.
+// Digest is a fingerprint of a rank's answers.
 type Digest [sha256.Size]byte
 
-// Digest returns the digest of r: of problem, answers, tables and build, not of file names.
+// Digest returns the digest of r. It covers problem, answers, tables and build.
 func (r *Resolved) Digest() Digest {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%q\n%s\n", r.problem.Key(), r.ids, r.host.ABI)
@@ -185,8 +182,8 @@ func (r *Resolved) Digest() Digest {
 	return Digest(h.Sum(nil))
 }
 
-// Agree returns r if the digests of all ranks are equal, otherwise a Resolved that always answers
-// the default. Fewer digests than ranks count as a difference.
+// Agree returns r if the digests of all ranks are equal, otherwise a Resolved that always answers the default. A
+// missing digest counts as different.
 func (r *Resolved) Agree(all []Digest) *Resolved {
 	mine := r.Digest()
 	if len(all) == r.problem.Ranks && !slices.ContainsFunc(all, func(d Digest) bool { return d != mine }) {

@@ -12,40 +12,39 @@ import (
 
 // Source is one table of a Set.
 type Source struct {
-	Name  string // path of the table's file, for messages
+	Name  string // path of the table's file
 	Table *Table
 
-	similar  bool  // the table is from another machine, whose tables the host accepts
-	fallback []int // indices in Fields of the fields in which a row may differ from a question
+	similar  bool  // see Host.OtherMachines
+	fallback []int // fallback fields, as indices in Fields
 	refused  bool  // the host may not use the table
-	verified bool  // Table.Doubts has no reason to doubt the table on this host
+	verified bool  // without Table.Doubts
 }
 
-// Set combines several tables. A process asks a Set with which config, that is with which kernel and
-// launch parameters, it should launch a call. If rows of several tables fit the question equally
-// well, the table that comes last in the list of Overlay answers.
+// Set combines several tables. If rows of several tables fit a question equally well, the table that comes last in
+// Overlay's list answers.
 //
-// A Set never changes. To use new tables, make a new Set. All ranks (GPUs) must begin to use it with
-// the same call, because ranks that launch different configs would hang.
+// A Set never changes. To use new tables, make a new Set. All ranks must begin to use it with the same call, because
+// ranks that launch different configs would hang.
 type Set struct {
-	sources  []Source     // in the order of the list
-	rows     []indexedRow // of all sources; if two rows fit equally well, the first one answers
+	sources  []Source     // in the order of Overlay's list
+	rows     []indexedRow // sorted by compareIndexed
 	warnings []error
 	host     Host // set by For
 }
 
-// indexedRow is a row of a table, prepared for fast comparisons.
+// indexedRow is a table row, prepared for fast comparison.
 type indexedRow struct {
 	row     *Row
-	config  ep.Config      // the row's config, as the kernels of the host spell it
+	config  ep.Config      // spelled as the host's kernels spell it
 	key     [KeyFields]int // the row's key as numbers
 	source  int            // index of the row's table
-	earlier bool           // the row was measured with another build of its kernels than the host has
-	similar bool           // the row was measured on another machine
+	earlier bool           // measured with another build than the host's
+	similar bool           // measured on another machine
 }
 
-// compareIndexed puts rows with equal keys in the order in which they answer: first rows that were
-// measured with the kernels of the host, then rows of tables that come later in the list.
+// compareIndexed sorts rows by key. Among equal keys, rows of the host's kernels come first, then rows of later
+// tables.
 func compareIndexed(a, b indexedRow) int {
 	return cmp.Or(slices.Compare(a.key[:], b.key[:]), cmp.Compare(bit(a.earlier), bit(b.earlier)), cmp.Compare(b.source, a.source), cmp.Compare(a.row.Lo, b.row.Lo))
 }
@@ -68,15 +67,14 @@ func Overlay(sources ...Source) *Set {
 	return s
 }
 
-// Sources lists the tables that the host may use, in the order of the list.
+// Sources lists the tables that the host may use.
 func (s *Set) Sources() []Source {
 	return slices.DeleteFunc(slices.Clone(s.sources), func(src Source) bool { return src.refused })
 }
 
-// Warnings returns an error for each file that Open found and could not read as a table.
+// Warnings returns an error for each file that Open could not read as a table.
 func (s *Set) Warnings() []error { return s.warnings }
 
-// usable yields the rows of the tables that the host may use.
 func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	return func(yield func(int, *indexedRow) bool) {
 		for i := range s.rows {
@@ -87,27 +85,23 @@ func (s *Set) usable() iter.Seq2[int, *indexedRow] {
 	}
 }
 
-// Host describes the process that asks for configs: its machine, its kernels, and which rows it
-// accepts.
+// Host describes the process that asks for configs.
 type Host struct {
 	Machine ep.Machine
-	// ABI identifies the build of the kernels in this process. If it is "", the build is unknown, and
-	// all answers are marked as unverified.
+	// ABI is the build of the kernels in this process. If it is "", all answers are unverified.
 	ABI ep.ABI
-	// OnlyThisBuild says that only rows that were measured with this build of the kernels may answer.
-	// Otherwise rows of other builds may answer too, if their kernels have the same revision, which
-	// means that their parameters have the same meaning. Such answers have EarlierBuild set.
+	// OnlyThisBuild excludes rows that were measured with another build of the kernels. Otherwise such rows answer,
+	// with EarlierBuild set, if their kernels have the same revision.
 	OnlyThisBuild bool
-	// Current renames the kernel and the parameters of a config of an earlier build, if this build has
-	// other names for them. If Current is nil, no config is renamed.
+	// Current gives a config of an earlier build this build's names. nil means that no name changed.
 	Current func(ep.Config) ep.Config
-	// OtherMachines says that tables of other machines may answer, if ep.Machine.Similar is true for
-	// them. Their rows answer only if no row of this machine does. Such answers have OtherMachine set.
+	// OtherMachines admits tables of similar machines (ep.Machine.Similar). Their rows answer, with OtherMachine set,
+	// only if no row of this machine does.
 	OtherMachines bool
-	// Hooks lists the parameters with which the caller changes the result of the kernels, spelled as in
-	// Header.Hooks. A table without hooks serves every caller.
+	// Hooks lists the caller's parameters that change the result, spelled as in Header.Hooks. A table without hooks
+	// serves every caller.
 	Hooks string
-	// Check returns an error if a config cannot run here. If Check is nil, every config can run.
+	// Check returns an error if a config cannot run here. nil means that every config can run.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
 }
 
@@ -138,15 +132,13 @@ func (h Host) AcceptsMachine(other ep.Machine) bool {
 	return h.OtherMachines && h.Machine.Similar(other)
 }
 
-// Certifies reports whether a row was measured with the kernels of this host. It returns true if
-// the build of the host's kernels is unknown. If only the build of the row's kernels is unknown, it
-// returns false.
+// Certifies reports whether a row was measured with the kernels of this host. If the host's build is unknown, it
+// returns true. If only the row's build is unknown, it returns false.
 func (h Host) Certifies(head Header, r Row) bool {
 	return h.ABI == "" || (head.ABI != "" || r.ABI != "") && h.ABI.Serves(head.Build(r))
 }
 
-// Accepts reports whether the kernels of a row allow it to answer on this host. They must have the
-// same revision as the kernels of the host. With OnlyThisBuild, they must be the same build.
+// Accepts reports whether the kernels of a row allow it to answer on this host.
 func (h Host) Accepts(head Header, r Row) bool {
 	if h.OnlyThisBuild || h.ABI == "" || head.ABI == "" && r.ABI == "" {
 		return h.Certifies(head, r)
@@ -154,8 +146,8 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// judge returns a function that reports whether the host accepts a row of a table, and whether it certifies the row.
-// There are few builds and many rows, so each build is judged only once.
+// judge returns a function that reports whether the host accepts a row, and whether it certifies the row. It judges
+// each build once.
 func (h Host) judge(head Header) func(*Row) (accepted, certified bool) {
 	type judged struct{ accepted, certified bool }
 	known := map[ep.ABI]judged{}
@@ -170,8 +162,8 @@ func (h Host) judge(head Header) func(*Row) (accepted, certified bool) {
 	}
 }
 
-// Builds counts the rows whose kernels differ from those of the host. `earlier` is the number of such
-// rows that the host accepts, and `refused` the number of those that it refuses.
+// Builds counts the rows whose kernels differ from the host's: `earlier` rows that the host accepts, and `refused`
+// rows.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	judge := h.judge(t.Header)
 	for i := range t.Rows {
@@ -185,8 +177,7 @@ func (t *Table) Builds(h Host) (earlier, refused int) {
 	return earlier, refused
 }
 
-// hasRows reports whether any row has the number of ranks of k, and whether any row has the dtypes
-// of k.
+// hasRows reports whether any row has the ranks of k, and whether any row has the dtypes of k.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
@@ -195,8 +186,7 @@ func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	return ranks, dtypes
 }
 
-// Doubts returns the reasons to doubt a table that the host may use. An example is that the host has
-// another driver.
+// Doubts returns the reasons to doubt a table that the host may use, such as another driver.
 func (t *Table) Doubts(h Host) []string {
 	var out []string
 	head := t.Header
@@ -223,8 +213,8 @@ func minor(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For returns a Set with only the rows that a host may use for a problem. The notes say which tables
-// it refuses, and what may be wrong with those that it uses.
+// For returns a Set with only the rows that a host may use for a problem. The notes name the tables that it refuses
+// or doubts.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources, narrow.host = slices.Clone(s.sources), h
@@ -254,7 +244,6 @@ func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	return &narrow, notes
 }
 
-// accepted returns the rows that the host accepts.
 func (s *Set) accepted() []indexedRow {
 	judges := make([]func(*Row) (bool, bool), len(s.sources))
 	for i, src := range s.sources {
@@ -269,8 +258,7 @@ func (s *Set) accepted() []indexedRow {
 			continue
 		}
 		r.similar, r.earlier = src.similar, !certified
-		// Verifying a row again gives it a new build, but leaves the names in its config as they were. So the
-		// names may be old even if the row is certified.
+		// A row that was verified again has a new build, but its config may still have old names.
 		if s.host.Current != nil {
 			r.config = s.host.Current(r.config)
 		}

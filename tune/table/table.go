@@ -20,44 +20,41 @@ type Table struct {
 
 // Header says where a table came from and where it may be used.
 type Header struct {
-	Tool     string     `json:"tool"`      // version of epbench that wrote it
+	Tool     string     `json:"tool"`      // epbench version that wrote the table
 	Created  time.Time  `json:"created"`   // UTC, whole seconds
-	ABI      ep.ABI     `json:"abi"`       // latest build of each kernel that rows name
+	ABI      ep.ABI     `json:"abi"`       // latest build of each kernel in the rows
 	Space    string     `json:"space"`     // fingerprint of the search space
-	Machine  ep.Machine `json:"machine"`   // hardware on which the evidence was measured
-	Policy   string     `json:"policy"`    // spelling of the measurement policy
-	AA       float64    `json:"aa"`        // A/A spread: by how much the default differs from itself, as a ratio minus one
+	Machine  ep.Machine `json:"machine"`   // hardware that was measured
+	Policy   string     `json:"policy"`    // measurement policy
+	AA       float64    `json:"aa"`        // A/A spread: relative difference of the default's measurements
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
-	Fallback []string   `json:"fallback"`  // key fields that may differ if no row matches exactly, in this order
-	Edited   bool       `json:"edited"`    // loaded although its hash did not match
+	Fallback []string   `json:"fallback"`  // key fields that may differ, in order of preference
+	Edited   bool       `json:"edited"`    // loaded although the id did not match
 
-	// Band is the policy's band, a ratio minus one: a smaller difference of times counts as none. 0
-	// is unknown.
+	// Band is the policy's band, a ratio minus one: a smaller difference of times counts as none. 0 means unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists the ids of later verifications whose gains were taken into the rows'
-	// intervals, sorted.
+	// Receipts lists, in rising order, the ids of verifications that the rows' intervals include.
 	Receipts []string `json:"receipts,omitempty"`
 
-	// MaxSMs is the most SMs that a config or the default may take; 0 is no bound.
+	// MaxSMs is the most SMs that a config or the default may take. 0 means no bound.
 	MaxSMs int `json:"max_sms,omitempty"`
 
-	// Hooks lists the parameters of class kernels.Hook of every row's config and the default, as
-	// name=value,name=value; "" is none. A hook changes the result, so a caller must set the same
+	// Hooks lists the kernel parameters that change the result, as name=value,name=value. A caller must set the same
 	// values.
 	Hooks string `json:"hooks,omitempty"`
 }
 
-// IsDefault reports whether a row launches the default. With a bound on SMs the row names the
-// default's config.
+// IsDefault reports whether a row launches the default. In a table with MaxSMs, such a row spells out the default's
+// config.
 func (h Header) IsDefault(r Row) bool {
 	e := r.Evidence
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
-// GainInterval returns the 95 % interval of a row's gain. For one session it adds the spread
-// between sessions (docs/intervals.md). Sessions of an older protocol count as one, because they
-// could share memory addresses.
+// GainInterval returns the 95 % interval of a row's gain. If the row has one session, it adds the spread between
+// sessions (docs/intervals.md). Sessions of an older protocol count as one, because they could share memory
+// addresses.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
 	if e.Sessions > 1 && e.Protocol >= ownMemoryProtocol || e.GainLow == e.GainHigh || e.GainLow <= 0 {
@@ -69,11 +66,10 @@ func (h Header) GainInterval(r Row) (low, high float64) {
 	return low, e.Gain * math.Exp(math.Hypot(math.Log(e.GainHigh/e.Gain), between))
 }
 
-// ownMemoryProtocol is the first record.Protocol in which every session has other memory addresses.
+// ownMemoryProtocol is the first record.Protocol in which sessions do not share memory addresses.
 const ownMemoryProtocol = 1
 
-// Certain reports whether a row's evidence is sufficient for its choice. A gain needs an interval
-// above 1. The default and rows of several routings need none.
+// Certain reports whether a row's evidence supports its choice. The gain of one routing needs an interval above 1.
 func (h Header) Certain(r Row) bool {
 	low, _ := h.GainInterval(r)
 	return h.IsDefault(r) || r.OfSeveral() || low > 1
@@ -87,12 +83,12 @@ func (r Row) OfSeveral() bool {
 type Row struct {
 	Key      Key       `json:"key"`
 	Lo       int       `json:"lo"`      // smallest token count covered
-	Hi       int       `json:"hi"`      // largest, inclusive
+	Hi       int       `json:"hi"`      // largest token count covered
 	Config   ep.Config `json:"config"`  // the zero Config if the default won
-	Default  bool      `json:"default"` // the default was measured and is at least as fast
+	Default  bool      `json:"default"` // no config is faster than the default
 	Evidence Evidence  `json:"evidence"`
 
-	// ABI is the build of the row's kernels, or of the default's; "" means the build in the header.
+	// ABI is the build of the row's kernels. "" means the build in the header.
 	ABI ep.ABI `json:"abi,omitempty"`
 }
 
@@ -104,62 +100,57 @@ func (h Header) Build(r Row) ep.ABI {
 	return h.ABI.For(r.Config)
 }
 
-// Midpoint returns the last token count of a row that was measured at `a` tokens if the next was at
-// `b`: their geometric mean, rounded down.
+// Midpoint returns the geometric mean of two token counts, rounded down. A row that was measured at `a` ends there if
+// the next row was measured at `b`.
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
-// Evidence holds the measurements from which a row was made. Times are seconds of one call: the
-// slowest rank of each round, then the median over rounds. Of several cases, the one with the least
-// gain counts.
+// Evidence holds the measurements from which a row was made. Times are seconds of one call: the median over rounds of
+// the slowest rank's time. They are from the token count and routing with the least gain.
 type Evidence struct {
-	Clock    string    `json:"clock"`     // how it was timed: chain, span, event or wall
-	Median   float64   `json:"median"`    // median time of the row's config
+	Clock    string    `json:"clock"`     // chain, span, event or wall
+	Median   float64   `json:"median"`    // median time
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
-	Rounds   int       `json:"rounds"`    // rounds of the median, without those of the search
-	Gain     float64   `json:"gain"`      // the default's time divided by the config's, 1 if they are equal
+	Rounds   int       `json:"rounds"`    // rounds that were timed, without the search
+	Gain     float64   `json:"gain"`      // the default's time divided by the config's
 	GainLow  float64   `json:"gain_low"`  // lower end of Gain's 95 % interval
 	GainHigh float64   `json:"gain_high"` // upper end of this interval
 	Tried    int       `json:"tried"`     // configs measured
-	Ties     int       `json:"ties"`      // configs of the last comparison within the band of the fastest
-	Regret   float64   `json:"regret"`    // largest loss of a row for all routings against a routing's best config, as a ratio minus one
+	Ties     int       `json:"ties"`      // configs within the band of the fastest config
+	Regret   float64   `json:"regret"`    // largest loss under any routing, a ratio minus one
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
-	Complete bool      `json:"complete"`  // every legal point of the space was measured
-	Date     time.Time `json:"date"`      // when it was measured, UTC, whole seconds
+	Complete bool      `json:"complete"`  // every legal config was measured
+	Date     time.Time `json:"date"`      // UTC, whole seconds
 
-	// Legal is the number of legal points of the search space; 0 is unknown.
+	// Legal is the number of legal configs in the search space. 0 means unknown.
 	Legal int `json:"legal,omitempty"`
 
-	// Between lists those of Tokens that were only timed, between two searched counts, in rising
-	// order.
+	// Between lists, in rising order, the elements of Tokens at which no search was made, only a comparison.
 	Between []int `json:"between,omitempty"`
 
-	// TimedAt is the token count of the times and the gain; 0 if Tokens lists one count, or if it
-	// is unknown.
+	// TimedAt is the token count at which times and gain were measured. 0 means the only element of Tokens, or
+	// unknown.
 	TimedAt int `json:"timed_at,omitempty"`
 
-	// MaxErr is the largest error against the oracle, divided by the largest magnitude in its
-	// output row.
+	// MaxErr is the largest error against the oracle, divided by the largest magnitude in the same output row.
 	MaxErr float64 `json:"max_err,omitempty"`
 
-	// Sessions counts the sessions of the times and the gain; 0 means one.
+	// Sessions counts the sessions behind the times and the gain. 0 means one.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Protocol is the revision of the way of measuring, see record.Protocol. 0 is the protocol up
-	// to 2026-11-25.
+	// Protocol is the revision of measuring, see record.Protocol. 0 is the protocol up to 2026-11-25.
 	Protocol int `json:"protocol,omitempty"`
 
-	// Beside names the matrix product that ran at the same time, see ep.Product; "" for none. The
-	// times are then what the calls add to it.
+	// Beside names the matrix product that ran at the same time, see ep.Product. The times then say how much the
+	// calls delay the product.
 	Beside string `json:"beside,omitempty"`
 
-	// Reason says why the row is in the table with an uncertain gain, written as 1: "kept" for the
-	// default, else "compromise of N routings".
+	// Reason is set if the gain is uncertain: "kept" for the default, or "compromise of N routings".
 	Reason string `json:"reason,omitempty"`
 }
 
-// At returns the token count of the times and the gain, ok false if unknown.
+// At returns the token count at which times and gain were measured. ok is false if it is unknown.
 func (e Evidence) At() (tokens int, ok bool) {
 	if len(e.Tokens) == 1 {
 		return e.Tokens[0], true

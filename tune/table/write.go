@@ -29,8 +29,8 @@ func (t *Table) Seal() error {
 	return err
 }
 
-// WriteTo seals the table and writes its canonical JSON, one line for each row. If Load would
-// refuse the table, it writes nothing.
+// WriteTo seals the table and writes its canonical JSON, one line for each row. If Load would refuse the table, it
+// writes nothing.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	if err := t.Seal(); err != nil {
 		return 0, err

@@ -7,16 +7,16 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// besideSamples makes samples longer beside a matrix product, because a cost is a small difference of two noisy times.
+// besideSamples lengthens samples beside a matrix product, because a cost is a small difference of two noisy times.
 const besideSamples = 8
 
-// stageTogether holds a point's rounds in one stage beside a matrix product.
+// stageTogether holds a point's rounds beside a matrix product in one stage.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// addBeside adds the times of a round with a product to its line, with all digits.
+// addBeside adds a round's times beside a matrix product to its line.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	switch has := line.Problem.Beside != ""; {
 	case has && got == nil:
@@ -37,7 +37,7 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	return nil
 }
 
-// shareBase gives all lines of a block the same times of the product alone, and then computes their seconds.
+// shareBase gives all lines of a block the same times of the product alone. Then it computes each line's seconds.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {
@@ -58,7 +58,6 @@ func shareBase(lines []record.Result) {
 	}
 }
 
-// rememberBeside keeps the rounds of the latest stage that timed a point.
 func (r *Runner) rememberBeside(point int, line *record.Result) {
 	if line.Beside == nil {
 		return
@@ -71,8 +70,7 @@ func (r *Runner) rememberBeside(point int, line *record.Result) {
 	s.times.Append(line.Beside)
 }
 
-// Beside returns a point's times with a matrix product in the latest stage that timed it, or nil. The twin has the
-// default's times.
+// Beside returns a point's times beside a matrix product in the latest stage that timed the point, or nil.
 func (r *Runner) Beside(point int) *ep.BesideRounds {
 	if point == search.Twin {
 		point = r.Default

@@ -16,18 +16,18 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// attempts bounds the tries of a block. It is two because a worker can be restarted once.
+// attempts bounds the tries of a block. A lost worker is restarted once.
 const attempts = 2
 
-// measureBlock measures some rounds of the same candidates and logs them. If the session is lost, it measures the whole
-// block again.
+// measureBlock measures and logs a block: some rounds of the same candidates. If the session is lost, it measures the
+// whole block again.
 func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := r.Lap.start()
 	for range attempts {
 		if lines, err = measure(); err == nil || ctx.Err() != nil {
 			break
 		}
-		r.Close() // its error adds nothing to err
+		r.Close()
 	}
 	if ctx.Err() != nil {
 		return nil, 0, ctx.Err()
@@ -47,7 +47,6 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 	return lines, wall, err
 }
 
-// block opens a session if there is none, admits the candidates, and times them.
 func (r *Runner) block(ctx context.Context, stage record.Stage, block int, live []int, rounds int) ([]record.Result, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err
@@ -96,7 +95,6 @@ func (r *Runner) line(stage record.Stage, block, point int) record.Result {
 	}
 }
 
-// requireCheckAgain lets the next block prepare and check failed lines again.
 func (r *Runner) requireCheckAgain(live []int, lines []record.Result) {
 	for i := range lines {
 		if lines[i].Status != ep.OK {
@@ -113,7 +111,7 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return got, err
 }
 
-// stagesOf returns the stages of a layer's config. A worker measures them in the first run, even if it is not recorded.
+// stagesOf returns the stage times of a layer's config. A worker measures them only in its first run.
 func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	if len(now) > 0 {
 		if r.stages == nil {
@@ -124,7 +122,7 @@ func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	return r.stages[c.Key()]
 }
 
-// sampleSeconds returns the seconds of a worker's samples: the sum over rounds of the slowest rank.
+// sampleSeconds returns the sum of the slowest rank's seconds over the rounds.
 func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	rounds := got.Seconds
 	if got.Beside != nil {
@@ -136,15 +134,14 @@ func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	return seconds
 }
 
-// Warm runs the default once without recording it, so that no recorded time contains the switch from another process.
-// Errors will show in the rounds.
+// Warm runs the default once without recording it, because the GPU must switch from another process.
 func (r *Runner) Warm(ctx context.Context) {
 	if r.session != nil && r.ready[r.Default] {
 		_, _ = r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 1, Fold: max(r.fold, 1)})
 	}
 }
 
-// maxReason bounds the bytes of a reason in the log.
+// maxReason bounds the bytes of a logged reason.
 const maxReason = 8 << 10
 
 func attributeFailure(err error, line *record.Result) error {
@@ -156,14 +153,14 @@ func attributeFailure(err error, line *record.Result) error {
 	return nil
 }
 
-// chooseFold decides once for a search how many calls make a sample of the policy's length.
+// chooseFold sets once how many calls make a sample of the policy's length.
 func (r *Runner) chooseFold(ctx context.Context) error {
 	if r.fold > 0 || !r.ready[r.Default] && !r.ready[search.Twin] {
 		return nil
 	}
 	got, err := r.run(ctx, r.Config(r.Default), kernels.RunSpec{Rounds: 5, Fold: 1})
 	if err != nil {
-		return attributeFailure(err, &record.Result{}) // if it fails here, the rounds will fail too
+		return attributeFailure(err, &record.Result{}) // the rounds will fail too
 	}
 	trial, sample := record.Result{Seconds: got.Seconds}, r.Policy.MinSample
 	if got.Beside != nil {
@@ -171,15 +168,15 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	whole := slices.DeleteFunc(trial.Rounds(), func(t float64) bool { return t <= kernels.LeastReading })
 	if len(whole) == 0 {
-		return nil // all rounds were disturbed; the next block tries again
+		return nil // all disturbed; the next block tries again
 	}
 	least := slices.Min(whole)
 	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }
 
-// rounds times every line without failure once in each round. Every second round has the reverse order, so that of any
-// two lines each runs first equally often.
+// rounds times every line without failure once in each round. Every second round reverses the order, so that each of
+// two lines runs first equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -202,7 +199,7 @@ func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, 
 	return r.failDisturbed(live, lines)
 }
 
-// failDisturbed fails lines with disturbed rounds, see kernels.Disturbed. The worker sees only one round at a time.
+// failDisturbed fails lines with disturbed rounds, see kernels.Disturbed.
 func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	for i := range lines {
 		if lines[i].Status != ep.OK || !kernels.Disturbed(lines[i].Rounds()) {
@@ -217,7 +214,7 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	return nil
 }
 
-// runAll runs every line once, in this order. It writes a candidate's failure to its line.
+// runAll runs the lines in order. It writes a candidate's failure to its line.
 func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
 		got, err := r.runRound(ctx, left)
@@ -238,8 +235,8 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound runs a round of each line, up to the first line of another session. An error belongs to the line after the
-// returned rounds.
+// runRound runs one round of the first lines that share a session. An error belongs to the line after the returned
+// rounds.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)
@@ -292,14 +289,13 @@ func rounded(ranks []float64) []float64 {
 	return out
 }
 
-// round rounds to seven digits: clocks have no more, and logs become half as long.
+// round keeps seven digits, because clocks have no more.
 func round(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 6, 64), 64)
 	return y
 }
 
-// Prepare opens a session, compares points with the oracle and warms them up. The log holds the comparison. The next
-// block checks failed points again.
+// Prepare opens a session, compares points with the oracle and warms them up.
 func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) error {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) {
 		if err := r.open(ctx); err != nil {
@@ -317,8 +313,7 @@ func (r *Runner) Prepare(ctx context.Context, stage record.Stage, points []int) 
 	return err
 }
 
-// Recheck compares points with the oracle after they were timed, and reports which are right. The log holds the
-// comparison.
+// Recheck compares points with the oracle after the timing, and reports which are right.
 func (r *Runner) Recheck(ctx context.Context, stage record.Stage, points []int) (right map[int]bool, err error) {
 	lines, err := r.next(ctx, stage, points, func(block int) ([]record.Result, error) { return r.verifyBlock(ctx, stage, block, points) })
 	if err != nil {

@@ -9,15 +9,14 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// admit prepares candidates, compares them with the oracle and warms them up, once in each session. The warm-up uses
-// the fold of the samples, because a backend makes a graph for every fold.
+// admit prepares candidates, compares them with the oracle and warms them up, once per session. The warm-up uses the
+// fold of the samples, because a backend makes a graph for every fold.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })
 	if err != nil {
 		return err
 	}
-	// A twin in the default's session is admitted with the default.
 	twin, err := r.checkCold(ctx, live, lines, func(point int) bool { return isTwin(point) && (r.twin != nil || !r.ready[r.Default]) })
 	if err != nil {
 		return err
@@ -30,7 +29,7 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	return err
 }
 
-// checkCold checks the wanted points that are not ready, and returns the lines that are right.
+// checkCold checks the wanted points that are not ready. It returns the lines that are right.
 func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
 	var cold []*record.Result
 	var points []int
@@ -51,7 +50,8 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 	return right, nil
 }
 
-// check prepares candidates and compares them with the oracle. The host compares one while the next runs.
+// check prepares candidates and compares them with the oracle. The host compares one candidate while the next one
+// runs.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
@@ -76,7 +76,7 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	return nil
 }
 
-// verify prepares the candidate of a line and starts its comparison, which the channel delivers.
+// verify prepares a line's candidate and starts its comparison. The channel delivers the result.
 func (r *Runner) verify(ctx context.Context, line *record.Result) (<-chan kernels.Comparison, error) {
 	if err := r.prepare(ctx, line); err != nil {
 		return nil, err

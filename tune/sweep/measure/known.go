@@ -20,7 +20,7 @@ type blockID struct {
 	block   int
 }
 
-// IndexBlocks indexes the blocks of a log. A block that is recorded twice is an error.
+// IndexBlocks indexes the blocks of a log. A repeated block is an error.
 func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	k := &RecordedBlocks{blocks: map[blockID][]record.Result{}}
 	for start := 0; start < len(results); {
@@ -40,8 +40,8 @@ func IndexBlocks(results []record.Result) (*RecordedBlocks, error) {
 	return k, nil
 }
 
-// recordedBlock returns a block of the log with its wall time, nil if there is none, and ErrDiverged if it holds other
-// candidates.
+// recordedBlock returns a block of the log with its wall time, or nil. It returns ErrDiverged if the block holds
+// other candidates.
 func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]record.Result, float64, error) {
 	if r.Recorded == nil {
 		return nil, 0, nil
@@ -62,5 +62,5 @@ func (r *Runner) recordedBlock(stage record.Stage, block int, live []int) ([]rec
 	return lines, lines[0].Wall, nil
 }
 
-// ErrDiverged says that the log's program made other decisions than this one.
+// ErrDiverged says that the log holds other candidates than this program chose.
 var ErrDiverged = errors.New("the log holds other candidates than this version would measure; start a new run")

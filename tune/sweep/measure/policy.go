@@ -1,5 +1,4 @@
-// Package measure times candidates on a backend and compares their answers with
-// the oracle. Its Runner is the search.Evaluator of hardware, and writes the
+// Package measure times candidates on a backend and compares their answers with the oracle. Its Runner writes the
 // trial log.
 package measure
 
@@ -10,18 +9,16 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Policy says how a run measures. Runs and tables hold its spelling, because measurements of two policies cannot be
-// compared.
+// A Policy says how a run measures. Measurements under two policies cannot be compared.
 type Policy struct {
 	search.Protocol
-	MinSample float64 // seconds; a sample folds (repeats) calls until it is this long
+	MinSample float64 // seconds; calls repeat until a sample is this long
 	MaxFold   int     // calls in one sample
 	AAShare   float64 // largest share of a search's time
 	Sessions  int     // further sessions for the winners
 }
 
-// PolicyFor returns the policy of a machine. Samples on a host are far shorter than a time slice, so that most run
-// undisturbed.
+// PolicyFor returns the policy of a machine.
 func PolicyFor(m ep.Machine) Policy {
 	if m.GPUs == 0 {
 		return Policy{search.OnHost(), 200e-6, 1000, 0.3, 0}
@@ -29,7 +26,7 @@ func PolicyFor(m ep.Machine) Policy {
 	return Policy{search.OnGPU(), 50e-6, 100, 0.3, 3}
 }
 
-// Coarser returns the policy with its band widened to `band`, if that is wider.
+// Coarser returns the policy with at least this band.
 func (p Policy) Coarser(band float64) Policy {
 	p.Band = max(p.Band, band)
 	return p

@@ -20,60 +20,59 @@ type Log interface {
 	Append(block []record.Result, wall float64) error
 }
 
-// Setup says what a Runner measures, and by which rules.
+// Setup says what a Runner measures, and how.
 type Setup struct {
 	Backend  kernels.Backend
 	Workload *workloads.Workload
 	Space    *search.Space
 	Default  int
-	Roles    map[int]record.Role // of points that are no ordinary candidates; may be nil
+	Roles    map[int]record.Role // of special points; may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
-	Log      Log                // may be nil
-	Recorded *RecordedBlocks    // of an earlier run; may be nil
-	Wall     *record.Wall       // by activity
-	Lap      *Lap               // if set, a block's time includes the time since the previous block
+	Log      Log             // may be nil
+	Recorded *RecordedBlocks // of an earlier run; may be nil
+	Wall     *record.Wall
+	Lap      *Lap               // if set, blocks include the time between blocks
 	Progress func(record.Stage) // after each block of rounds; may be nil
 }
 
-// A Runner is the search.Evaluator of hardware: it measures the points of one space on one workload. It reads the
-// blocks that an earlier run's log has.
+// A Runner measures the points of one space on one workload, as the search.Evaluator of hardware. It takes blocks
+// from an earlier run's log if the log has them.
 type Runner struct {
 	Setup
 
-	// Generation is 0 until a retry reopens the search. Blocks of the next generation have other numbers.
+	// Generation keeps the block numbers of a retry apart from earlier numbers.
 	Generation int
 
 	session     kernels.Session
-	twin        kernels.Session      // of the twin; nil if it uses the default's
-	shared      string               // why the twin uses the default's memory, or ""
+	twin        kernels.Session      // nil if the twin uses `session`
+	shared      string               // why the twin uses `session`, or ""
 	ready       map[int]bool         // prepared and verified in this session
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
-	errs        map[int]float64           // see MaxErr
+	errs        map[int]float64           // largest error by point
 	beside      map[int]*stageTogether    // by point
-	stages      map[string][]ep.StageTime // by config: stages of a layer
+	stages      map[string][]ep.StageTime // of a layer, by config
 	round       int
-	opened      int // sessions so far, recorded ones included
+	opened      int // sessions, recorded ones included
 	fold        int
 	clock       string
 	mhz         [][]float64
-	paceCounted map[int]bool // points of the blocks so far
+	paceCounted map[int]bool
 	paced       record.PaceFit
-	spent       float64 // of all blocks, recorded ones included
+	spent       float64 // seconds of all blocks, recorded ones included
 	latest      time.Time
 }
 
-// New makes a Runner. It opens nothing before the first measurement.
+// New makes a Runner. The first measurement opens the session.
 func New(s Setup) *Runner {
 	return &Runner{Setup: s, blocks: map[record.Stage]int{}, failed: map[int]*kernels.Failure{}, errs: map[int]float64{}, paceCounted: map[int]bool{}, beside: map[int]*stageTogether{}}
 }
 
-// ErrLost says that the machine can no longer measure. Earlier measurements are in the log.
+// ErrLost says that the machine can no longer measure.
 var ErrLost = errors.New("the machine is lost")
 
-// ErrOpen says that a backend would not open a session: the workload does not
-// fit, or the machine is gone.
+// ErrOpen says that a backend opened no session: the workload does not fit, or the machine is gone.
 var ErrOpen = errors.New("no session")
 
 // Measure implements search.Evaluator.
@@ -90,7 +89,7 @@ func (r *Runner) Measure(ctx context.Context, stage record.Stage, live []int, ro
 	return samples, nil
 }
 
-// next returns the next block of a stage. It measures the block unless the log has it.
+// next returns the next block of a stage, from the log or by measuring.
 func (r *Runner) next(ctx context.Context, stage record.Stage, points []int, measure func(block int) ([]record.Result, error)) ([]record.Result, error) {
 	block := r.nextBlock(stage)
 	lines, wall, err := r.recordedBlock(stage, block, points)
@@ -118,10 +117,10 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	r.paced.Add(configs, samples, wall)
 }
 
-// Pace returns the mean time so far, of one config and of one sample.
+// Pace returns the mean time of a config and of a sample so far.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
-// generationBlocks exceeds the blocks of any stage.
+// generationBlocks exceeds the number of blocks of any stage.
 const generationBlocks = 1000
 
 func (r *Runner) nextBlock(stage record.Stage) int {
@@ -130,13 +129,13 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 	return n
 }
 
-// Spent implements search.Evaluator: the wall time of all blocks, recorded ones included.
+// Spent implements search.Evaluator. It includes recorded blocks.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
 // Latest returns when the last block ended, in UTC and whole seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// flatten returns the samples of a block, whose lines are in the order of `live`. It keeps the rest in the Runner.
+// flatten returns a block's samples and updates the Runner. `lines` has the order of `live`.
 func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {
@@ -170,14 +169,13 @@ func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 // Failures returns the failed points with their reasons.
 func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
 
-// MaxErr returns the largest error of a point's answers against the oracle, see
-// kernels.Comparison.
+// MaxErr returns the largest error of a point's answers against the oracle.
 func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 
 // Clock names the clock of the seconds, "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 
-// Config returns the config of a point. The twin has the default's.
+// Config returns the config of a point. The twin has the default's config.
 func (r *Runner) Config(point int) ep.Config {
 	if point == search.Twin {
 		point = r.Default
@@ -197,7 +195,7 @@ func (r *Runner) role(point int) record.Role {
 	return record.Candidate
 }
 
-// rng returns the random source of a block's orders, the same in a resumed run.
+// rng returns the random source of a block. It is the same in a resumed run.
 func (r *Runner) rng(stage record.Stage, block int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, string(stage), fmt.Sprint(block))))
 }
@@ -215,7 +213,7 @@ func (r *Runner) Seed(purpose string) uint64 {
 	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
 }
 
-// Close ends the session, if any. Measuring again opens another.
+// Close ends the session, if any. The next measurement opens another session.
 func (r *Runner) Close() error {
 	if r.session == nil {
 		return nil
@@ -225,20 +223,20 @@ func (r *Runner) Close() error {
 	return err
 }
 
-// hostFactor bounds the time of a host-bound kernel, as a multiple of an empty kernel's.
+// hostFactor bounds the time of a host-bound kernel, as a multiple of an empty kernel's time.
 const hostFactor = 1.2
 
-// HostBound reports whether a kernel takes hardly longer than an empty one. empty holds the seconds that each clock
-// reads for an empty kernel.
+// HostBound reports whether a kernel takes hardly longer than an empty one. `empty` holds an empty kernel's seconds
+// by clock.
 func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 	reading, ok := empty[clock]
 	return ok && seconds <= hostFactor*reading
 }
 
-// A Lap holds the end of the last block of several runners. The wall time of the next block begins there.
+// A Lap is the time at which the next block of several runners begins.
 type Lap struct{ began time.Time }
 
-// Start lets the time of the next block begin now.
+// Start sets this time to now.
 func (l *Lap) Start() {
 	if l != nil {
 		l.began = time.Now()
@@ -252,7 +250,7 @@ func (l *Lap) start() time.Time {
 	return l.began
 }
 
-// stopwatch starts a clock. The returned function adds its time to *seconds.
+// stopwatch starts a clock. The returned function adds the elapsed time to *seconds.
 func stopwatch(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }

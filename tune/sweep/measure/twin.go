@@ -12,8 +12,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin gives the twin a session of its own if the backend can hold two, so that the A/A test includes the effect
-// of memory addresses. It closes this session before blocks without the twin, because candidates may need the memory.
+// placeTwin gives the twin, a second copy of the default, its own session if the backend can hold two. The A/A test
+// then includes effects of memory addresses. Blocks without the twin close this session, because candidates may need
+// the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	if !slices.Contains(live, search.Twin) {
 		_ = r.closeTwin() // a lost session shows in the next request
@@ -29,7 +30,6 @@ func (r *Runner) placeTwin(ctx context.Context, live []int) {
 	}
 }
 
-// shareTwin lets the twin run in the default's memory.
 func (r *Runner) shareTwin(why error) {
 	_ = r.closeTwin()
 	r.shared = fmt.Sprintf("the twin shares the default's memory: %v", why)
@@ -51,7 +51,7 @@ func (r *Runner) sessionOf(line *record.Result) kernels.Session {
 	return r.session
 }
 
-// prepare prepares the config of a line. If memory is short, it closes the twin's session and tries again.
+// prepare prepares a line's config. If memory is short, it closes the twin's session and tries again.
 func (r *Runner) prepare(ctx context.Context, line *record.Result) error {
 	defer stopwatch(&r.Wall.Preparing)()
 	err := r.sessionOf(line).Prepare(ctx, line.Config)
@@ -71,7 +71,7 @@ func (r *Runner) warnOfTwin(lines []record.Result) {
 	}
 }
 
-// sameSession returns the first lines that run in one session.
+// sameSession returns the first lines that share a session.
 func (r *Runner) sameSession(lines []*record.Result) []*record.Result {
 	for i := range lines {
 		if r.sessionOf(lines[i]) != r.sessionOf(lines[0]) {

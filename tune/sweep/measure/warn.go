@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor is the multiple of the block's median from which a rank is a straggler.
+// lateFactor is the time of a straggler, in medians of its block.
 const lateFactor = 5
 
 func stragglerWarnings(r *record.Result) []string {
@@ -33,7 +33,7 @@ func stragglerWarnings(r *record.Result) []string {
 	return out
 }
 
-// ThrottleWarning returns a warning about the first rank whose clock fell, or "".
+// ThrottleWarning warns of the first rank whose clock fell, or returns "".
 func (r *Runner) ThrottleWarning() string {
 	for rank := 0; ; rank++ {
 		var mhz []float64

@@ -1,5 +1,5 @@
 // Package receipt measures rows of a tuned table again, on the machine that will use them. A receipt records whether
-// the gains of the rows hold there.
+// the rows' gains hold there.
 package receipt
 
 import (
@@ -25,13 +25,13 @@ const Schema = 2
 type Receipt struct {
 	Schema  int        `json:"schema"`
 	ID      string     `json:"id"`    // sha256 of the receipt with this field empty
-	Table   string     `json:"table"` // id of the table
+	Table   string     `json:"table"` // the table's id
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
 	Machine ep.Machine `json:"machine"`
-	ABI     ep.ABI     `json:"abi"`    // of the measured kernels
-	Policy  string     `json:"policy"` // of the measurement policy
-	// Protocol is the revision of measuring, see record.Protocol.
+	ABI     ep.ABI     `json:"abi"` // of the measured kernels
+	Policy  string     `json:"policy"`
+	// Protocol is the revision of measuring.
 	Protocol int     `json:"protocol,omitempty"`
 	Checks   []Check `json:"checks"`
 }
@@ -45,12 +45,12 @@ type Check struct {
 	Clock   string          `json:"clock"`
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
-	Gain    record.Interval `json:"gain"`    // measured: the default's time divided by the config's
-	Claimed record.Interval `json:"claimed"` // from the row's evidence, see table.Header.GainInterval
-	Verdict record.Verdict  `json:"verdict"` // in this measurement
+	Gain    record.Interval `json:"gain"`    // measured: default's time divided by the config's
+	Claimed record.Interval `json:"claimed"` // see table.Header.GainInterval
+	Verdict record.Verdict  `json:"verdict"`
 	Claim   Claim           `json:"claim"`
 	Reason  string          `json:"reason"` // why the claim does not hold, or ""
-	// Launched is the config as the measuring build spells it, empty if the table spells it so too.
+	// Launched is the config in the measuring build's spelling, if this differs.
 	Launched ep.Config `json:"launched,omitzero"`
 }
 
@@ -59,13 +59,13 @@ type Claim string
 
 const (
 	Holds     Claim = "holds"     // as fast as claimed
-	Shrunk    Claim = "shrunk"    // not slower than the default, but below the claim
+	Shrunk    Claim = "shrunk"    // below the claim, but not slower
 	Undecided Claim = "undecided" // the measurement does not decide
 	Slower    Claim = "slower"
-	Failed    Claim = "failed" // the config does not run here, or is wrong
+	Failed    Claim = "failed" // does not run, or gives wrong answers
 )
 
-// Worst returns the worst claim of the receipt, Holds if it has no checks.
+// Worst returns the worst claim of the receipt, or Holds if it has no checks.
 func (r *Receipt) Worst() Claim {
 	order := []Claim{Holds, Shrunk, Undecided, Slower, Failed}
 	worst := 0
@@ -94,7 +94,8 @@ func (r *Receipt) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Pick returns k rows to check, spread evenly over the rows that do not keep the default; all of these if k is 0.
+// Pick returns k rows to check, spread evenly over the rows that do not keep the default. If k is 0, it returns all
+// of these rows.
 func Pick(t *table.Table, k int) []*table.Row {
 	var all []*table.Row
 	for i := range t.Rows {
@@ -112,9 +113,8 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row by the protocol with which it was tuned. A row for all routings is checked under every routing of
-// its evidence, any other under the first. A config that does not run or is wrong gives the claim Failed. An error
-// means that the machine is lost.
+// Row checks one row by the protocol that tuned it. It measures a row for all routings under every routing of its
+// evidence, and another row under the first. An error means that the machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -132,7 +132,7 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 	return out, nil
 }
 
-// problemOf returns the problem of a row at a token count, with the matrix product, whose size may depend on the count.
+// problemOf returns the problem of a row at a token count, with the row's matrix product.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {
@@ -143,7 +143,7 @@ func problemOf(r *table.Row, tokens int) ep.Problem {
 	return p.AtTokens(tokens, tokens)
 }
 
-// tokensOf returns the largest measured token count of a row.
+// tokensOf returns the largest measured token count of a row, or r.Hi.
 func tokensOf(r *table.Row) int {
 	for _, n := range slices.Backward(r.Evidence.Tokens) {
 		if r.Lo <= n && n <= r.Hi {
@@ -167,7 +167,6 @@ func newCheck(claimed record.Interval, r *table.Row, tokens int, got record.Sear
 	return check
 }
 
-// claim judges a claimed gain by a new measurement.
 func claim(d record.Decision, claimed record.Interval) (c Claim, reason string) {
 	switch {
 	case d.Cause == record.Failed:

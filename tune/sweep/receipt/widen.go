@@ -16,7 +16,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// maxBytes bounds a receipt; 10,000 checks take about 12 MB.
+// maxBytes bounds a receipt file. 10,000 checks take about 12 MB.
 const maxBytes = 64 << 20
 
 // Read reads a receipt. It refuses unknown fields, another schema, and an id that does not match.
@@ -50,9 +50,9 @@ func Read(in io.Reader) (*Receipt, error) {
 type Effect string
 
 const (
-	Covered Effect = "covered" // the row's interval already covers the measured one
-	Widened Effect = "widened" // the row's interval was widened to cover the measured one
-	Removed Effect = "removed" // slower than the default, failed, or no longer certain
+	Covered Effect = "covered" // the interval already covers the measured gain
+	Widened Effect = "widened" // the interval grew to cover the measured gain
+	Removed Effect = "removed" // slower than the default, failed, or uncertain
 )
 
 // A Change is a check, with the evidence of its row before and after.
@@ -65,8 +65,7 @@ type Change struct {
 
 // Widen returns the table with each row's interval widened to cover the gains of its checks. It leaves out rows that
 // were slower than the default, failed, or are no longer certain (table.Header.Certain). A check that holds certifies
-// the row for the receipt's build. A receipt of another machine is an error. Checks of another kernel revision, and
-// receipts that the table has, change nothing.
+// the row for the receipt's build. A receipt of another machine is an error.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -81,7 +80,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 		for _, check := range r.Checks {
 			i := slices.IndexFunc(out.Rows, func(row table.Row) bool { return r.checked(t.Header, row, check) })
 			if i < 0 {
-				continue // in another table, or removed by an earlier check
+				continue // in another table, or already removed
 			}
 			change := check.widen(out.Rows[i].Evidence)
 			if widened := out.Rows[i]; change.Effect == Widened {
@@ -103,8 +102,8 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's protocol and build, if its check holds and is newer than its measurement. It
-// adds the build of a kernel with a new name to the header's ABI.
+// certify stamps a row with the receipt's protocol and build, if the check holds and is newer than the row's
+// measurement.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return
@@ -124,7 +123,7 @@ func (c Check) launched() ep.Config {
 	return c.Launched
 }
 
-// checked reports whether a check measured this row, with kernels of its revision.
+// checked reports whether a check measured this row, with kernels of the row's revision.
 func (r *Receipt) checked(h table.Header, row table.Row, c Check) bool {
 	return row.Key == c.Key && row.Lo <= c.Tokens && c.Tokens <= row.Hi && !row.Default &&
 		row.Config.Key() == c.Config.Key() && r.ABI.Accepts(h.Build(row))

@@ -12,8 +12,8 @@ type Kind string
 const (
 	Added    Kind = "added"    // only the second table has a row
 	Removed  Kind = "removed"  // only the first table has a row
-	Config   Kind = "config"   // both have a row, with different configs
-	Evidence Kind = "evidence" // both have a row with the same config, but with different evidence
+	Config   Kind = "config"   // different configs
+	Evidence Kind = "evidence" // same config, different evidence
 )
 
 // Difference is one interval of token counts on which two tables differ.
@@ -25,7 +25,7 @@ type Difference struct {
 	A, B *table.Row
 }
 
-// Diff returns the intervals on which two tables differ, by key and tokens.
+// Diff returns the intervals on which two tables differ, sorted by key and tokens.
 func Diff(a, b *table.Table) []Difference {
 	var out []Difference
 	for _, g := range groups(a, b) {

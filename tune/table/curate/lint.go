@@ -14,14 +14,14 @@ type Severity string
 
 const (
 	Bad  Severity = "error"   // the table should not be shipped
-	Note Severity = "warning" // the user should know this before shipping the table
+	Note Severity = "warning" // the user should know this first
 )
 
 // Finding is one fault of a table; Row is -1 for the whole table.
 type Finding struct {
 	Row      int
 	Severity Severity
-	Rule     string // short name
+	Rule     string
 	Text     string
 }
 
@@ -31,15 +31,13 @@ type Legality func(ep.Machine, ep.Problem, ep.Config) error
 // minRounds is the least number of rounds for a meaningful interval.
 const minRounds = 10
 
-// farEnd is the largest ratio that Lint accepts between a row's end and the nearest measured token
-// count.
+// farEnd is the largest accepted ratio between a row's end and the nearest measured token count.
 const farEnd = 4
 
 // fewTried is about the number of configs that every search begins with.
 const fewTried = 10
 
-// leastShare is the share of the legal configs that a search should try. With a tenth, searches on
-// synthetic spaces come within 0.3 % of the best (search.md in
+// leastShare is the share of legal configs that a search should try (search.md in
 // testdata/archive/records-diaries.tar.xz).
 const leastShare = 0.1
 
@@ -55,8 +53,8 @@ func (l *linter) add(fault bool, s Severity, rule, format string, args ...any) {
 	}
 }
 
-// Lint returns the faults of a table, in the order of rows. band is the relative difference that
-// does not matter.
+// Lint returns the faults of a table, in the order of rows. `band` is the largest relative difference that does not
+// matter.
 func Lint(t *table.Table, legal Legality, band float64) []Finding {
 	h := t.Header
 	l := &linter{header: h, row: -1}
@@ -91,9 +89,8 @@ func anyRouting(k table.Key) table.Key {
 	return k
 }
 
-// gain checks the gain of a row that does not keep the default. The gain of several routings is
-// that of the worst one, so it may be below 1. Within the header's A/A spread, the largest of all
-// searches, a gain is only a warning.
+// gain checks the gain of a row, unless the row keeps the default. The gain of several routings is that of the worst
+// routing, so it may be below 1.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
@@ -135,7 +132,7 @@ func fewOfLegal(r table.Row) bool {
 	return !e.Complete && float64(e.Tried) < leastShare*float64(e.Legal)
 }
 
-// share adds one finding for all rows of a sweep with a short budget.
+// share adds one finding for all rows of which too few configs were tried.
 func (l *linter) share(rows []table.Row) {
 	few := 0
 	var least table.Evidence

@@ -15,9 +15,9 @@ type Effect string
 
 const (
 	Stays     Effect = "stays"     // the newcomer's row was not better
-	Replaced  Effect = "replaced"  // the newcomer's row was better by more than the band
+	Replaced  Effect = "replaced"  // the newcomer's row was better beyond the band
 	Refreshed Effect = "refreshed" // same config, later evidence
-	Nearer    Effect = "nearer"    // a row measured at a nearer token count took its place
+	Nearer    Effect = "nearer"    // a row of a nearer token count replaced it
 )
 
 // Overlap is an interval of token counts for which both tables had evidence.
@@ -29,8 +29,8 @@ type Overlap struct {
 	Old, New *table.Row
 }
 
-// Comparable returns why two tables cannot be merged, or nil. They must have the same machine,
-// bound on SMs and hooks. Without a hash for each kernel, they must also have the same build.
+// Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks must be equal.
+// Without a hash for each kernel, their builds must be equal too.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -45,17 +45,14 @@ func Comparable(a, b table.Header) error {
 	return nil
 }
 
-// Merge adds a newcomer's rows to an incumbent table and returns what it did on every interval
-// that both cover. It changes neither argument.
+// Merge adds a newcomer's rows to an incumbent table. It returns the merged table, and what it did on every interval
+// that both tables cover. It changes neither argument.
 //
-// At a token count at which one table was measured, Merge takes that table's row. If both were,
-// the incumbent's row stays unless the rule prefers the newcomer's. The larger gain would collect
-// lucky draws over many merges. Between two measured counts Merge takes the row of the nearer
-// count, by ratio.
+// At a token count at which only one table was measured, Merge takes that table's row. If both were measured, the
+// incumbent's row stays unless the rule prefers the newcomer's. We do not take the larger gain: after many merges it
+// would mostly be luck. Between two measured counts, Merge takes the row of the nearer count, by ratio.
 //
-// A row of a later build replaces a row of an earlier build everywhere. A row for all routings
-// that was measured under one routing is left out. The fallback fields are those of the incumbent
-// table.
+// A row of a later build replaces a row of an earlier build everywhere.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
 	if err := Comparable(old.Header, newcomer.Header); err != nil {
 		return nil, nil, err
@@ -75,8 +72,8 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a table in which every row names its build. It lacks rows for all routings that
-// were measured under fewer than two, and rows whose gain is not certain.
+// stated returns a table in which every row names its build. It leaves out rows whose gain is uncertain, and rows for
+// all routings that were measured under fewer than two.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })
@@ -86,7 +83,7 @@ func stated(t *table.Table) *table.Table {
 	return &out
 }
 
-// choose returns the row that answers at a token count at which both were measured.
+// choose returns the row that answers at a token count.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
 	case s.a == nil:
@@ -109,13 +106,13 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// overlap returns the effect of the merge on a segment, "" if only one table has a row there.
+// overlap describes what the merge did to a segment.
 func (s segment) overlap(row *table.Row, near *point) Overlap {
 	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {
 	case s.a == nil:
 	case !sameConfig(s.a, row):
-		o.New, o.Effect = row, Replaced // replaced by the newcomer's row in this segment, or by a neighbouring row
+		o.New, o.Effect = row, Replaced
 		if near != nil && !measuredAt(s.a, near.tokens) {
 			o.Effect = Nearer
 		}
@@ -128,7 +125,6 @@ func (s segment) overlap(row *table.Row, near *point) Overlap {
 	return o
 }
 
-// appendOverlap adds an overlap, or extends the last one.
 func appendOverlap(all []Overlap, o Overlap) []Overlap {
 	if o.Effect == "" {
 		return all
@@ -155,7 +151,6 @@ func sameRow(a, b *table.Row) bool {
 	return sameConfig(a, b) && a.ABI == b.ABI && compareEvidence(a.Evidence, b.Evidence) == 0
 }
 
-// appendRow adds a row for tokens lo to hi, or extends the last row.
 func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	if n := len(rows) - 1; n >= 0 {
 		last := &rows[n]
@@ -168,7 +163,6 @@ func appendRow(rows []table.Row, r table.Row, lo, hi int) []table.Row {
 	return append(rows, r)
 }
 
-// mergeHeaders returns the header of a merged table, with the fallback fields of a.
 func mergeHeaders(a, b table.Header) table.Header {
 	out, early := a, b
 	if cmp.Or(a.Created.Compare(b.Created), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))) < 0 {
@@ -189,7 +183,6 @@ func mergeHeaders(a, b table.Header) table.Header {
 
 const listSeparator = " + "
 
-// union joins two lists, sorted and without duplicates.
 func union(a, b string) string {
 	parts := append(strings.Split(a, listSeparator), strings.Split(b, listSeparator)...)
 	slices.Sort(parts)
@@ -201,16 +194,14 @@ func union(a, b string) string {
 type Rule struct {
 	// Band is the largest relative difference that does not matter.
 	Band float64
-	// Measured returns the seconds of a config in the newcomer's run; nil if only the table is
-	// known.
+	// Measured returns the seconds of a config in the newcomer's run. It may be nil.
 	Measured func(k table.Key, tokens int, routing string, c ep.Config) (seconds float64, ok bool)
 
-	builds ep.ABI // the later build of every kernel
+	builds ep.ABI // latest build of every kernel
 }
 
-// prefers reports whether the newcomer's row replaces the incumbent's at a token count. A row of
-// fewer routings never does, because its largest loss is smaller. If the newcomer's run timed both
-// configs, its times decide. Gains are weaker evidence, because each is the least of several.
+// prefers reports whether the newcomer's row replaces the incumbent's at a token count. A row for all routings stays
+// unless the newcomer covers its routings. If the newcomer's run timed both configs, its times decide.
 func (r Rule) prefers(newcomer, old *table.Row, tokens int) bool {
 	if old.Key.Routing == ep.AllRoutings && !coversRoutings(newcomer, old) {
 		return false
@@ -228,8 +219,8 @@ func coversRoutings(r, other *table.Row) bool {
 	})
 }
 
-// tie reports whether the incumbent's config is as fast under every routing, if the newcomer's run
-// timed both.
+// tie reports whether the incumbent's config is as fast under every routing. known is false if the newcomer's run did
+// not time both configs.
 func (r Rule) tie(newcomer, old *table.Row, tokens int) (tie, known bool) {
 	routings := newcomer.Evidence.Routings
 	if r.Measured == nil || len(routings) == 0 {

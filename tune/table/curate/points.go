@@ -26,8 +26,8 @@ func (g group) points(rule Rule) []point {
 	return out
 }
 
-// measuredThere returns a segment with only the rows that were measured at a token count. It drops
-// an outranked row too, unless both rows are outranked.
+// measuredThere returns a segment with only the rows that were measured at a token count. It also drops an outranked
+// row, unless both rows are outranked.
 func (g group) measuredThere(s segment, tokens int) segment {
 	a, b := measuredAt(s.a, tokens), measuredAt(s.b, tokens)
 	lowA, lowB := g.outranked(0, s.a, s.b, tokens), g.outranked(1, s.b, s.a, tokens)
@@ -40,9 +40,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row was only timed at a token count, and the other table has a search
-// near it: between the two nearest searches of the row's table. A search tries many configs, and
-// timing compares only two.
+// outranked reports whether a row was only timed at a token count, while the other table has a search nearby: between
+// the two nearest searches of the row's own table.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -54,7 +53,7 @@ func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	})
 }
 
-// searched returns the token counts for which a search was made, in rising order.
+// searched returns the token counts that had a search, in rising order.
 func searched(rows []*table.Row) []int {
 	var out []int
 	for _, r := range rows {
@@ -97,8 +96,7 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment, and the point from which it comes. The point is
-// nil if no token count was measured, or if only one row is for the kernels of the merged table.
+// winner returns the row that answers in a segment, and the point from which the row comes, if any.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

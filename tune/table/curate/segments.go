@@ -8,18 +8,18 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is an interval of token counts of one key. In the whole interval each of the two tables
-// has the same row, or none.
+// segment is an interval of token counts of one key. In the whole interval, each of the two tables has the same row
+// or none.
 type segment struct {
 	key  table.Key
 	lo   int
 	hi   int        // inclusive
-	a, b *table.Row // the rows of the first and the second table; nil for none
+	a, b *table.Row // rows of the two tables; nil for none
 }
 
 type group struct {
 	key  table.Key
-	rows [2][]*table.Row // of the first table and of the second
+	rows [2][]*table.Row // of the first and the second table
 }
 
 // groups returns the rows of two tables by key, sorted by Key.Vector.
@@ -45,8 +45,7 @@ func groups(a, b *table.Table) []group {
 	return out
 }
 
-// cut returns the segments of a key. A segment begins at the first token count of a row, behind its
-// last token count, and at each of starts.
+// cut returns the segments of a key. Segments begin at and after rows, and at `starts`.
 func (g group) cut(starts ...int) []segment {
 	for _, r := range slices.Concat(g.rows[0], g.rows[1]) {
 		starts = append(starts, r.Lo, r.Hi+1)

@@ -14,10 +14,9 @@ type Timing struct {
 	MaxErr                  float64
 }
 
-// Split divides a row that was measured at several token counts into parts, each with its own
-// times. `timed` returns the times at one token count, ok false if they are unknown. A token count
-// with unknown times joins the part before it. Evidence.TimedAt always begins a part, which keeps
-// the row's times.
+// Split divides a row that was measured at several token counts into parts, each with its own times. `timed` returns
+// the times at one token count; ok is false if they are unknown. A token count with unknown times joins the part
+// before it, unless it is Evidence.TimedAt.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil
@@ -65,7 +64,6 @@ func (t Timing) applyTo(e table.Evidence) table.Evidence {
 	return e
 }
 
-// settled returns a part's evidence with Between and TimedAt set.
 func settled(part, whole table.Evidence) table.Evidence {
 	part.Between = nil
 	for _, n := range whole.Between {

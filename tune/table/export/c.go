@@ -24,13 +24,13 @@ func exportC(t *table.Table, base string) ([]File, error) {
 	return []File{{base + ".h", src}}, err
 }
 
-// upper returns the name of a constant for a word such as hot-rank or rank:packed.
+// upper returns the name of a constant for a word such as hot-rank.
 func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C, with octal escapes, because hexadecimal ones have no fixed length.
-// Question marks are escaped against trigraphs.
+// cString quotes bytes for C. It uses octal escapes, because hexadecimal ones have no fixed length, and escapes
+// question marks against trigraphs.
 func cString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

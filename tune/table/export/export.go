@@ -21,8 +21,8 @@ type File struct {
 	Data []byte
 }
 
-// Exporter writes one language. Files takes a sealed table and a name without extension, and
-// returns the main file first.
+// Exporter writes one format. Files takes a sealed table and a name without extension, and returns the main file
+// first.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file
@@ -30,7 +30,7 @@ type Exporter struct {
 	Files func(t *table.Table, base string) ([]File, error)
 }
 
-// Exporters lists every language.
+// Exporters lists every format.
 var Exporters = []Exporter{
 	{"go", ".go", "a Go file that embeds the table and looks up answers with package table", exportGo},
 	{"c", ".h", "a C99 header: static tables and inline look-ups, no dependencies", exportC},
@@ -61,13 +61,13 @@ type view struct {
 	MachineKey string
 	ABI        ep.ABI
 	Fallback   []int // indices in Fields
-	Routing    int   // index of routing in Fields
-	Precision  int   // index of precision in Fields
-	Minimax    int   // index of AllRoutings in Classes
-	Even       int   // index of Even in Classes
-	Op         int   // index of op in Fields
-	Combine    int   // index of Combine in RowOps
-	Dispatch   int   // index of dispatch in Fields
+	Routing    int   // index in Fields
+	Precision  int   // index in Fields
+	Minimax    int   // AllRoutings in Classes
+	Even       int   // index in Classes
+	Op         int   // index in Fields
+	Combine    int   // index in RowOps
+	Dispatch   int   // index in Fields
 	Fields     []string
 	Lists      []list
 	Classes    []ep.Class
@@ -76,7 +76,7 @@ type view struct {
 	Bounds     bounds
 }
 
-// list is an enumeration; keys hold indices of its elements.
+// list is an enumeration. Keys hold indices of its elements.
 type list struct {
 	Name  string
 	Words []string

@@ -1,13 +1,13 @@
-// Package strictjson reads JSON files that may be truncated, edited or hostile. It refuses what
-// encoding/json refuses, and these:
+// Package strictjson reads JSON files that may be truncated, edited or hostile. It refuses what encoding/json
+// refuses, and these:
 //
 //   - a field whose name is not exactly the tag of a field of the struct
 //   - a field that is given twice
 //   - a field that is missing and not tagged omitempty or omitzero
 //   - null
 //
-// An error is one line that names the line of the file and the field. All checks come before any
-// value is allocated, so that memory stays within a small multiple of the input.
+// An error is one line that names the line of the file and the field. All checks come before any value is allocated,
+// so that hostile files cannot use much memory.
 package strictjson
 
 import (
@@ -48,14 +48,14 @@ func Unmarshal(data []byte, v any) error {
 		w.at = len(w.data)
 	}
 	shown := w.path[:min(len(w.path), longestPath)]
-	path := strings.Trim(strconv.Quote(string(shown)), `"`) // as a terminal can show it
+	path := strings.Trim(strconv.Quote(string(shown)), `"`) // a terminal can show this
 	if path != "" {
 		path = fmt.Sprintf("%.80s: ", path)
 	}
 	return fmt.Errorf("line %d: %s%w", line(data, w.at), path, plain(err))
 }
 
-// mostNested is the deepest nesting that is read; encoding/json allows 10,000.
+// mostNested is the deepest nesting that is read.
 const mostNested = 100
 
 // tooDeep returns the position of the first bracket nested too deep, or -1.
@@ -79,10 +79,10 @@ func tooDeep(data []byte) int {
 	return -1
 }
 
-// longestTime bounds the bytes of a time of RFC 3339.
+// longestTime bounds the bytes of a time.
 const longestTime = 64
 
-// longestPath is the number of bytes of a path that an error can show.
+// longestPath bounds the bytes of a path in an error.
 const longestPath = 320
 
 // before returns the data before the error of encoding/json.
@@ -106,8 +106,8 @@ func plain(err error) error {
 	return err
 }
 
-// Line returns the line on which the value at a path such as rows[3].key.ranks begins. A path that
-// does not exist gives the line of its deepest part.
+// Line returns the line on which the value at a path such as rows[3].key.ranks begins. A path that does not exist
+// gives the line of its deepest existing part.
 func Line(data []byte, path string) int {
 	w := walker{data: data, want: path}
 	_ = w.value(anything)
@@ -123,7 +123,7 @@ type shape struct {
 	typ    reflect.Type
 	kind   reflect.Kind
 	custom bool
-	elem   *shape // shape of the elements of a map or a list
+	elem   *shape // of list or map elements
 	fields []field
 }
 
@@ -167,11 +167,11 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 type walker struct {
 	data []byte
 	pos  int
-	at   int    // position at which the current name or value begins
-	path []byte // path of the current or the faulty value
+	at   int    // start of the current name or value
+	path []byte // path of the current or faulty value
 
 	want  string // path that Line looks for
-	found int    // position at which the deepest part of want begins
+	found int    // start of the deepest part of want
 }
 
 var errEnd = errors.New("the end")
@@ -221,7 +221,7 @@ func (w *walker) structure(s *shape) error {
 	return err
 }
 
-// maxNames bounds the names of one map, which takes more memory than its text.
+// maxNames bounds the names of one map, because a map takes more memory than its text.
 const maxNames = 256
 
 func (w *walker) mapping(elem *shape) error {
@@ -240,7 +240,7 @@ func (w *walker) mapping(elem *shape) error {
 	})
 }
 
-// members walks an object; `take` returns the shape of a name's value.
+// members walks an object. `take` returns the shape of a name's value.
 func (w *walker) members(take func(name []byte) (*shape, error)) error {
 	w.pos++
 	for w.peek() != '}' {
@@ -297,13 +297,13 @@ func (w *walker) inside(s *shape, outer int) error {
 	return nil
 }
 
-// leadsTo reports whether the current path is a beginning of path.
+// leadsTo reports whether `path` begins with the current path.
 func (w *walker) leadsTo(path string) bool {
 	rest, ok := strings.CutPrefix(path, string(w.path))
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// custom calls the type's unmarshaler, because errors of encoding/json about it name no place.
+// custom calls the type's unmarshaler itself, because an error of encoding/json would name no field.
 func (w *walker) custom(s *shape) error {
 	start := w.pos
 	if err := w.value(anything); err != nil {
@@ -311,7 +311,7 @@ func (w *walker) custom(s *shape) error {
 	}
 	w.at = start
 	raw, v := w.data[start:w.pos], reflect.New(s.typ).Interface()
-	if s.typ == reflect.TypeFor[time.Time]() && len(raw) > longestTime { // the error of time.Time would quote the text, in many times its size
+	if s.typ == reflect.TypeFor[time.Time]() && len(raw) > longestTime { // the error of time.Time would quote all the text
 		return errors.New("longer than a time of RFC 3339")
 	}
 	var err error
@@ -335,7 +335,7 @@ func (w *walker) scalar() error {
 	for w.pos < len(w.data) && strings.IndexByte(" \t\r\n,]}", w.data[w.pos]) < 0 {
 		w.pos++
 	}
-	if w.pos == len(w.data) || w.pos == start { // no value, or no end: the syntax is wrong here
+	if w.pos == len(w.data) || w.pos == start { // the syntax is wrong here
 		return errEnd
 	}
 	return nil

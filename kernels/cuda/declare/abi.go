@@ -25,8 +25,8 @@ func ABIOver(nodes int) ep.ABI {
 	return ABI()
 }
 
-// abiOf returns a word for each kernel: its revision and its source hash. A former kernel, which is now a parameter
-// value of another kernel, has no hash: its table rows are still accepted.
+// abiOf returns a word for each kernel: its revision and its source hash. A former kernel has no hash: its table rows
+// are still accepted.
 func abiOf(all []Declaration) ep.ABI {
 	words := map[string]string{}
 	for _, f := range all {
@@ -38,9 +38,8 @@ func abiOf(all []Declaration) ep.ABI {
 	return ep.NewABI(words)
 }
 
-// sourceHash returns 16 hex digits. They cover the device source with its includes, without comments and white space,
-// and the name and binding of every parameter. They do not cover parameter values, because a new value changes no
-// measured config.
+// sourceHash returns 16 hex digits that cover the device source, and the name and binding of every parameter. They do
+// not cover parameter values, because a new value changes no measured config.
 func (f Declaration) sourceHash() string {
 	code, err := sources.Code(f.source)
 	if err != nil {

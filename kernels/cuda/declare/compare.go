@@ -5,8 +5,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// JudgedElements is the largest number of output elements that a verification compares on each rank. Of a larger
-// output, the verification compares a sample of the rows.
+// JudgedElements is the largest number of output elements that a verification compares on each rank. Larger outputs
+// are sampled.
 const JudgedElements = 16 << 20
 
 // Judged returns how far a config's output may be from the oracle's, and the largest number of rows to compare. With
@@ -35,7 +35,6 @@ func JudgedAs(p ep.Problem, c ep.Config) (ref.Compare, error) {
 	return f.Judged(p, c), err
 }
 
-// partialOf returns the dtype of the sums that ranks send in a combine.
 func partialOf(c ep.Config) ref.Partial {
 	switch {
 	case c.Str("route") == "direct":

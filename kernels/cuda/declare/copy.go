@@ -25,12 +25,12 @@ func (p CopyProbe) Check(sms int) error {
 	return nil
 }
 
-// copyHalf is the largest size in bytes of the source area and of the target area: more than any L2 cache.
+// copyHalf bounds the source area and the target area in bytes: more than any L2 cache.
 const copyHalf = 256 << 20
 
 func (p CopyProbe) rows() int { return min(p.Home+p.Away, copyHalf/p.RowBytes) }
 
-// Launch returns the launch of the copy. Its own parameters are those of beside/copy.cuh.
+// Launch returns the launch of the copy.
 func (p CopyProbe) Launch() Launch {
 	return litmusLaunch("beside_copy", p.SMs, 512, p.Home, p.Away, p.RowBytes, p.rows())
 }

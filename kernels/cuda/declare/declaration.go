@@ -16,47 +16,43 @@ import (
 
 // A Declaration describes one kernel. Its functions depend on nothing but their arguments.
 type Declaration struct {
-	// Kernel holds the parameters. Kernel.Check makes only this kernel's own checks. Declaration.Check makes the
-	// common checks too.
+	// Kernel holds the parameters. Call Declaration.Check instead of Kernel.Check, which makes only this kernel's own
+	// checks.
 	Kernel kernels.Kernel
 
-	// ties lists values with which another parameter has no effect. That parameter must then have a fixed value, so
-	// that a search does not measure the same launch twice.
+	// ties lists values with which another parameter has no effect and must have a fixed value.
 	ties []tie
 
-	// source is the file with the entry points (__global__ functions), such as "ep/dispatch.cuh" for
-	// native/kernels/ep/dispatch.cuh. It includes no CUDA header, because a host may have only the driver. Declare an
-	// entry point as EP_ENTRY(threads, 1) name(const __grid_constant__ EpArgs a). Without __grid_constant__, the
+	// source is the file with the entry points (__global__ functions), below native/kernels. It includes no CUDA
+	// header, because a host may have only the driver. Entry points take const __grid_constant__ EpArgs: otherwise the
 	// compiler copies EpArgs to the stack.
 	source string
 
-	// entry returns the name of the entry point. Nil means the name of the kernel. With mode=split, Launches adds a
-	// suffix for each of the two launches.
+	// entry returns the name of the entry point, without a suffix for mode=split. Nil means the name of the kernel.
 	entry func(ep.Problem, ep.Config) string
 
-	// shared returns the dynamic shared memory of each block, in bytes. Nil means none.
+	// shared returns the dynamic shared memory of a block, in bytes. Nil means none.
 	shared func(ep.Problem, ep.Config) int
 
-	// State is the memory through which the ranks exchange tokens. A dispatch and its combine have the same State.
+	// State is the memory through which the ranks exchange tokens, the same for a dispatch and its combine.
 	State State
 
 	// stateOf returns the memory of one config. Nil means State for all configs.
 	stateOf func(ep.Config) State
 
-	// defines returns macros (NAME=VALUE) for the compile-time parameters. problemDefines adds macros for the problem.
-	// Leave out macros that the entry point does not read: kernels with the same source and macros share one binary.
+	// defines returns macros (NAME=VALUE) for compile-time parameters. Leave out macros that the entry point does not
+	// read: kernels with the same source and macros share one binary.
 	defines func(ep.Config) []string
 
-	// dispatch is set only for a combine. It returns the dispatch that runs before the combine, when the combine is
-	// timed or verified alone. Both have the same State.
+	// dispatch is set only for a combine. It returns the dispatch that runs before a combine that is timed or verified
+	// alone.
 	dispatch func(ep.Machine, ep.Problem, ep.Config) ep.Config
 
 	// compare bounds the difference between the output and package ref's. Its zero value means the same bytes for a
 	// dispatch, and package ref's error bound for a combine.
 	compare ref.Compare
 
-	// places reports whether other ranks write the output rows of a dispatch. The output must then lie on the
-	// symmetric heap.
+	// places reports whether other ranks write the output rows, which must then lie on the symmetric heap.
 	places func(ep.Config) bool
 }
 
@@ -78,29 +74,26 @@ func HostDeclarations() []Declaration {
 	return []Declaration{dispatchHosts(), combineHosts()}
 }
 
-// State describes the memory that stays between calls: regions of the symmetric heap, and counters of each rank. The
-// dispatches of a state are numbered, and so are its combines. EpArgs.round holds the number.
+// State describes the memory that stays between calls: regions of the symmetric heap, and counters of each rank.
 type State struct {
 	Name string
 
 	// extends names a smaller state, or "". The regions of the smaller state come first in this state, so that its
-	// dispatch can also run in this memory.
+	// dispatch can run here too.
 	extends string
 
 	// anyDType is true if consecutive calls may have different dtypes. A region whose size depends on the dtype must
 	// then have Halves set, or hold only data of a single call.
 	anyDType bool
 
-	// Regions lists the regions in the order of EpArgs.region and of an enum of the device code. Each region starts on
-	// a 256-byte boundary.
+	// Regions lists the regions in the order of EpArgs.region.
 	Regions func(ep.Problem) []Region
 
-	// Counters returns the number of int32 words to which EpArgs.counters points. Word 0 is the abort word: a kernel
-	// that finds it set stops waiting and returns.
+	// Counters returns the number of int32 words at EpArgs.counters. Word 0 is the abort word: a kernel that finds it
+	// set stops waiting.
 	Counters func(ep.Problem) int
 }
 
-// onlyAbort is State.Counters for a state that has only the abort word.
 func onlyAbort(ep.Problem) int { return 1 }
 
 // StateOf returns the state that the calls of a config use.
@@ -111,8 +104,7 @@ func (f Declaration) StateOf(c ep.Config) State {
 	return f.stateOf(c)
 }
 
-// Of returns the state for micro-batch 0 or 1. Each micro-batch has its own memory, because their calls overlap in
-// time.
+// Of returns the state for micro-batch 0 or 1. Each has its own memory, because their calls overlap in time.
 func (s State) Of(micro int) State {
 	if micro > 0 {
 		s.Name += "-second"
@@ -141,8 +133,7 @@ type Region struct {
 	Area string
 }
 
-// The combines of llState and polledState (see ll.go) use these areas. They poll AreaReturn until other ranks have
-// written there. Between two calls, all its bits are ones.
+// The combines of llState and polledState (see ll.go) poll AreaReturn. Between two calls, all its bits are ones.
 const (
 	AreaReturn  = "return"  // [call number % 2][max_tokens][max(ranks, topk)][hidden] BF16
 	AreaStarted = "started" // [ranks] u32: the number of the last combine that each rank began
@@ -161,6 +152,5 @@ func (r Region) halves() Region {
 // Zeroed returns a region that starts as zeros.
 func Zeroed(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes} }
 
-// Poisoned returns a region in which all bits start as ones. No index, count or flag has this value, and floats read
-// as NaN.
+// Poisoned returns a region in which all bits start as ones. No index, count or flag has this value.
 func Poisoned(name string, bytes int64) Region { return Region{Name: name, Bytes: bytes, Fill: 0xff} }

@@ -62,7 +62,6 @@ func combineEP() Declaration {
 	}
 }
 
-// epParams returns the parameters that both kernels have.
 func epParams() []kernels.Param {
 	return []kernels.Param{
 		threadsParam("256", "512", "1024"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
@@ -83,7 +82,6 @@ func definesEP(c ep.Config) []string {
 	}
 }
 
-// epilogues maps values of the parameter epilogue to values of EP_EPILOGUE.
 var epilogues = map[string]int{"": 0, "none": 0, "scale": 1, "bias": 2}
 
 func isBulk(c ep.Config) bool { return c.Str("copy") == "bulk" }
@@ -152,7 +150,7 @@ func checkCounted(c ep.Config) error {
 		kernels.CheckMultiple(c, "chunk_bytes", 16, leastChunk, 1<<20, "one vector"))
 }
 
-// sharedLimit bounds the shared memory of a block from sm_90 on, in bytes. The kernels' own variables need the rest.
+// sharedLimit bounds the shared memory of bulk copies in bytes, from sm_90 on.
 const sharedLimit = 227<<10 - 20<<10
 
 func checkCopy(m ep.Machine, p ep.Problem, c ep.Config) error {

@@ -24,7 +24,6 @@ func dispatchFinal() Declaration {
 			Name: "dispatch_final", Op: ep.Dispatch, Layouts: byExpert,
 			Doc: "Counts are sent first. Then each token is sent directly to its output row, and the receiver copies it to the rows of further experts. For large batches.",
 			Params: []kernels.Param{
-				// algo is no algoParam, because a dispatch sums nothing.
 				design(wordParam("algo", "dedup: one message for each distinct rank of a token; direct: one for each expert; home: as dedup, and the sender stores all rows that a token has on its own rank", "dedup", "direct", "home")),
 				smsParam("8", "12", "16", "24", "32", "48", "64", "96", "132"),
 				waitParam("completes what arrived: copies rows to further experts, places scales", "0", "2", "5", "6", "8", "10", "12", "14", "16", "24", "32", "48", "66", "68", "84", "100"),
@@ -54,10 +53,8 @@ func dispatchFinal() Declaration {
 	}
 }
 
-// isHome reports whether a sender writes all rows that its tokens have on its own rank. This is faster with few ranks.
 func isHome(c ep.Config) bool { return c.Str("algo") == "home" }
 
-// combineFinal declares the combine.
 func combineFinal() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -87,7 +84,6 @@ func combineFinal() Declaration {
 // 128 elements.
 const finalFP8Hidden = 128 * 128
 
-// checkFinal checks the rules of both kernels.
 func checkFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	if p.Dispatch == ep.FP8 && p.Hidden > finalFP8Hidden {
 		return fmt.Errorf("hidden: %d is more than %d, the most for which one warp holds the scales; use the ll or ep kernels", p.Hidden, finalFP8Hidden)
@@ -103,7 +99,7 @@ func checkDispatchFinal(m ep.Machine, p ep.Problem, c ep.Config) error {
 }
 
 // ringShared bounds the ring of a block in bytes. The ring is the buffer for loads that have not arrived yet. A block
-// of sm_80 has 163 KiB of shared memory, the least of all.
+// of sm_80 has only 163 KiB.
 const ringShared = 160 << 10
 
 func ringBytes(c ep.Config) int { return c.Int("threads") * 16 * c.Int("in_flight") }
@@ -131,9 +127,8 @@ func defaultDispatchFinal(m ep.Machine, p ep.Problem) ep.Config {
 // fewSMs is the number of SMs from which on a call can use the full speed of the link.
 const fewSMs = 32
 
-// startsDispatchFinal returns configs that every search measures. They divide the SMs in other ways. For FP8, each
-// also comes with scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if all
-// ranks received equally many.
+// startsDispatchFinal returns configs that every search measures: other divisions of the SMs, and for FP8 also
+// scales=tile. This halved the time if one rank received most rows, but took 2 to 5 % more time if routing was even.
 func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	own := defaultDispatchFinal(m, p)
 	splits := variants(own, "wait_sms=3/4")
@@ -144,7 +139,6 @@ func startsDispatchFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(out, startsDispatchFinalHome(m, p)...)
 }
 
-// inTiles returns the configs with scales=tile, or nil without FP8.
 func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	if p.Dispatch != ep.FP8 {
 		return nil
@@ -155,31 +149,28 @@ func inTiles(p ep.Problem, configs ...ep.Config) (out []ep.Config) {
 	return out
 }
 
-// defaultDispatchFinalHome returns a config with algo=home and team=1, which is legal with any number of SMs and
-// threads.
+// defaultDispatchFinalHome returns a config with algo=home that is legal with any number of SMs and threads.
 func defaultDispatchFinalHome(m ep.Machine, p ep.Problem) ep.Config {
 	return with(defaultDispatchFinal(m, p), "algo=home,wait_sms=0,threads=512")
 }
 
-// startsDispatchFinalHome returns configs with algo=home that every search measures. On 2 H200, teams of eight warps
-// were faster with 132 SMs, and took twice as long as single warps with 24 SMs. The default does not have 768 threads,
-// because single warps in BF16 then spill registers on 4 and 8 ranks.
+// startsDispatchFinalHome returns configs with algo=home that every search measures. The default does not have 768
+// threads: in BF16, single warps then spill registers on 4 and 8 ranks.
 func startsDispatchFinalHome(m ep.Machine, p ep.Problem) []ep.Config {
 	out := variants(defaultDispatchFinalHome(m, p),
 		"team=8", "team=8,threads=768", "team=8,threads=768,wait_sms=1/4", "threads=768", "threads=768,wait_sms=1/2")
 	return append(out, inTiles(p, out...)...)
 }
 
-// defaultCombineFinal returns a config with half of the SMs. They reach the full speed of the link if all ranks send
-// equally much. It adds a token's rows in top-k order, which gives the bits of the specification.
+// defaultCombineFinal returns a config with half of the SMs, enough for the full speed of the link with even routing.
+// It adds a token's rows in top-k order, as the specification demands.
 func defaultCombineFinal(m ep.Machine, p ep.Problem) ep.Config {
 	all := fastSMs(m, p)
 	sms := max(all/2, min(all, fewSMs))
 	return with(combineFinal().plain(m, p).With("sms", number(sms)), "wait_sms=1/2,threads=768")
 }
 
-// startsCombineFinal returns configs that every search measures. Some have all SMs, for ranks that sum more than they
-// send. With few SMs, some also have eight loads in flight.
+// startsCombineFinal returns configs that every search measures.
 func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	all := combineFinal().plain(m, p)
 	out := variants(all, "threads=768,wait_sms=3/8")
@@ -192,14 +183,13 @@ func startsCombineFinal(m ep.Machine, p ep.Problem) []ep.Config {
 	return append(append(out, defaultCombineFinalPartial(m, p)), startsCombineFinalPartial(m, p)...)
 }
 
-// defaultCombineFinalPartial returns the default with own=registers. in_flight=8 was fastest with few SMs, and is
-// legal with every number of threads.
+// defaultCombineFinalPartial returns the default with own=registers.
 func defaultCombineFinalPartial(m ep.Machine, p ep.Problem) ep.Config {
 	return with(combineFinal().plain(m, p), "own=registers,in_flight=8,threads=512,wait_sms=1/2")
 }
 
-// startsCombineFinalPartial returns configs with own=registers that every search measures. The default does not have
-// their larger blocks, because these spill registers on sm_80.
+// startsCombineFinalPartial returns configs with own=registers that every search measures. Their larger blocks spill
+// registers on sm_80, so the default does not have them.
 func startsCombineFinalPartial(m ep.Machine, p ep.Problem) []ep.Config {
 	own, sms := defaultCombineFinalPartial(m, p).With("threads", "768"), fastSMs(m, p)
 	if sms < fewSMs {

@@ -33,10 +33,10 @@ const (
 	PartWorld        = "world" // the table of hosts/transport.cuh
 )
 
-// FlushBytes is the number of bytes that cold mode writes on each GPU before a call: more than any L2 cache.
+// FlushBytes is the number of bytes that cold mode writes on each GPU before a call.
 const FlushBytes = 256 << 20
 
-// Heap describes the memory of one rank, a single allocation. Every rank has the same parts at the same offsets.
+// Heap describes the memory of one rank. Every rank has the same parts at the same offsets.
 type Heap struct {
 	Parts  []Region
 	Offset map[string]int64
@@ -81,7 +81,7 @@ func ProblemParts(p ep.Problem) []Region {
 	return append(parts, OutputParts(p)...)
 }
 
-// CastParts lists the parts for tokens that the caller cast to FP8, or nil if no kernel takes such tokens.
+// CastParts lists the parts for tokens that the caller cast to FP8, or nil.
 func CastParts(p ep.Problem) []Region {
 	if !MayCast(p) {
 		return nil

@@ -21,11 +21,11 @@ var hostsLLState = State{Name: "hosts-ll", Regions: regionsHostsLL, Counters: on
 const (
 	// maxHostRanks is the largest number of ranks for which one block can wait.
 	maxHostRanks = 64
-	// maxHostThreads is the largest number of threads of a block. With more, a thread would have less than 128
-	// registers, and NVSHMEM's functions may need so many.
+	// maxHostThreads is the largest number of threads of a block. With more, a thread has less than the 128 registers
+	// that NVSHMEM's functions may need.
 	maxHostThreads = 512
-	// maxHeaderTopK is the largest top-k with arrival=data. One warp reads a message's header: one lane reads the
-	// token's number, and each other lane reads one expert.
+	// maxHeaderTopK is the largest top-k with arrival=data: a warp reads the token's number with one lane, and one
+	// expert with each other lane.
 	maxHeaderTopK = Warp - 1
 )
 
@@ -70,7 +70,7 @@ func dispatchHosts() Declaration {
 	}
 }
 
-// combineHosts declares the combine. With route=rail, a host sends one sum for each token.
+// combineHosts declares the combine.
 func combineHosts() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -100,7 +100,6 @@ func combineHosts() Declaration {
 	}
 }
 
-// hostParams returns the parameters that both kernels have. `arrival` describes the parameter arrival.
 func hostParams(arrival string) []kernels.Param {
 	return []kernels.Param{
 		threadsParam("128", "256", "512"), smsParam("32", "64", "132"), modeParam(kernels.Launch),
@@ -113,7 +112,6 @@ func pollsData(c ep.Config) bool { return c.Str("arrival") == "data" }
 
 const defineArrival = "EP_ARRIVAL_DATA=1"
 
-// isRail reports whether a token is sent once to each host, and forwarded there.
 func isRail(c ep.Config) bool { return c.Str("route") == "rail" }
 
 func defineRoute(c ep.Config) string { return Define("EP_ROUTE", Bit(isRail(c))) }
@@ -134,7 +132,6 @@ func stateOfHosts(c ep.Config) State {
 	return hostsState
 }
 
-// startsHosts returns the function Kernel.Starts, which returns the default with arrival=data.
 func startsHosts(of func() Declaration) func(ep.Machine, ep.Problem) []ep.Config {
 	return func(m ep.Machine, p ep.Problem) []ep.Config {
 		return []ep.Config{Fitted(of().Kernel, m, p).With("arrival", "data")}
@@ -168,7 +165,6 @@ func checkHosts(m ep.Machine, p ep.Problem, c ep.Config) error {
 		arrival(c))
 }
 
-// checkPolled checks a config with arrival=data.
 func checkPolled(p ep.Problem, c ep.Config) error {
 	switch {
 	case p.Dispatch != ep.BF16 && p.Dispatch != ep.FP8:
@@ -215,7 +211,7 @@ func countersHosts(p ep.Problem) int { return countersEP(p) + 4*p.Experts + 2*p.
 // regionsHostsLL lists the regions of the enum LhRegion in hosts/ll_layout.cuh.
 func regionsHostsLL(p ep.Problem) []Region {
 	r, t, k := int64(p.Ranks), int64(p.MaxTokens), int64(p.TopK)
-	counts := int64(p.LocalExperts()+3) / 2 * 2 // of each expert, of messages, of forwarded messages; multiples of 16 bytes
+	counts := int64(p.LocalExperts()+3) / 2 * 2 // of experts, messages and forwarded messages
 	header := 8 * (k + 1)
 	slot := int64(encodingOf(p).TokenBytes())
 	message := slot + (header+15)/16*16 + (4*k+15)/16*16

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Kernels lists the kernels that one process can run on all GPUs of a host. It needs no GPU, so that a host without a
-// GPU can plan.
+// Kernels lists the kernels that one process can run on all GPUs of a host. It needs no GPU.
 func Kernels() []kernels.Kernel { return declared(Declarations()) }
 
 // AllKernels lists Kernels and HostKernels.
@@ -38,7 +37,7 @@ func HostKernels(m ep.Machine) []kernels.Kernel {
 
 func allDeclarations() []Declaration { return append(Declarations(), HostDeclarations()...) }
 
-// declarationsOver lists the kernels for ranks on `nodes` nodes. Callers must not change the list, which is made once.
+// declarationsOver lists the kernels for ranks on `nodes` nodes. Callers must not change the list.
 func declarationsOver(nodes int) []Declaration {
 	if nodes > 1 {
 		return overHosts()
@@ -60,7 +59,6 @@ func declared(all []Declaration) []kernels.Kernel {
 	return out
 }
 
-// workOf lists the work that is part of a kernel's measured times.
 func workOf(k kernels.Kernel) ep.Work {
 	layout := append(k.Layouts, ep.LayoutExpert)[0].Kind()
 	w := ep.Work{Library: "epbench", Layout: layout, Inside: []string{"cast", "counts", "expansion"}}
@@ -72,13 +70,12 @@ func workOf(k kernels.Kernel) ep.Work {
 	case k.Op == ep.Combine:
 		w.Sum, w.Inside = "gated", []string{"reduction"}
 	case layout == "rank":
-		w.Inside = w.Inside[:2] // a rank gets a token once
+		w.Inside = w.Inside[:2]
 	}
 	return w
 }
 
-// pairCheck returns the check of pairs with a combine. The dispatch must have the combine's state, and the combine's
-// declaration may have further conditions.
+// pairCheck returns the check of pairs with a combine. The dispatch must have the combine's state.
 func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Config) error {
 	return func(dispatch, combine ep.Config) error {
 		d, err := findIn(all, dispatch.Kernel)

@@ -7,11 +7,11 @@ import (
 
 // Launch is one kernel of a call.
 type Launch struct {
-	Entry  string // name of the extern "C" __global__ function
+	Entry  string // name of the __global__ function
 	Grid   int    // blocks, all resident at once
 	Block  int    // threads of each block
-	Shared int    // bytes of dynamic shared memory of each block
-	PDL    bool   // launch with programmatic dependent launch
+	Shared int    // dynamic shared memory of a block, bytes
+	PDL    bool   // programmatic dependent launch
 	Params LaunchParams
 }
 
@@ -50,7 +50,6 @@ func (f Declaration) Launches(p ep.Problem, c ep.Config) []Launch {
 	return []Launch{send, recv}
 }
 
-// launch returns the launch of a call with mode=fused.
 func (f Declaration) launch(p ep.Problem, c ep.Config) Launch {
 	l := Launch{Entry: f.Kernel.Name, Grid: c.Int("sms"), Block: c.Int("threads"), PDL: c.Int("pdl") == 1}
 	l.Params = LaunchParams{SMs: l.Grid, WaitSMs: c.Int("wait_sms"), CountSMs: c.Int("count_sms"),

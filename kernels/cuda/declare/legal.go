@@ -32,7 +32,6 @@ func (f Declaration) Check(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return cmp.Or(checkWords(c, f.Kernel.Params), checkTies(c, slices.Concat(f.ties, sharedTies)), f.Kernel.Check(m, p, c))
 }
 
-// checkWords checks the parameters that have only a few legal values.
 func checkWords(c ep.Config, params []kernels.Param) error {
 	for _, q := range params {
 		var legal []string
@@ -62,10 +61,8 @@ func isNumber(v ep.Value) bool {
 // then have (`then`). Example: {"mode=split", "receivers=0,pause=0"}.
 type tie struct{ when, then string }
 
-// sharedTies lists the ties of all kernels.
 var sharedTies = []tie{{"mode=fused", "recv_sms=0"}, {"own=slot", "receivers=0"}}
 
-// checkTies skips parameters that the config does not have.
 func checkTies(c ep.Config, ties []tie) error {
 	for _, t := range ties {
 		if name, value, _ := strings.Cut(t.when, "="); c.Str(name) != value {
@@ -81,13 +78,11 @@ func checkTies(c ep.Config, ties []tie) error {
 	return nil
 }
 
-// span is the legal range of a number.
 type span struct {
 	name   string
 	lo, hi int
 }
 
-// checkSpans skips parameters that the config does not have.
 func checkSpans(c ep.Config, spans ...span) error {
 	for _, s := range spans {
 		if _, has := c.Values[s.name]; !has {
@@ -116,7 +111,6 @@ func CheckProblem(m ep.Machine, p ep.Problem) error {
 	return checkShape(p)
 }
 
-// checkShape refuses shapes that no kernel can run.
 func checkShape(p ep.Problem) error {
 	switch {
 	case p.Experts > MaxExperts:
@@ -127,7 +121,6 @@ func checkShape(p ep.Problem) error {
 	return nil
 }
 
-// checkNVFP4 refuses NVFP4 rows that are not whole 16-byte vectors.
 func checkNVFP4(p ep.Problem) error {
 	if p.Dispatch == ep.NVFP4 && p.Hidden%32 != 0 {
 		return fmt.Errorf("hidden: %d is not a multiple of 32, one 16-byte vector of e2m1; the nearest is %d", p.Hidden, (p.Hidden+31)/32*32)
@@ -175,8 +168,7 @@ func checkFastSpans(m ep.Machine, p ep.Problem, c ep.Config) error {
 // maxBlocks returns how many blocks one rank may launch. Blocks that wait for each other must all be resident, and one
 // block on each SM always fits.
 //
-// Ranks that share a GPU get half of an equal share of the SMs. With pdl=1, a call is resident together with the call
-// before it. A rank that has not begun the earlier call needs the other half.
+// Ranks that share a GPU get half of an equal share of the SMs. With pdl=1, the call before may need the other half.
 func maxBlocks(m ep.Machine, p ep.Problem) int {
 	gpus := max(m.GPUs, 1)
 	if ranks := (p.Ranks + gpus - 1) / gpus; ranks > 1 { // on the fullest GPU
@@ -185,15 +177,12 @@ func maxBlocks(m ep.Machine, p ep.Problem) int {
 	return m.SMs
 }
 
-// fastSMs returns the number of SMs that a rank may use, at least 1.
 func fastSMs(m ep.Machine, p ep.Problem) int { return max(maxBlocks(m, p), 1) }
 
-// checkThreads checks that threads are whole warps, and at least `lo`.
 func checkThreads(c ep.Config, lo int) error {
 	return kernels.CheckMultiple(c, "threads", Warp, lo, MaxThreads, "a warp")
 }
 
-// checkSMs checks that at least `lo` blocks run, and that all of them can be resident.
 func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	n, hi := c.Int("sms"), maxBlocks(m, p)
 	if n > hi {
@@ -205,11 +194,9 @@ func checkSMs(m ep.Machine, p ep.Problem, c ep.Config, lo int) error {
 	return nil
 }
 
-// before90 reports whether an architecture such as sm_80 is older than sm_90.
 func before90(arch string) bool {
 	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af"))
 	return err == nil && n < 90
 }
 
-// encodingOf returns how one token is sent in the problem's dispatch dtype.
 func encodingOf(p ep.Problem) dtype.Encoding { return dtype.Of(p.Dispatch, p.Hidden) }

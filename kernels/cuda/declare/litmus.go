@@ -57,7 +57,6 @@ func (l Litmus) Judge(areas [][]byte, counters [][]int32) error {
 	return nil
 }
 
-// litmusLaunch returns a launch whose LaunchParams.Own begins with the words `own`.
 func litmusLaunch(entry string, grid, block int, own ...int) Launch {
 	l := Launch{Entry: entry, Grid: grid, Block: block}
 	copy(l.Params.Own[:], own)
@@ -86,7 +85,6 @@ func litmusMemcpy(cases, step, peer int) Litmus {
 	}
 }
 
-// checkCells checks that every copied byte arrived and that no other byte changed.
 func checkCells(area []byte, cases, step, cell int, source func(int) byte) error {
 	for n := range cases {
 		lo := 16 * (n % 8)
@@ -133,7 +131,7 @@ func litmusCodec() Litmus {
 			for i := range 1 << 16 {
 				x := ref.BF16ToFloat(uint16(i))
 				if x != x {
-					continue // chips convert a NaN in different ways
+					continue // chips convert NaN differently
 				}
 				abs := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 				want := [4]byte{ref.E4M3(x), ref.E2M1(x), ref.EvenE8M0(abs), byte(ref.BF16(x * 1.001953125))}

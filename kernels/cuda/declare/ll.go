@@ -54,8 +54,8 @@ func dispatchLL() Declaration {
 	}
 }
 
-// combineLL declares the combine. With after=final it follows dispatch_final. For 4,096 tokens on 2 ranks, this pair
-// took a fifth less time than the pair of the ll kernels or the pair of the final kernels.
+// combineLL declares the combine. With after=final it follows dispatch_final: this pair was the fastest for 4,096
+// tokens on 2 ranks.
 func combineLL() Declaration {
 	return Declaration{
 		Kernel: kernels.Kernel{
@@ -109,12 +109,11 @@ func defaultDispatchLL(m ep.Machine, p ep.Problem) ep.Config {
 	return with(c, "threads=1024,part=1024")
 }
 
-// defaultDispatchLLIDs returns the default with count=receiver.
 func defaultDispatchLLIDs(m ep.Machine, p ep.Problem) ep.Config {
 	return with(defaultDispatchLL(m, p), "count=receiver,"+unusedLL)
 }
 
-// startsDispatchLL returns the configs that every search measures: one with count=receiver, if it is legal.
+// startsDispatchLL returns the configs that every search measures.
 func startsDispatchLL(m ep.Machine, p ep.Problem) []ep.Config {
 	if markBytes(p) > marksShared {
 		return nil
@@ -122,17 +121,13 @@ func startsDispatchLL(m ep.Machine, p ep.Problem) []ep.Config {
 	return []ep.Config{defaultDispatchLLIDs(m, p)}
 }
 
-// defaultCombineLL returns a config that adds a token's rows in top-k order, which gives the bits of the
-// specification.
+// defaultCombineLL returns a config that adds a token's rows in top-k order, as the specification demands.
 func defaultCombineLL(m ep.Machine, p ep.Problem) ep.Config {
 	return combineLL().plain(m, p).With("threads", "512")
 }
 
 // startsCombineLL returns configs that every search measures. For more than 64 tokens, blocks of 1,024 threads took 2
 // to 25 % less time on 2 and 4 H200. They are not the default, because they spill registers on sm_100a.
-//
-// With own=registers, every rank sums the rows of its own tokens itself. With receivers=12, some warps do only that,
-// while other warps send.
 func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
 	if p.Tokens > 64 {
 		out = append(out, defaultCombineLL(m, p).With("threads", "1024"))
@@ -147,7 +142,6 @@ func startsCombineLL(m ep.Machine, p ep.Problem) (out []ep.Config) {
 	return append(out, startsAfterFinal(m, p)...)
 }
 
-// defaultCombineLLPartial returns the default with own=registers.
 func defaultCombineLLPartial(m ep.Machine, p ep.Problem) ep.Config {
 	return defaultCombineLL(m, p).With("own", "registers")
 }
@@ -159,7 +153,7 @@ func startsAfterFinal(m ep.Machine, p ep.Problem) []ep.Config {
 }
 
 // marksShared is the largest shared memory that the marks of a block may take, in bytes. A mark is a bit for an expert
-// and a token: whether the token selected the expert. A block of sm_80 has 163 KiB of shared memory, the least of all.
+// and a token: whether the token selected the expert. A block of sm_80 has only 163 KiB.
 const marksShared = 128 << 10
 
 // markBytes returns the bytes that the marks of a block take. They do not depend on max-tokens, so that larger buffers
@@ -174,7 +168,6 @@ func checkMarks(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// sharedMarks is Declaration.shared for a dispatch that has the parameter count.
 func sharedMarks(p ep.Problem, c ep.Config) int {
 	if countsReceiver(c) {
 		return markBytes(p)
@@ -182,17 +175,14 @@ func sharedMarks(p ep.Problem, c ep.Config) int {
 	return 0
 }
 
-// entryIDs returns Declaration.entry for a dispatch that has the parameter count.
 func entryIDs(kernel string) func(ep.Problem, ep.Config) string {
 	return func(_ ep.Problem, c ep.Config) string { return kernel + optionIf(countsReceiver(c), "_ids") }
 }
 
-// definesIDs returns the macros for count=receiver.
 func definesIDs(c ep.Config) []string {
 	return append(definesPieces(c), defineInput(c), "EP_COUNT_IDS=1")
 }
 
-// definesPieces returns the macros for the bytes that a warp sends and copies at a time.
 func definesPieces(c ep.Config) []string {
 	return []string{defineThreads(c), defineInt("EP_SEND_BYTES", c, "send"), defineInt("EP_PART_BYTES", c, "part")}
 }
@@ -211,7 +201,6 @@ func regionsLL(p ep.Problem) []Region {
 	}
 }
 
-// returnSlots declares a region in AreaReturn.
 func returnSlots(name string, p ep.Problem) Region {
 	return Poisoned(name, 2*int64(p.MaxTokens)*int64(max(p.Ranks, p.TopK))*int64(2*p.Hidden)).in(AreaReturn)
 }

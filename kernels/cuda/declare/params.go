@@ -32,7 +32,6 @@ func added(q kernels.Param) kernels.Param {
 	return q
 }
 
-// rounding marks a parameter that changes how sums are rounded.
 func rounding(q kernels.Param) kernels.Param {
 	q.Class = kernels.Precision
 	return q
@@ -54,7 +53,7 @@ func pdlParam(def ep.Value) kernels.Param {
 	return speedParam(kernels.Launch, "pdl", "1: the kernel may start while the last blocks of the kernel before it still run (programmatic dependent launch)", "", def, "0", "1")
 }
 
-// algoParam declares the parameter algo of a combine. Its value dedup rounds partial sums to BF16.
+// algoParam declares the parameter algo of a combine, whose value dedup rounds partial sums to BF16.
 func algoParam(doc string) kernels.Param { return rounding(wordParam("algo", doc, "direct", "dedup")) }
 
 // modeParam declares the parameter mode. With mode=split a call is two launches, and occupies no SM between them.
@@ -62,16 +61,15 @@ func modeParam(b kernels.Binding) kernels.Param {
 	return speedParam(b, kernels.ModeParam, "fused: one kernel sends and receives; split: one kernel sends and another receives", "", kernels.ModeFused, kernels.ModeFused, kernels.ModeSplit)
 }
 
-// splitParams declares mode, and the number of blocks of the second launch. Receiving gains more from SMs than sending
-// does.
+// splitParams declares mode, and the number of blocks of the second launch, which gains more from SMs than the first.
 func splitParams() []kernels.Param {
 	recv := speedParam(kernels.Launch, "recv_sms", "blocks of the receiving kernel with mode=split; 0 with mode=fused", "SMs", "0", "0", "32", "64", "132")
 	recv.Cost = kernels.SMCost
 	return []kernels.Param{added(modeParam(kernels.Compile)), added(recv)}
 }
 
-// inputParam declares the dtype of the caller's tokens. Times of its two values are not compared: with bf16 the kernel
-// casts the tokens, and with fp8 the caller did.
+// inputParam declares the dtype of the caller's tokens. Times of its two values are not compared, because only bf16
+// includes the cast.
 func inputParam() kernels.Param {
 	q := added(wordParam("input", "dtype of the caller's tokens: bf16, which the kernel casts, or fp8 with float scales [tokens, hidden/128], which the caller cast", "bf16", "fp8"))
 	q.Class, q.Outside = kernels.Hook, map[ep.Value]string{"fp8": "cast"}
@@ -100,18 +98,14 @@ func rotateParam(def ep.Value) kernels.Param {
 }
 
 var (
-	// countParam declares which rank counts the rows of each expert. A sender that need not count can send earlier.
 	countParam = design(added(wordParam("count", "which rank counts the rows of each expert. sender: it counts them before it sends them; receiver: each of its blocks counts the ids that arrive", "sender", "receiver")))
 
-	// ownParam declares how a combine adds those rows of a token that were computed on the token's own rank.
 	ownParam = design(added(wordParam("own", "how a rank adds the rows of its own tokens. slot: it writes them to a slot, like rows from other ranks; registers: it sums them in registers, and sends one sum for each token of another rank, in f32 with algo=direct", "slot", "registers")))
 
-	// ownReceivers declares how many warps of each block only sum. It has an effect only with own=registers.
 	ownReceivers = added(speedParam(kernels.Launch, "receivers", "warps of each block that never send, so that sums are finished while other rows are sent", "warps", "0", "0", "4", "8", "12"))
 
 	fastAlgoParam = algoParam("direct: every row travels and the sum is in top-k order; dedup: one BF16 partial sum a rank")
 
-	// The ep and hosts kernels have the following three parameters.
 	tileParam     = speedParam(kernels.Launch, "tile_tokens", "received tokens that a block claims at a time", "tokens", "128", "16", "32", "128")
 	waitersParam  = speedParam(kernels.Launch, "wait_sms", "blocks that wait for all senders; the others sum", "SMs", "1", "1", "2")
 	sumChunkParam = speedParam(kernels.Launch, "chunk_bytes", "bytes of a row that one warp sums at a time", "bytes", "512", "512", "1024", "2048")
@@ -126,13 +120,12 @@ func countsReceiver(c ep.Config) bool { return c.Str("count") == "receiver" }
 // TakesCast reports whether a dispatch takes tokens that its caller has converted to FP8.
 func TakesCast(dispatch ep.Config) bool { return dispatch.Str("input") == "fp8" }
 
-// MayTakeCast reports whether the kernel of a dispatch config can take tokens that its caller has converted to FP8.
+// MayTakeCast reports whether a dispatch kernel has configs for which TakesCast is true.
 func MayTakeCast(dispatch ep.Config) bool {
 	_, ok := dispatch.Values["input"]
 	return ok
 }
 
-// options returns the macros that are not empty.
 func options(of ...string) []string {
 	return slices.DeleteFunc(of, func(s string) bool { return s == "" })
 }
@@ -150,8 +143,6 @@ func defineThreads(c ep.Config) string { return defineInt("EP_THREADS", c, "thre
 
 func defineInput(c ep.Config) string { return Define("EP_RAW", Bit(TakesCast(c))) }
 
-// defineSplit returns the macro for mode=split. The device code then has an entry point that sends and one that
-// receives.
 func defineSplit(c ep.Config) string { return optionIf(isSplit(c), "EP_SPLIT=1") }
 
 // defineSums returns the macro for what ranks send in a combine: single rows, sums in f32, or sums in BF16.
@@ -178,7 +169,6 @@ func with(c ep.Config, values string) ep.Config {
 	return c
 }
 
-// variants returns one config for each list of values.
 func variants(c ep.Config, lists ...string) (out []ep.Config) {
 	for _, values := range lists {
 		out = append(out, with(c, values))
@@ -197,7 +187,6 @@ func split(c ep.Config, needs string) ep.Config {
 	return with(c, "mode=split,"+needs).With("recv_sms", c.Values["sms"])
 }
 
-// splitOf returns a function for Kernel.Split.
 func splitOf(dflt func(ep.Machine, ep.Problem) ep.Config, needs string) func(ep.Machine, ep.Problem) ep.Config {
 	return func(m ep.Machine, p ep.Problem) ep.Config { return split(dflt(m, p), needs) }
 }

@@ -73,7 +73,6 @@ func (a *activation) parts(p ep.Problem) []declare.Region {
 	return out
 }
 
-// outputs lists the regions that a call writes if it uses copy `number`.
 func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	l := dtype.Of(p.Dispatch, p.Hidden)
 	return []declare.Region{
@@ -82,7 +81,6 @@ func (a *activation) outputs(p ep.Problem, number int) []declare.Region {
 	}
 }
 
-// gates returns a rank's input rows, with padding between groups.
 func (a *activation) gates(w *workloads.Workload, rank int) []uint16 {
 	n, end := 2*w.Problem.Hidden, a.oracle.Dispatch(rank).End
 	out := make([]uint16, end*n)
@@ -115,7 +113,6 @@ func (s *session) putActivation(rank int) error {
 		put(s.ranks, rank, declare.PartInputScale, scales))
 }
 
-// siluArgs returns the arguments of call n of a round.
 func (s *session) siluArgs(rank, n int) C.EpSiluArgs {
 	clamp := ref.GptOss()
 	args := C.EpSiluArgs{
@@ -143,7 +140,6 @@ func (s *session) judgeActivation(c ep.Config) (kernels.Comparison, error) {
 	return sum, nil
 }
 
-// judgeActivated checks a sample of one rank's rows, all scales, and the space after the rows.
 func (s *session) judgeActivated(rank int, how ref.Activation) (v kernels.Comparison, err error) {
 	a, l, limit := s.activation, dtype.Of(s.problem.Dispatch, s.problem.Hidden), max(declare.JudgedElements/s.problem.Hidden, 1)
 	picked, end := a.oracle.ActivationPicks(rank, limit), a.oracle.Dispatch(rank).End

@@ -24,8 +24,8 @@ type Options struct {
 	sms int // SMs to use, 0 for all
 }
 
-// DefaultDeadline is the default of Options.Deadline. Ranks start much closer together, and the worker counts as hung
-// much later.
+// DefaultDeadline is the default of Options.Deadline. It is much shorter than the time after which a worker counts as
+// hung.
 const DefaultDeadline = time.Second
 
 // Backend runs the CUDA kernels on the GPUs of this host.
@@ -104,7 +104,7 @@ func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	}
 }
 
-// Open implements kernels.Backend. Sessions allocate memory later.
+// Open implements kernels.Backend.
 func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Session, error) {
 	if err := w.Problem.Validate(); err != nil {
 		return nil, err
@@ -118,7 +118,6 @@ func (b *Backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 	return newSession(b, w)
 }
 
-// checkPeers checks that the ranks' GPUs can address each other.
 func (b *Backend) checkPeers(ranks int) error {
 	used := min(ranks, len(b.node.gpus))
 	for i := range used {

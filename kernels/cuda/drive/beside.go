@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// clockStamp is the clock of rounds with a matrix product ("the product") beside the calls. Time stamps on the GPU are
-// read.
+// clockStamp is the clock of rounds with a matrix product ("the product") beside the calls.
 const clockStamp = "stamp"
 
 // outlasts is the least ratio of the product's time to the call's.
@@ -119,11 +118,10 @@ func (s *session) readTogether(ctx context.Context, p *program, rounds int) (*ep
 	return t, nil
 }
 
-// sizingRounds is the number of rounds that size a product.
 const sizingRounds = 5
 
-// sizeProduct decides how many launches of the product belong to one call. They take at least twice as long as the
-// default's call. The first config of a session must not matter, so the default is timed.
+// sizeProduct decides how many launches of the product belong to one call. It times the default's call, so that the
+// first config of a session does not matter.
 func (s *session) sizeProduct(ctx context.Context) error {
 	b := s.beside
 	if b.share > 0 {
@@ -178,7 +176,6 @@ func (s *session) defaultProgram(ctx context.Context) (*program, error) {
 	return p, nil
 }
 
-// pass returns the seconds of one pass over the product alone.
 func (s *session) pass(ctx context.Context) (float64, error) {
 	alone, err := s.timePasses(ctx, s.beside, 0)
 	if err != nil {

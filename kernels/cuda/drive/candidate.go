@@ -23,7 +23,6 @@ type call struct {
 	module      *module
 }
 
-// part returns the indices of the launches in `h`.
 func (k *call) part(h callHalf) []int {
 	var out []int
 	for i := range k.launches {
@@ -44,7 +43,7 @@ type candidate struct {
 // ops lists the ops in running order.
 var ops = []ep.Op{ep.Dispatch, ep.Combine, ep.Activation}
 
-// opConfigs returns the config of each op for c. A combine also needs a dispatch.
+// opConfigs returns the config of each op for c.
 func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, error) {
 	switch p.Op {
 	case ep.Dispatch, ep.Activation:
@@ -57,7 +56,7 @@ func opConfigs(m ep.Machine, p ep.Problem, c ep.Config) (map[ep.Op]ep.Config, er
 	return map[ep.Op]ep.Config{ep.Dispatch: d, ep.Combine: c}, err
 }
 
-// newCandidate returns an error that says why a config is illegal.
+// newCandidate returns a candidate without binaries, or an error that says why the config is illegal.
 func newCandidate(m ep.Machine, p ep.Problem, c ep.Config) (*candidate, error) {
 	if err := kernels.CheckConfig(declare.AllKernels(), m, p, c); err != nil {
 		return nil, err

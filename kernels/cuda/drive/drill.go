@@ -9,12 +9,12 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/declare"
 )
 
-// Drill is a fault that a user causes on purpose, to see how epbench reports it. The zero Drill causes no fault.
+// Drill is a fault that a user causes on purpose. The zero Drill causes no fault.
 type Drill struct {
 	Rank   int
 	Delay  time.Duration // sleep at the start of each kernel
-	Drop   int           // expert without a signal, from 1; 0: none
-	Config string        // text in the faulty candidates' keys
+	Drop   int           // expert without a signal, from 1
+	Config string        // text in the key of faulty candidates
 }
 
 // ParseDrill reads drop:RANK:EXPERT[:CONFIG] or delay:RANK:DURATION[:CONFIG].

@@ -134,7 +134,6 @@ func (x *experiments) close() {
 	}
 }
 
-// all returns the effects of the calls and then of each load.
 func (x *experiments) all(ctx context.Context, calls kernels.Effect) ([]kernels.Effect, error) {
 	near := func(rank int) cu.DevicePtr { return x.scratch[rank] }
 	behind := func(rank int) cu.DevicePtr { return x.scratch[rank] + cu.DevicePtr(explainCalls*x.bytes) }

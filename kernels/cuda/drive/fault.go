@@ -26,7 +26,6 @@ var phases = map[int]string{
 	5: "combine_wait",
 }
 
-// sentence says which rank waited, and for what.
 func (f faultRecord) sentence() string {
 	phase := phases[f.phase]
 	if phase == "" {
@@ -46,7 +45,6 @@ func (f faultRecord) sentence() string {
 	return b.String()
 }
 
-// neverBegan reports whether ranks waited only in start alignments.
 func neverBegan(faults []faultRecord) bool {
 	return len(faults) > 0 && !slices.ContainsFunc(faults, func(f faultRecord) bool { return phases[f.phase] != phases[1] })
 }

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// gather downloads pieces of a part. They stay valid until the next gather of this part.
+// gather downloads pieces of a part. The next gather of this part overwrites them.
 func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]byte, error) {
 	if len(offsets) == 0 {
 		return nil, nil
@@ -41,7 +41,7 @@ func (r *rankSet) gather(rank int, part string, offsets []int, bytes int) ([][]b
 // mostStaging is the largest pinned buffer of a part, in bytes.
 const mostStaging = 256 << 20
 
-// stage returns host memory of `need` bytes for pieces of a part. It is pinned if `need` is at most mostStaging.
+// stage returns `need` bytes of host memory for pieces of a part.
 func (s *localRank) stage(part string, need int) ([]byte, error) {
 	if need > mostStaging {
 		return make([]byte, need), nil

@@ -23,7 +23,7 @@ type groupSession struct {
 }
 
 // Prepare compiles on rank 0 first, because other ranks may share its cache. All ranks check their memory before any
-// rank allocates: if one rank refused later, the others would wait without a deadline.
+// rank allocates, because a later refusal would leave the others waiting.
 func (s *groupSession) Prepare(_ context.Context, c ep.Config) error {
 	units, err := candidateUnits(s.first.backend.machine, s.problem, c)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *groupSession) attempt(t task) ([]answer, error) {
 }
 
 // recover makes all memory usable after a failure. The ranks first wait for messages in flight, which could look like
-// signals of a later call.
+// later signals.
 func (s *groupSession) recover() error {
 	if _, err := s.ask(task{Settle: true}); err != nil {
 		return err

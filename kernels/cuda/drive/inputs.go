@@ -42,7 +42,6 @@ func (s *session) putInputs(rank int) error {
 
 type castTokens struct{ payload, scales []byte }
 
-// castAll casts every rank's tokens to FP8 as the oracle does.
 func (s *session) castAll() []castTokens {
 	out := make([]castTokens, len(s.ranks.local))
 	_ = sideBySide(len(out), func(i int) error {

@@ -129,7 +129,6 @@ func links(d nvml.Device) int {
 	return n
 }
 
-// throttles lists reasons for a lower clock.
 var throttles = []struct {
 	bit  uint64
 	text string

@@ -25,7 +25,7 @@ type gpu struct {
 	major   int // compute capability
 	minor   int
 	sms     int
-	shared  int // dynamic shared bytes of a block
+	shared  int // dynamic shared memory of a block, bytes
 
 	mu      sync.Mutex
 	arenas  pool[*arena] // idle
@@ -47,7 +47,7 @@ type node struct {
 	gpus     []*gpu
 	apart    map[[2]int]error // why the first GPU cannot address the second
 	compiler *compile.Compiler
-	ahead    *compile.Queue     // compiles ahead
+	ahead    *compile.Queue
 	modules  map[string]*module // by unit's key
 	network  *shmem.Library     // for modules that cross hosts, or nil
 }
@@ -64,7 +64,7 @@ func (n *node) addModule(m *module) error {
 	return nil
 }
 
-// openGPUs opens GPU `only`, or all if it is negative. `defines` adds macros to every unit.
+// openGPUs opens GPU `only`, or all if it is negative. Every unit gets the macros `defines`.
 func openGPUs(defines []string, only int) (*node, error) {
 	count, err := cu.NumDevices()
 	if err != nil {
@@ -121,7 +121,6 @@ func openGPU(i int) (*gpu, error) {
 	return g, nil
 }
 
-// joinPeers lets GPUs address each other. n.apart records failures.
 func (n *node) joinPeers() {
 	for _, a := range n.gpus {
 		for _, b := range n.gpus {
@@ -145,7 +144,6 @@ func (n *node) joinPeers() {
 	}
 }
 
-// arch returns the architecture of all GPUs.
 func (n *node) arch() (string, error) {
 	first := n.gpus[0]
 	for _, g := range n.gpus {
@@ -165,7 +163,6 @@ func (n *node) close() {
 		m.unload()
 	}
 	for _, g := range n.gpus {
-		// Releasing the context frees what is left.
 		_ = g.do(func() error { g.freeStaging(); return g.freeIdle() })
 		_ = g.device.ReleasePrimaryCtx()
 	}
@@ -179,8 +176,8 @@ type module struct {
 	byGPU []cu.Module
 }
 
-// load compiles and loads a unit on every GPU, once. Never call it while a kernel waits for other ranks: the
-// driver may delay loading until that kernel ends.
+// load compiles and loads a unit once. Never call it while a kernel waits for other ranks: the driver may not load
+// anything before that kernel ends.
 func (n *node) load(u sources.Unit) (*module, error) {
 	key := u.Key()
 	if m := n.modules[key]; m != nil {
@@ -210,7 +207,7 @@ func (n *node) load(u sources.Unit) (*module, error) {
 	return m, nil
 }
 
-// sideBySide calls f for every i below n in parallel, and returns the error with the lowest i.
+// sideBySide calls f for every i below n in parallel. It returns the error with the lowest i.
 func sideBySide(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -221,7 +218,7 @@ func sideBySide(n int, f func(i int) error) error {
 	return cmp.Or(errs...)
 }
 
-// unload ignores errors, because releasing the context frees modules.
+// unload ignores errors, because releasing the context frees modules too.
 func (m *module) unload() {
 	for i, loaded := range m.byGPU {
 		if loaded != (cu.Module{}) {

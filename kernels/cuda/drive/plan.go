@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// readyProduct sizes the product once in each session, and chooses its plan.
+// readyProduct sizes the product and chooses its plan, once in each session.
 func (s *session) readyProduct(ctx context.Context) error {
 	if err := s.sizeProduct(ctx); err != nil {
 		return err
@@ -27,8 +27,8 @@ func (s *session) readyProduct(ctx context.Context) error {
 	return nil
 }
 
-// choosePlan times the product alone with several plans, and makes the fastest the product's own. With a slower
-// plan as reference, calls would seem to cost nothing.
+// choosePlan times the product alone with several plans, and keeps the fastest. Beside a slower plan, calls would seem
+// to cost nothing.
 func (s *session) choosePlan(ctx context.Context, b *products, taken []int) error {
 	all := s.ranks.local[0].gpu.sms
 	plans, times := []int{0}, []float64{}
@@ -40,7 +40,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		switch err := b.planFor(all - n); {
 		case err == nil:
 			plans = append(plans, all-n)
-		case !errors.As(err, &refused) || refused.Status != ep.LaunchFailed: // refused plans are left out
+		case !errors.As(err, &refused) || refused.Status != ep.LaunchFailed:
 			return asFailure(ep.LaunchFailed, err)
 		}
 	}
@@ -48,7 +48,7 @@ func (s *session) choosePlan(ctx context.Context, b *products, taken []int) erro
 		b.chosen = true
 		return nil
 	}
-	b.own = 0 // larger plans would not be launched
+	b.own = 0
 	for _, sms := range plans {
 		alone, err := s.timePasses(ctx, b, sms)
 		if err != nil {

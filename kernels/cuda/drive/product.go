@@ -23,27 +23,26 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// products holds "the product" beside a session's calls: a matrix product of cuBLASLt for each expert, or copies.
-// One pass is the work of all experts.
+// products holds the matrix products of cuBLASLt, one for each expert, or the copies that run beside a session's
+// calls. One pass is the work of all experts.
 type products struct {
 	ranks     *rankSet
 	of        ep.Product
 	memory    []productMemory        // by rank
-	plans     map[int][]*C.EpProduct // by the SMs that a plan is for (0: all), then by rank
-	own       int                    // SMs of the fastest plan alone, 0 for all
+	plans     map[int][]*C.EpProduct // by SMs (0: all), then rank
+	own       int                    // SMs of the fastest plan, 0 for all
 	chosen    bool                   // own is known
 	batch     int                    // experts in a launch
 	share     int                    // launches beside one call, 0 if unknown
-	attention *products              // product for attention, in decode steps only
+	attention *products              // for attention; in decode steps only
 }
 
-// productMemory holds a rank's addresses: factors x and w, result out.
+// productMemory holds the addresses of the factors x and w, and of the result out.
 type productMemory struct {
 	x, w, out, workspace cu.DevicePtr
 }
 
-// copyBytes is the number of bytes that one launch of a copy moves. Successive launches move copyParts pieces,
-// which together exceed any L2 cache.
+// One launch of a copy moves copyBytes bytes. The pieces of copyParts launches exceed any L2 cache together.
 const (
 	copyBytes = 64 << 20
 	copyParts = 4
@@ -52,11 +51,10 @@ const (
 // workspaceBytes is NVIDIA's recommendation for sm_90.
 const workspaceBytes = 32 << 20
 
-// cublasLtNames lists the files that are tried in order without EPBENCH_CUBLASLT.
+// cublasLtNames lists the files that are tried without EPBENCH_CUBLASLT.
 var cublasLtNames = []string{"libcublasLt.so.13", "libcublasLt.so.12",
 	"/usr/local/cuda/lib64/libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.12"}
 
-// openCublasLt opens the library. Its error lists what was tried, and what to install.
 func openCublasLt() error {
 	names := cublasLtNames
 	if at := os.Getenv("EPBENCH_CUBLASLT"); at != "" {
@@ -79,7 +77,6 @@ func openCublasLt() error {
 	return fmt.Errorf("beside: no cuBLASLt here (%w); install it with the CUDA toolkit or the wheel nvidia-cublas, name its folder in EPBENCH_CUBLASLT, or use --beside copy", errors.Join(tried...))
 }
 
-// openProducts prepares the problem's products.
 func (s *session) openProducts() error {
 	of, ok := s.problem.Product()
 	switch {
@@ -106,7 +103,7 @@ func (s *session) openProducts() error {
 	return nil
 }
 
-// attentionOf returns a product for a layer's attention: its projections have about 4 x hidden x hidden weights.
+// attentionOf returns a product for a layer's attention, whose projections have about 4 x hidden x hidden weights.
 func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	q := ep.Product{Kind: ep.Gemm, M: max(p.Tokens, 1), N: 4 * p.Hidden, K: p.Hidden, DType: experts.DType, Groups: 1}
 	if q.DType == ep.FP8 {
@@ -115,7 +112,6 @@ func attentionOf(p ep.Problem, experts ep.Product) ep.Product {
 	return q
 }
 
-// openStreams gives every rank streams for calls and a product.
 func (r *rankSet) openStreams() error {
 	for i := range r.local {
 		s := &r.local[i]
@@ -127,7 +123,6 @@ func (r *rankSet) openStreams() error {
 	return nil
 }
 
-// newProducts allocates memory, fills the factors, and plans a launch.
 func newProducts(r *rankSet, of ep.Product) (*products, error) {
 	p := &products{ranks: r, of: of, memory: make([]productMemory, len(r.local))}
 	if of.Kind != ep.Copy {
@@ -211,7 +206,7 @@ func (p *products) fill() error {
 			a := p.ranks.args(i)
 			at := part.at
 			if at == 0 {
-				at, part.bytes = p.memory[i].x, 4 // a copy has one factor
+				at, part.bytes = p.memory[i].x, 4
 			}
 			point(&a.out, at)
 			a.max_rows, a.round, a.stamp = C.int64_t(part.bytes/4), C.uint32_t(2*i+n), C.int32_t(declare.Bit(p.of.DType == ep.FP8))
@@ -223,14 +218,14 @@ func (p *products) fill() error {
 	return runOnce(code)
 }
 
-// plan plans launches of `batch` experts for all SMs, and forgets earlier plans.
+// plan replaces all plans by one for launches of `batch` experts on all SMs.
 func (p *products) plan(batch int) error {
 	p.unplan()
 	p.batch, p.own, p.chosen = batch, 0, false
 	return p.planFor(0)
 }
 
-// planFor plans once for `sms` SMs, 0 for all.
+// planFor adds a plan for `sms` SMs, 0 for all.
 func (p *products) planFor(sms int) error {
 	if p.of.Kind == ep.Copy || p.plans[sms] != nil {
 		return nil
@@ -256,8 +251,8 @@ func (p *products) planFor(sms int) error {
 	return err
 }
 
-// warm runs one pass, so that the library loads its kernels. Kernels that wait for other ranks could delay that:
-// see ep_start of the shim.
+// warm runs one pass, so that the library loads its kernels. Later, kernels that wait for other ranks could delay the
+// loading.
 func (p *products) warm(sms int) error {
 	for i, r := range p.ranks.local {
 		code := newCSteps(1, p.passes())
@@ -275,7 +270,6 @@ func (p *products) warm(sms int) error {
 	return nil
 }
 
-// planOn plans for one GPU and at most `sms` SMs, 0 for all.
 func (p *products) planOn(g *gpu, m productMemory, sms int) (made *C.EpProduct, err error) {
 	spec := C.EpProductSpec{
 		m: C.int32_t(p.of.M), n: C.int32_t(p.of.N), k: C.int32_t(p.of.K), fp8: C.int32_t(declare.Bit(p.of.DType == ep.FP8)),
@@ -299,14 +293,13 @@ func (p *products) unplan() {
 	p.plans = nil
 }
 
-// free frees plans, one for each rank from 0.
 func (p *products) free(plans []*C.EpProduct) {
 	for i, made := range plans {
 		_ = p.ranks.local[i].gpu.do(func() error { C.ep_product_free(made); return nil })
 	}
 }
 
-// passes returns the launches of one pass.
+// passes returns the number of launches in one pass.
 func (p *products) passes() int {
 	if p.of.Kind == ep.Copy {
 		return copyParts
@@ -317,8 +310,7 @@ func (p *products) passes() int {
 // isStep reports whether p stands for decode steps. p may be nil.
 func (p *products) isStep() bool { return p != nil && p.attention != nil }
 
-// write adds launch n to the steps of a rank. `left` is the number of SMs that the calls leave, 0 for all: see
-// planBeside.
+// write adds launch n to the steps of a rank. `left` is the number of SMs that the calls leave, 0 for all.
 func (p *products) write(w *writer, n, left int) {
 	m := p.memory[w.rank]
 	if p.of.Kind == ep.Copy {
@@ -364,7 +356,6 @@ func (p *products) amount() string {
 	return fmt.Sprintf("%d launches of %d of the %d products of %s, %d kernels each%s", p.share, p.batch, p.of.Groups, p.of, kernelsEach, p.ownPlan())
 }
 
-// ownPlan describes the fastest plan alone in brackets, "" if it is for all SMs.
 func (p *products) ownPlan() string {
 	if p.own == 0 {
 		return ""

@@ -5,7 +5,7 @@ package drive
 /*
 #include "ep_shim.h"
 
-// cgo shows an anonymous union as bytes, so this function sets the words from rotate to peer.
+// set_own sets members of an anonymous union, which Go cannot name.
 static void set_own(EpArgs *a, int32_t first, int32_t second, int32_t third, int32_t fourth) {
   a->rotate = first, a->pause_ns = second, a->cell_bytes = third, a->peer = fourth;
 }
@@ -22,21 +22,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// program holds a candidate's steps. The shim (native/shim) runs them, round after round.
+// program holds the steps of a candidate. The shim (native/shim) runs them, round after round.
 type program struct {
 	*schedule
 	ranks  *rankSet
 	native *cSteps
 	marks  [][]cu.Event // [rank] recorded events
-	long   bool         // longer than longCall: one warm-up round is enough
+	long   bool         // one warm-up round is enough
 	took   ep.RunTime   // host time of all runs
 }
 
-// queuedSteps is how many steps are queued without waiting. With a full queue the thread would block, while other
+// queuedSteps is how many steps are queued without waiting. With a full queue, the thread would block while other
 // ranks wait for its next steps.
 const queuedSteps = 512
 
-// maxFold bounds the calls in a round: their readings fit in declare.ReadingWords.
+// maxFold bounds the calls in a round, so that their readings fit in declare.ReadingWords.
 const maxFold = 4096
 
 type writer struct {
@@ -50,17 +50,17 @@ type writer struct {
 	last  C.uint32_t // latest kind on the calls' stream
 }
 
-// extras holds what other steps than calls need.
+// extras holds what steps other than calls need.
 type extras struct {
 	problem ep.Problem
-	expert  []cu.Function  // stands for the experts in a verification
+	expert  []cu.Function  // stand-in for the experts
 	beside  *products      // matrix product, or nil
 	load    *syntheticLoad // replaces the calls, or nil
 	drill   Drill
 	silu    func(rank, call int) C.EpSiluArgs // arguments of activations
 }
 
-// newProgram writes the steps of every rank. `args` returns what all kernels of a rank share.
+// newProgram writes the steps of every rank. `args` returns the arguments that all kernels of a rank share.
 func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank int) C.EpArgs, x extras) (*program, error) {
 	p := &program{schedule: s, ranks: r}
 	count := p.count(calls)
@@ -84,7 +84,6 @@ func newProgram(r *rankSet, s *schedule, calls map[ep.Op]*call, args func(rank i
 	return p, nil
 }
 
-// count returns the number of the shim's steps.
 func (p *program) count(calls map[ep.Op]*call) int {
 	n := 0
 	for _, st := range p.steps {
@@ -118,7 +117,6 @@ func (p *program) makeEvents(rank int) error {
 	})
 }
 
-// wire gives the shim rank i's context, streams and readings.
 func (p *program) wire(i int) {
 	r, e := p.ranks.local[i], &p.native.ranks[i]
 	e.context, e.stream = handle(r.gpu.context), handle(r.stream)
@@ -136,8 +134,6 @@ func (p *program) wire(i int) {
 	}
 }
 
-// window returns how many rounds may be queued: one for the readings of span and event, or if ranks share a GPU's
-// queues.
 func (p *program) window() int {
 	if p.clock != clockChain || len(p.ranks.local) > len(p.ranks.node.gpus) {
 		return 1
@@ -166,7 +162,7 @@ func (w *writer) next(kind C.uint32_t) *C.EpStep {
 	return s
 }
 
-// aside moves the latest step to the side stream. `before` is the kind before it.
+// aside moves the latest step to the side stream. `before` is the kind of the step before.
 func (w *writer) aside(before C.uint32_t) {
 	w.out[w.used-1].flags |= C.EP_STEP_SIDE
 	w.last = before
@@ -180,13 +176,12 @@ func (w *writer) kernel(f []cu.Function, grid, block int, args C.EpArgs) *C.EpSt
 	return s
 }
 
-// support adds a kernel of common/align.cuh. n becomes EpArgs.stamp.
+// support adds a kernel of common/align.cuh, with n in EpArgs.stamp.
 func (w *writer) support(entry string, args C.EpArgs, n int) {
 	args.stamp = C.int32_t(n)
 	w.kernel(w.ranks.support[entry], 1, declare.Warp, args)
 }
 
-// write adds one step of the schedule.
 func (w *writer) write(st step, p *program) {
 	before := w.last
 	w.writeStep(st, p)
@@ -256,13 +251,13 @@ func (w *writer) call(st step, args C.EpArgs) {
 		if st.op == ep.Activation {
 			*(*C.EpSiluArgs)(unsafe.Pointer(&s.args)) = w.extra.silu(w.rank, st.n)
 		}
-		if l.PDL && after { // programmatic dependent launch follows a kernel
+		if l.PDL && after { // programmatic dependent launch must follow a kernel
 			s.flags |= C.EP_LAUNCH_PDL
 		}
 	}
 }
 
-// toState points args to a state's memory and call number.
+// toState points args to the memory and the call number of a state.
 func (w *writer) toState(args *C.EpArgs, s declare.State, p ep.Problem, op ep.Op) {
 	point(&args.counters, w.ranks.at(w.rank, s.Part("counters")))
 	point(&args.round_base, w.ranks.at(w.rank, s.Part("rounds"))+cu.DevicePtr(4*declare.OpIndex(op)))

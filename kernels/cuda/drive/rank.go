@@ -21,14 +21,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Place is a launched process's rank and GPU.
+// Place is the rank and the GPU of a launched process.
 type Place struct {
 	Rank, Ranks int
-	GPU         int  // on this host
+	GPU         int
 	Split       bool // one host may count as several
 }
 
-// Rank is one launched process: one rank on one GPU. Rank 0 sends tasks to the others.
+// Rank is one launched process, with one rank on one GPU. Rank 0 sends tasks to the other ranks.
 type Rank struct {
 	backend *Backend
 	place   Place
@@ -51,7 +51,7 @@ func OpenRank(o Options, at Place, l *shmem.Library, id shmem.ID) (*Rank, error)
 	return &Rank{backend: b, place: at, world: &world{rank: at.Rank, ranks: at.Ranks, nodes: 1, library: l}}, nil
 }
 
-// ChooseGPU returns the GPU of rank `local` of this host. With loopback ranks may share.
+// ChooseGPU returns the GPU of rank `local` of this host. With loopback, ranks may share a GPU.
 func ChooseGPU(local int, loopback bool) (int, error) {
 	n, err := cu.NumDevices()
 	if err != nil || n == 0 {
@@ -63,17 +63,17 @@ func ChooseGPU(local int, loopback bool) (int, error) {
 	return local % n, nil
 }
 
-// task is one request of rank 0 to every rank, in one field.
+// task is one request of rank 0 to every rank. Only one field is set.
 type task struct {
 	Facts   bool
 	Open    *workloads.Workload
-	Fits    *ep.Config // checks memory before Prepare
+	Fits    *ep.Config // check memory before Prepare
 	Prepare *ep.Config
 	Run     *runTask
 	Verify  *ep.Config
 	Read    *readTask
-	Settle  bool // waits for messages in flight after a failure
-	Reset   bool // fills the memory after Settle
+	Settle  bool // wait for messages in flight
+	Reset   bool // fill the memory after Settle
 	Close   bool
 	End     bool
 }
@@ -98,20 +98,18 @@ type answer struct {
 	Facts  facts
 }
 
-// wireFault is a faultRecord on its way to rank 0.
 type wireFault struct {
 	Rank, Phase, Expert, Source, Block int
 	Want, Got                          uint64
 }
 
-// facts describes a rank's host to rank 0.
 type facts struct {
 	Host    string
 	Machine ep.Machine
 	Network string
 }
 
-// Follow performs rank 0's tasks until End. It calls `doing` with each task's name, and with "" while it waits.
+// Follow performs rank 0's tasks until End. It calls `doing` with the name of each task, and with "" while it waits.
 func (r *Rank) Follow(link io.ReadWriter, doing func(string)) error {
 	in, out := gob.NewDecoder(link), gob.NewEncoder(link)
 	for {
@@ -205,7 +203,6 @@ func (r *Rank) verify(ctx context.Context, c ep.Config) error {
 	return r.session.runVerification(ctx, k)
 }
 
-// open replaces the open session.
 func (r *Rank) open(w *workloads.Workload) error {
 	if r.session != nil {
 		if err := r.session.Close(); err != nil {
@@ -229,18 +226,16 @@ func (r *Rank) Close() {
 	r.backend.Close()
 }
 
-// devices lists Linux's InfiniBand and RoCE devices.
 const devices = "/sys/class/infiniband"
 
-// facts returns this rank's host, GPU and network. Hosts without a name count as one.
 func (r *Rank) facts() facts {
 	host, _ := os.Hostname()
 	return facts{Host: host, Machine: r.backend.machine, Network: networkOf(devices)}
 }
 
-// networkOf describes a folder's devices with a port 1: number and first rate, such as "8x400G", or "none".
+// networkOf describes a folder's devices by number and rate, such as "8x400G", or "none".
 func networkOf(folder string) string {
-	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate")) // the pattern is valid
+	found, _ := filepath.Glob(filepath.Join(folder, "*", "ports", "1", "rate"))
 	if len(found) == 0 {
 		return "none"
 	}

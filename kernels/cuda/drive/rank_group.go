@@ -18,7 +18,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// rankGroup is one backend of all launched ranks. It runs on rank 0 and sends each request to every rank.
+// rankGroup is one backend of all launched ranks. It runs on rank 0.
 type rankGroup struct {
 	first   *Rank
 	links   []*link // to rank 1, 2, ...
@@ -27,7 +27,7 @@ type rankGroup struct {
 	opened  *groupSession // open session, or nil
 }
 
-// Conditions implements kernels.Conditioned: only the worker knows how many ranks and hosts there are.
+// Conditions implements kernels.Conditioned.
 func (c *rankGroup) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{c.topology().condition()}
 }
@@ -43,8 +43,8 @@ type link struct {
 	out  *gob.Encoder
 }
 
-// Lead returns the backend of all ranks. links are the connections to rank 1, 2, ... in order. All hosts need GPUs
-// of one kind.
+// Lead returns the backend of all ranks. `links` are the connections to rank 1, 2 and so on. All hosts need GPUs of
+// one kind.
 func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	c := &rankGroup{first: r}
 	for i, l := range links {
@@ -60,8 +60,8 @@ func (r *Rank) Lead(links []io.ReadWriter) (kernels.Backend, error) {
 	return c, nil
 }
 
-// joined describes all ranks as rank 0's machine with all GPUs. Its link names the network too, so that tables of
-// other networks do not match.
+// joined returns rank 0's machine with the GPUs of all ranks. Its link names the network, so that tables of other
+// networks do not match.
 func joined(all []answer, split bool) (ep.Machine, int, error) {
 	m, hosts := all[0].Facts.Machine, 1
 	for rank, a := range all[1:] {
@@ -112,8 +112,8 @@ func (l *link) exchange(t task) (a answer, err error) {
 	return a, nil
 }
 
-// rootFailure returns the failure that explains the others, or nil. Hangs come last and are merged, because they
-// may be consequences.
+// rootFailure returns the failure that explains the others, or nil. Hangs come last, because another rank's failure
+// may have caused them.
 func rootFailure(all []answer, b *Backend) error {
 	for rank, a := range all {
 		if a.Status != "" && a.Status != ep.Hang {
@@ -123,7 +123,7 @@ func rootFailure(all []answer, b *Backend) error {
 	if faults := faultsOf(all); len(faults) > 0 {
 		return kernels.Failf(ep.Hang, "%s", hangReason(faults, b.options.Deadline))
 	}
-	for rank, a := range all { // a hang without a fault record
+	for rank, a := range all {
 		if a.Status != "" {
 			return kernels.Failf(a.Status, "rank %d: %s", rank, a.Reason)
 		}
@@ -157,7 +157,7 @@ func (c *rankGroup) Precompile(p ep.Problem, configs []ep.Config) {
 
 func (c *rankGroup) Close() error {
 	for _, l := range c.links {
-		_ = l.out.Encode(task{End: true}) // may have ended already
+		_ = l.out.Encode(task{End: true})
 	}
 	c.first.Close()
 	return nil

@@ -42,8 +42,7 @@ type rankSet struct {
 	shift    int64                    // bytes from an arena to its heap
 }
 
-// A heap begins at a random multiple of shiftStep, up to maxShift. Otherwise all sessions would have the same
-// addresses, and the effect of addresses on times would not show.
+// A heap begins at a random multiple of shiftStep, up to maxShift, because addresses affect times.
 const (
 	shiftStep = 2 << 20 // a page of GPU memory
 	maxShift  = 64 << 20
@@ -52,7 +51,7 @@ const (
 // supportEntries lists the kernels of common/align.cuh.
 var supportEntries = []string{"ep_align", "ep_stamp", "ep_clear_spans", "ep_advance", "ep_next_round", "ep_empty"}
 
-// newRankSet makes `ranks` ranks on the GPUs in order. If there are more ranks than GPUs, ranks share GPUs.
+// newRankSet makes `ranks` ranks on the GPUs in order. Ranks share GPUs if there are more ranks than GPUs.
 func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, ranks, deadline)
 	if err != nil {
@@ -64,7 +63,6 @@ func newRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	return r, nil
 }
 
-// newBareRankSet makes a rankSet without support kernels.
 func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error) {
 	r := &rankSet{node: n, deadline: deadline, support: map[string][]cu.Function{}, shift: shiftStep * rand.Int64N(1+maxShift/shiftStep)}
 	for i := range ranks {
@@ -85,7 +83,7 @@ func newBareRankSet(n *node, ranks int, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// loadSupport loads supportEntries from a unit. The kernels of `crossing` have names with the suffix.
+// loadSupport loads supportEntries from a unit. Kernels in `crossing` have names with the suffix.
 func (r *rankSet) loadSupport(u sources.Unit, suffix string) error {
 	m, err := r.node.load(u)
 	if err == nil {
@@ -150,11 +148,11 @@ func (r *rankSet) release() {
 	}
 }
 
-// allocate replaces every rank's heap, fills it and uploads the inputs. With too little memory the old heap stays,
-// and the error is a Failure. Launched ranks have checked before: the others would wait for a refusal.
+// allocate replaces every rank's heap, fills it and uploads the inputs. With too little memory the old heap stays, and
+// the error is a Failure.
 func (r *rankSet) allocate(parts []declare.Region) error {
 	h := declare.NewHeap(parts)
-	if r.world == nil {
+	if r.world == nil { // launched ranks have checked before
 		if err := r.checkMemory(h); err != nil {
 			return err
 		}
@@ -174,7 +172,7 @@ func (r *rankSet) allocate(parts []declare.Region) error {
 	return r.reset()
 }
 
-// memoryMargin stays free for the driver: graphs, stacks, modules.
+// memoryMargin is the number of bytes that stay free for the driver.
 const memoryMargin = 512 << 20
 
 func (r *rankSet) checkMemory(h declare.Heap) error {
@@ -183,7 +181,7 @@ func (r *rankSet) checkMemory(h declare.Heap) error {
 		for _, s := range r.local {
 			if s.gpu == g {
 				want += h.Bytes + r.spare()
-				if s.arena != nil && r.world == nil { // world.idle counts it
+				if s.arena != nil && r.world == nil {
 					have += s.arena.bytes
 				}
 			}
@@ -221,7 +219,6 @@ func (r *rankSet) reset() error {
 	return r.refill()
 }
 
-// fill writes the parts' initial bytes and waits.
 func (r *rankSet) fill(parts []declare.Region) error {
 	return sideBySide(len(r.local), func(i int) error {
 		err := r.local[i].gpu.do(func() error {
@@ -242,7 +239,6 @@ func (r *rankSet) fill(parts []declare.Region) error {
 	})
 }
 
-// base returns the address of a rank's heap, or 0.
 func (r *rankSet) base(rank int) cu.DevicePtr {
 	if a := r.local[rank].arena; a != nil {
 		return a.base + cu.DevicePtr(min(r.shift, r.spare()))
@@ -250,7 +246,7 @@ func (r *rankSet) base(rank int) cu.DevicePtr {
 	return 0
 }
 
-// spare returns an arena's bytes beyond its heap; 0 for launched ranks, which share one layout.
+// spare returns an arena's bytes beyond its heap. Launched ranks have none, because their layouts must agree.
 func (r *rankSet) spare() int64 {
 	if r.world != nil {
 		return 0
@@ -267,7 +263,6 @@ func (r *rankSet) at(rank int, part string) cu.DevicePtr {
 	return r.base(rank) + cu.DevicePtr(offset)
 }
 
-// upload copies a slice to a part.
 func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	return r.local[rank].gpu.do(func() error {
 		if err := put(r, rank, part, data); err != nil {
@@ -277,7 +272,7 @@ func upload[T any](r *rankSet, rank int, part string, data []T) error {
 	})
 }
 
-// put copies as upload does. Call it on the thread of the GPU. It may return before the last bytes arrive.
+// put copies a slice to a part. Call it on the thread of the GPU. It may return before the last bytes arrive.
 func put[T any](r *rankSet, rank int, part string, data []T) error {
 	if len(data) == 0 {
 		return nil
@@ -306,7 +301,6 @@ func download[T any](r *rankSet, rank int, part string, first, n int) ([]T, erro
 	return out, nil
 }
 
-// faults reads the records of all ranks that wrote one.
 func (r *rankSet) faults() []faultRecord {
 	var out []faultRecord
 	for _, s := range r.local {
@@ -338,7 +332,6 @@ func (r *rankSet) args(rank int) C.EpArgs {
 	return a
 }
 
-// largest describes h's largest part.
 func largest(h declare.Heap) string {
 	var most declare.Region
 	for _, p := range h.Parts {

@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// warmups is the number of first rounds that are not reported. They fill instruction caches and TLBs. For long
-// calls one is enough.
+// warmups is the number of first rounds that are not reported. They fill instruction caches and TLBs.
 const warmups = 2
 
 // longCall is the seconds above which cold caches do not show.
@@ -55,13 +54,12 @@ func (s *session) Run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (k
 	return kernels.Rounds{Clock: s.backend.options.Clock, Fold: fold, Seconds: seconds, MHz: mhz, Notes: notes, Took: p.took}, nil
 }
 
-// beganAgain returns the note about repeated runs.
 func beganAgain(runs int, deadline time.Duration) string {
 	return fmt.Sprintf("%d runs were repeated: a rank's work did not reach its GPU within %v", runs, deadline)
 }
 
-// attempt runs a program and turns its error into a Failure. If ranks waited in start alignments only, it refills
-// the memory and repeats once: a rank's work came too late.
+// attempt runs a program and turns its error into a Failure. If ranks waited only in start alignments, a rank's work
+// came too late: attempt refills the memory and repeats the run once.
 func (s *session) attempt(p *program, run func() error) error {
 	s.setRunning(p)
 	defer s.setRunning(nil)
@@ -76,7 +74,6 @@ func (s *session) attempt(p *program, run func() error) error {
 	return s.ended(err)
 }
 
-// program returns the program with `fold` calls in a round, made on first use.
 func (s *session) program(k *candidate, beside arrangement, fold int) (*program, error) {
 	t := timing{op: s.problem.Op, mode: s.problem.Mode, clock: s.backend.clock, fold: fold, beside: beside}
 	if p := k.programs[t]; p != nil {
@@ -94,7 +91,8 @@ func (s *session) program(k *candidate, beside arrangement, fold int) (*program,
 // keptPrograms bounds the programs, whose graphs take memory on every GPU.
 const keptPrograms = 256
 
-// makeRoom frees all programs if there are too many. A search in turns would need the oldest next.
+// makeRoom frees all programs if there are too many. A search that runs all programs in turn would need the oldest
+// program next.
 func (s *session) makeRoom() {
 	n := 0
 	for _, c := range s.candidates {
@@ -123,7 +121,7 @@ func (p *program) measure(ctx context.Context, rounds int) ([][]float64, error) 
 	return out, nil
 }
 
-// readings runs rounds and passes each rank's readings to `take`, in order.
+// readings runs rounds and passes each rank's readings to `take`.
 func (p *program) readings(ctx context.Context, rounds int, take func(round, rank int, raw []uint64) error) error {
 	if p.mode != ep.Eager && p.native.ranks[0].exec == 0 {
 		stop := spent(&p.took.Graphs)
@@ -156,7 +154,7 @@ func (p *program) readings(ctx context.Context, rounds int, take func(round, ran
 	return nil
 }
 
-// slack is how long a window of rounds may exceed the deadlines.
+// slack is the time that a window of rounds may take beyond the deadlines.
 const slack = 5 * time.Second
 
 // run returns raw readings, [rank][round][word].

@@ -13,15 +13,15 @@ const empty ep.Op = "empty"
 type stepKind int
 
 const (
-	stepAlign     stepKind = iota // wait for all ranks; then n waits give a mean time
+	stepAlign     stepKind = iota // wait for all ranks, then n more times
 	stepCall                      // number n of op
 	stepStamp                     // into slot n
 	stepEvent                     // event n
 	stepFlush                     // overwrite the L2 cache
 	stepClear                     // clear n span readings
 	stepExpert                    // stand-in for the experts
-	stepFork                      // side stream waits for the calls' stream
-	stepJoin                      // calls' stream waits for the side stream
+	stepFork                      // side stream waits for calls
+	stepJoin                      // calls wait for side stream
 	stepProduct                   // launch n of the matrix product
 	stepAttention                 // matrix product for attention
 	stepLoad                      // load that replaces call n
@@ -34,7 +34,7 @@ type step struct {
 	n     int      // number of call, slot, event or launch
 	span  int      // stepCall: index of its span reading, or -1
 	half  callHalf // stepCall: its launches
-	micro int      // stepCall: the micro-batch of its memory
+	micro int      // stepCall: its micro-batch
 	side  bool     // on the side stream
 	left  int      // products: planned SMs, 0 for all
 }
@@ -48,7 +48,7 @@ const (
 	receiving                 // the last
 )
 
-// timing says what a round measures, by which clock.
+// timing says what a round measures, and by which clock.
 type timing struct {
 	op    ep.Op // dispatch, combine, pair or empty
 	mode  ep.Mode
@@ -74,16 +74,12 @@ type schedule struct {
 	current     int           // step.span of added calls
 }
 
-// newSchedule returns the steps of one round. A call is timed as the time between two stamps, less the
-// time of the same number of alignments alone:
+// newSchedule returns the steps of one round. The time of a call is the time between two stamps, minus the time of the
+// same number of alignments alone:
 //
 //	chain in mode graph or eager: refill, flight, align, stamp, fold x (call, align), stamp, fold x align, stamp
 //	chain in mode cold:           flight, fold x (prepare, align, stamp, call, align, stamp, align, stamp)
 //	span, event:                  refill, flight, fold x (prepare, align, call with a reading around it)
-//
-// Flight measures how long a flag takes from rank to rank, so that ranks leave an alignment together.
-//
-// Refill is an untimed dispatch. A combine of another candidate's rows would send almost none of them.
 //
 // A chain of pairs has one alignment, at its end.
 func newSchedule(t timing) *schedule {
@@ -111,7 +107,7 @@ func (s *schedule) align() { s.add(stepAlign, 0) }
 // flights is the number of alignments timed at a round's start. It must be even: see ep_align.
 const flights = 4
 
-// measureFlight lets the ranks learn how long a flag takes: see ep_align.
+// measureFlight measures how long a flag takes from rank to rank, so that ranks leave an alignment together.
 func (s *schedule) measureFlight() { s.add(stepAlign, flights) }
 
 func (s *schedule) stamp() {
@@ -124,7 +120,6 @@ func (s *schedule) call(op ep.Op) {
 	s.calls[op]++
 }
 
-// unit adds one timed call or pair.
 func (s *schedule) unit() {
 	if s.op == ep.Pair {
 		s.call(ep.Dispatch)
@@ -149,7 +144,8 @@ func (s *schedule) aligns() int {
 	return s.fold
 }
 
-// refill adds an untimed dispatch before combines.
+// refill adds an untimed dispatch before combines. After another candidate's dispatch, a combine would send almost no
+// rows.
 func (s *schedule) refill() {
 	if s.op == ep.Combine {
 		s.align()
@@ -213,7 +209,6 @@ func (s *schedule) readings() {
 	}
 }
 
-// words returns each rank's readings in a round.
 func (s *schedule) words() int {
 	switch s.clock {
 	case clockSpan:
@@ -253,8 +248,7 @@ func (s *schedule) seconds(r []uint64) (float64, error) {
 	return ns / float64(s.fold) / 1e9, nil
 }
 
-// verificationRound returns the steps of a verification. Only a pair's ranks do not align before combine. `beside`
-// launches of a product run on the side stream.
+// verificationRound returns the steps of a verification. `beside` launches of a product run on the side stream.
 func verificationRound(op ep.Op, beside int) *schedule {
 	s := &schedule{timing: timing{op: op, mode: ep.Eager, fold: 1}, calls: map[ep.Op]int{}, current: -1}
 	s.align()

@@ -12,19 +12,18 @@ type way int
 const (
 	noProduct      way = iota
 	onlyProduct        // the product without calls
-	loaded             // the product alone, then beside a load or planned for fewer SMs
-	overlapped         // calls and product on two streams, at the same time
-	inPhases           // send, product and receive one after the other, on one stream
-	stepOverlapped     // decode step: calls of one micro-batch overlap products of the other
-	stepPhases         // decode step in phases, on one stream
+	loaded             // the product alone, then beside a load
+	overlapped         // calls and product at the same time
+	inPhases           // send, product, receive; one stream
+	stepOverlapped     // decode step: two overlapping micro-batches
+	stepPhases         // decode step in phases
 )
 
-// arrangement says how the product runs beside the calls, and how much of it runs for each call.
 type arrangement struct {
 	way   way
-	share int  // launches of the product for each call
-	left  int  // SMs that the calls leave to the product, whose plan then uses no more; 0: no bound
-	load  bool // with way loaded: a load runs beside the product
+	share int  // launches of the product for a call
+	left  int  // most SMs for the product; 0: all
+	load  bool // loaded: a load runs too
 }
 
 // marks is the number of stamps of the product's progress.
@@ -33,22 +32,21 @@ const marks = 4
 // section holds the indices of the stamps of a round with a product.
 type section struct {
 	calls   int
-	chain   int           // first of three stamps: before the calls alone, after them, after as many alignments
+	chain   int           // first of three stamps of aloneChain
 	alone   productStamps // the product alone
-	within  productStamps // the product beside calls
+	within  productStamps // the product beside the calls
 	begin   int           // stamp before calls and product
-	end     int           // stamp after the last call; in phases, the product has ended too
-	aligned int           // in phases: stamp after `end` and as many alignments as the calls had
-	halves  []int         // in phases: four stamps for each call, around its send, product and receive
+	end     int           // stamp after the last call
+	aligned int           // in phases: stamp after alignments alone
+	halves  []int         // in phases: four stamps for each call
 }
 
-// productStamps holds the indices of a product's start and first mark.
+// productStamps holds the stamps of a product.
 type productStamps struct {
 	start, first int
-	share        []float64 // fraction of the product that is done at each mark
+	share        []float64 // fraction done at each mark
 }
 
-// withProduct adds a round with a product. Most rounds time calls alone, the product alone, and both at the same time.
 func (s *schedule) withProduct() {
 	switch s.beside.way {
 	case onlyProduct:
@@ -84,7 +82,6 @@ func (s *schedule) section(calls int) {
 
 func (s *schedule) isStep() bool { return s.beside.way == stepOverlapped || s.beside.way == stepPhases }
 
-// aloneChain times the calls alone, then as many alignments.
 func (s *schedule) aloneChain() {
 	s.align()
 	s.now.chain = s.slots
@@ -97,8 +94,8 @@ func (s *schedule) aloneChain() {
 	s.stamp()
 }
 
-// chainOfCalls adds a section's calls. A decode step has the calls of both micro-batches. An alignment follows each
-// call or step; if the op is a pair, the only alignment follows the last one.
+// chainOfCalls adds a section's calls, with an alignment after each call or decode step. Pairs have a single alignment
+// at the end.
 func (s *schedule) chainOfCalls() {
 	for i := range s.now.calls {
 		if s.isStep() {
@@ -114,7 +111,6 @@ func (s *schedule) chainOfCalls() {
 	}
 }
 
-// sectionAligns returns the number of alignments that chainOfCalls adds.
 func (s *schedule) sectionAligns() int {
 	if s.op == ep.Pair {
 		return 1
@@ -122,7 +118,6 @@ func (s *schedule) sectionAligns() int {
 	return s.now.calls
 }
 
-// launches returns the number of the product's launches in a section.
 func (s *schedule) launches() int { return s.now.calls * s.beside.share }
 
 // products adds n launches of the product on the side stream. They wait for the calls added so far.
@@ -152,7 +147,6 @@ func (s *schedule) sideStamp() {
 	s.slots++
 }
 
-// began adds a stamp and returns its slot.
 func (s *schedule) began() int {
 	s.stamp()
 	return s.slots - 1
@@ -180,8 +174,8 @@ func (s *schedule) overlappedCalls() {
 	s.add(stepJoin, 0)
 }
 
-// phasedCalls adds calls in phases, and then as many alignments, whose time is subtracted. One more call follows
-// with stamps around its parts. The timed calls have no such stamps, because a stamp takes as long as some parts.
+// phasedCalls adds calls in phases, and then as many alignments, whose time is subtracted. One more call has stamps
+// around its phases. The timed calls have none, because a stamp takes as long as some phases.
 func (s *schedule) phasedCalls() {
 	s.align()
 	s.now.begin = s.began()
@@ -201,8 +195,7 @@ func (s *schedule) phasedCalls() {
 	s.align()
 }
 
-// phasedUnit adds a call, pair or decode step in phases. It calls `around` before and after each send, product and
-// receive.
+// phasedUnit adds a call, pair or decode step in phases. It calls `around` before and after each phase.
 func (s *schedule) phasedUnit(around func()) {
 	calls := []microBatchCall{{s.op, 0}}
 	switch {
@@ -228,13 +221,11 @@ func (s *schedule) phasedUnit(around func()) {
 	}
 }
 
-// microBatchCall is a call of micro-batch 0 or 1.
 type microBatchCall struct {
 	op    ep.Op
 	micro int
 }
 
-// addCall adds a call, or its sending half.
 func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	s.steps = append(s.steps, step{kind: stepCall, op: c.op, n: s.count(c), span: -1, half: h, micro: c.micro})
 	if c.micro == 1 {
@@ -244,7 +235,6 @@ func (s *schedule) addCall(c microBatchCall, h callHalf) {
 	}
 }
 
-// count returns how many calls of c's op and micro-batch were added.
 func (s *schedule) count(c microBatchCall) int {
 	if c.micro == 1 {
 		return s.secondCalls[c.op]
@@ -252,11 +242,10 @@ func (s *schedule) count(c microBatchCall) int {
 	return s.calls[c.op]
 }
 
-// stepCalls lists the calls of one layer of a decode step, in order. During each call the other micro-batch computes:
-// attention during call 0, the experts during calls 1 and 2, the next layer's attention during call 3.
+// stepCalls lists the calls of one layer of a decode step. During each call the other micro-batch computes: attention
+// during calls 0 and 3, the experts during calls 1 and 2.
 var stepCalls = []microBatchCall{{ep.Dispatch, 0}, {ep.Dispatch, 1}, {ep.Combine, 0}, {ep.Combine, 1}}
 
-// stepProduct adds the product that runs during call i of stepCalls.
 func (s *schedule) stepProduct(i int, side bool) {
 	if i == 0 || i == 3 {
 		s.steps = append(s.steps, step{kind: stepAttention, span: -1, side: side, left: s.yielding})
@@ -267,7 +256,6 @@ func (s *schedule) stepProduct(i int, side bool) {
 	}
 }
 
-// stepProducts adds all products of a round's steps on the side stream.
 func (s *schedule) stepProducts(start int) productStamps {
 	s.add(stepFork, 0)
 	for range s.now.calls {
@@ -279,8 +267,8 @@ func (s *schedule) stepProducts(start int) productStamps {
 	return productStamps{start, s.slots - 1, []float64{1}}
 }
 
-// overlappedSteps adds steps whose streams wait for each other after each call and product. The call is queued
-// before the product: behind a product that fills the GPU, the call would not overlap.
+// overlappedSteps adds steps whose streams wait for each other after each call and product. The call is queued first,
+// because a product can fill the GPU.
 func (s *schedule) overlappedSteps() {
 	s.align()
 	s.now.begin = s.began()
@@ -299,8 +287,8 @@ func (s *schedule) overlappedSteps() {
 	s.align()
 }
 
-// roundTimes holds a rank's seconds for each call, or for each layer of decode steps. done is no time: it is the
-// fraction of the product that has run when the calls end.
+// roundTimes holds seconds for each call, or for each layer of decode steps. Only `done` is no time: the fraction of
+// the product that has run when the calls end.
 type roundTimes struct{ call, product, both, callIn, productIn, done float64 }
 
 // times converts a round's nanoseconds to seconds.
@@ -323,14 +311,13 @@ func (s *schedule) times(r []uint64) (sum roundTimes, err error) {
 	if !(sum.product > 0) {
 		return sum, fmt.Errorf("time stamps are out of order: %v", r)
 	}
-	// A rank that waited for others can have negative differences.
+	// Differences of a rank that waited can be negative.
 	for _, v := range []*float64{&sum.call, &sum.both, &sum.callIn, &sum.productIn} {
 		*v = max(*v, ep.LeastCost)
 	}
 	return sum, nil
 }
 
-// times converts a section's readings to seconds of a call.
 func (p *section) times(w way, r []uint64) (t roundTimes) {
 	one := func(from, to int) float64 { return (float64(r[to]) - float64(r[from])) / 1e9 }
 	span := func(from, to int) float64 { return one(from, to) / float64(p.calls) }
@@ -364,5 +351,4 @@ func (p *section) times(w way, r []uint64) (t roundTimes) {
 	return t
 }
 
-// last returns the stamp at the product's end.
 func (c productStamps) last() int { return c.first + len(c.share) - 1 }

@@ -1,7 +1,7 @@
 package drive
 
-// loaded adds the steps of an experiment: the product alone, then with loads or for fewer SMs. Both are in one
-// round, because a power cap lets clocks drift by a third within a second.
+// loaded adds the product alone, then with loads or for fewer SMs. Both are in one round, because clock rates drift
+// within a second.
 func (s *schedule) loaded() {
 	s.now = &section{calls: s.fold}
 	s.sections = append(s.sections, s.now)
@@ -19,7 +19,7 @@ func (s *schedule) loaded() {
 	s.add(stepJoin, 0)
 }
 
-// doneAt returns the product's share done at a time, interpolated between marks.
+// doneAt returns the share of the product that is done at a time, interpolated between marks.
 func (c productStamps) doneAt(r []uint64, at uint64) float64 {
 	before, share := r[c.start], 0.0
 	for i, done := range c.share {

@@ -16,8 +16,7 @@ import (
 )
 
 // SelfTest runs the litmus tests and writes a line for each of them. A litmus test is a small kernel that checks one
-// operation on which the other kernels depend, such as a message from one GPU to another. The tests that pass messages do
-// so `rounds` times.
+// operation, such as a message from one GPU to another. Messages are passed `rounds` times.
 func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	ranks := max(2, min(len(b.node.gpus), declare.MaxRanks))
 	if err := b.checkPeers(ranks); err != nil {
@@ -41,12 +40,11 @@ func (b *Backend) SelfTest(ctx context.Context, w io.Writer, rounds int) error {
 	return nil
 }
 
-// litmusState declares the memory of a litmus test: one region, which all ranks can access, and 16 counters.
 func litmusState(l declare.Litmus) declare.State {
 	return declare.State{Name: "litmus", Regions: func(ep.Problem) []declare.Region { return []declare.Region{declare.Zeroed("area", l.Area)} }, Counters: func(ep.Problem) int { return 16 }}
 }
 
-// litmus runs the test l once on all ranks (GPUs) and checks the result.
+// litmus runs the test l once on all ranks and checks the result.
 func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error {
 	p := ep.Problem{Ranks: ranks, Hidden: 128, Experts: 2 * ranks, TopK: 2, Dispatch: ep.BF16}
 	r, err := newRankSet(b.node, ranks, b.options.Deadline)
@@ -88,7 +86,6 @@ func (b *Backend) litmus(ctx context.Context, l declare.Litmus, ranks int) error
 	return judgeLitmus(r, l)
 }
 
-// prepareLitmus writes the content that the memory of a test must have before the test.
 func prepareLitmus(r *rankSet, l declare.Litmus) error {
 	if l.Prepare == nil {
 		return nil
@@ -103,7 +100,6 @@ func prepareLitmus(r *rankSet, l declare.Litmus) error {
 	return nil
 }
 
-// judgeLitmus checks what a test has left in the memory and the counters of all ranks.
 func judgeLitmus(r *rankSet, l declare.Litmus) error {
 	areas, counters := make([][]byte, len(r.local)), make([][]int32, len(r.local))
 	for rank := range r.local {

@@ -34,7 +34,7 @@ type session struct {
 	oracle     *ref.Oracle
 	cast       []castTokens // FP8 by rank; nil until needed
 	outputs    *ref.Remote
-	states     []declare.State // allocated states; calls with one state share its memory
+	states     []declare.State // allocated states
 	candidates map[string]*candidate
 	expert     []cu.Function
 	beside     *products    // matrix product, or nil
@@ -141,7 +141,6 @@ func (s *session) loadExpert() ([]cu.Function, error) {
 	return m.function("ep_expert")
 }
 
-// checkFits returns an error if a config lacks memory.
 func (s *session) checkFits(c ep.Config) error {
 	k, err := newCandidate(s.backend.machine, s.problem, c)
 	if err != nil {
@@ -157,7 +156,6 @@ func (s *session) hasState(of declare.State) bool {
 	return slices.ContainsFunc(s.states, func(have declare.State) bool { return have.Name == of.Name })
 }
 
-// partsWith returns all parts of a heap that also has the state `of`.
 func (s *session) partsWith(of declare.State) []declare.Region {
 	parts := append(s.ranks.parts(), s.parts()...)
 	for _, st := range append(s.states[:len(s.states):len(s.states)], of) {
@@ -166,7 +164,7 @@ func (s *session) partsWith(of declare.State) []declare.Region {
 	return parts
 }
 
-// addState makes a new heap with a further state, and drops all programs, which point into the old heap.
+// addState makes a new heap with a further state. It drops all programs, which point into the old heap.
 func (s *session) addState(of declare.State) error {
 	if s.hasState(of) {
 		return nil
@@ -192,7 +190,7 @@ func (s *session) parts() []declare.Region {
 	return append(declare.ProblemParts(s.problem), declare.CastParts(s.problem)...)
 }
 
-// args returns what all kernels of a candidate share.
+// args returns the arguments that all kernels of a candidate share.
 func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	of, cast := k.state(), k.takesCast()
 	return func(rank int) C.EpArgs {
@@ -227,7 +225,6 @@ func (s *session) args(k *candidate) func(rank int) C.EpArgs {
 	}
 }
 
-// extrasFor returns what a candidate's programs need besides calls.
 func (s *session) extrasFor(c *candidate) extras {
 	x := extras{problem: s.problem, expert: s.expert, beside: s.beside}
 	if s.activation != nil {
@@ -261,7 +258,7 @@ func (s *session) setRunning(p *program) {
 	s.mu.Unlock()
 }
 
-// ended turns a program's error into a Failure, and makes the ranks usable again if it can.
+// ended turns a program's error into a Failure, and makes the ranks usable again.
 func (s *session) ended(err error) error {
 	var refused *refusal
 	switch {
@@ -277,7 +274,7 @@ func (s *session) ended(err error) error {
 	return err
 }
 
-// restored resets all memory and returns the failure. If that fails too, the session is lost.
+// restored resets all memory and returns the failure. If the reset fails, the session is lost.
 func (s *session) restored(f *kernels.Failure) error {
 	if err := s.ranks.reset(); err != nil {
 		return fmt.Errorf("%w; and resetting the buffers: %v", errors.New(f.Error()), err)

@@ -1,15 +1,13 @@
-// Package exchange reads and writes measured spaces in the formats of other tuners. With them,
-// searches can be judged by data that epbench did not measure.
+// Package exchange reads and writes measured spaces in the formats of other tuners.
 //
-// It reads two formats. A file of either format holds one kernel, every config that was tried,
-// and the times of each config.
+// It reads and writes two formats:
 //
-//   - T4, schema 1: https://github.com/odgaard/TuningSchema (T4/results-schema.json), as
-//     Kernel Tuner 1.0 to 1.5 (kernel_tuner/file_utils.py, store_output_file) and the hub
-//     https://github.com/AutoTuningAssociation/benchmark_hub write it.
-//   - the cache file of Kernel Tuner 0.4 to 1.5 (kernel_tuner/util.py, store_cache).
+//   - T4, schema 1: https://github.com/odgaard/TuningSchema (T4/results-schema.json). Kernel Tuner
+//     1.0 to 1.5 (kernel_tuner/file_utils.py, store_output_file) writes it, and the hub has it:
+//     https://github.com/AutoTuningAssociation/benchmark_hub
+//   - The cache file of Kernel Tuner 0.4 to 1.5 (kernel_tuner/util.py, store_cache).
 //
-// It writes T4, and T1 for the description of the space.
+// It also writes T1, which describes a space.
 package exchange
 
 import (
@@ -34,21 +32,20 @@ import (
 
 // A Space holds all measured configs of one kernel.
 type Space struct {
-	Name   string // folder, slash, name of the file without its ending
+	Name   string // FOLDER/FILE
 	Points []Point
 
-	// Inconsistent counts the configs whose Time differs from the mean of their Runs by more than 1 %. The two should
-	// be equal.
+	// Inconsistent counts configs whose Time differs from the mean of Runs by more than 1 %.
 	Inconsistent int
 }
 
 // A Point is one measured config.
 type Point struct {
 	Config  ep.Config
-	Time    float64   // seconds that the other tuner minimized; NaN if the config failed
-	Runs    []float64 // seconds, in time order; may be empty
+	Time    float64   // seconds; NaN if the config failed
+	Runs    []float64 // seconds, in time order
 	Prepare float64   // seconds to compile and check
-	Failure string    // why the config failed, or ""
+	Failure string    // why the config failed
 }
 
 var endings = []string{"_T4.json.gz", "_T4.json", ".json.gz", ".json"}
@@ -85,7 +82,6 @@ func ReadFile(path string) (*Space, error) {
 			break
 		}
 	}
-	// The hub names a file after its GPU, and the folder after the kernel.
 	if folder := filepath.Base(filepath.Dir(path)); folder != "." && folder != string(filepath.Separator) {
 		s.Name = folder + "/" + s.Name
 	}
@@ -118,10 +114,10 @@ type reader struct {
 	json   *jsontext.Decoder
 	cost   *bounded.Budget
 	schema string
-	unit   string   // of the times in a T4 file
-	kernel string   // in a cache file
-	format string   // "T4" or "cache"
-	names  []string // of the parameters in a cache file
+	unit   string   // of a T4 file
+	kernel string   // of a cache file
+	format string   // T4 or cache
+	names  []string // parameters of a cache file
 	points []Point  // in the file's unit before convert
 }
 
@@ -180,14 +176,14 @@ func (r *reader) value(v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// units gives the seconds of each unit of time. The hub misspells the first.
+// units gives the seconds of each unit of time. The hub misspells one.
 var units = map[string]float64{
 	"miliseconds": 1e-3, "milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "us": 1e-6,
 	"nanoseconds": 1e-9, "ns": 1e-9, "seconds": 1, "s": 1,
 }
 
 func (r *reader) convert() error {
-	unit := 1e-3 // Kernel Tuner writes milliseconds
+	unit := 1e-3 // of a cache file
 	switch r.format {
 	case "":
 		return errFormat
@@ -213,7 +209,6 @@ func (r *reader) convert() error {
 	return nil
 }
 
-// check refuses a space without any time, with a doubled config, or with configs of different parameters.
 func (s *Space) check() error {
 	seen, timed := map[string]bool{}, 0
 	for i := range s.Points {

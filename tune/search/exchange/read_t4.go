@@ -28,7 +28,7 @@ type t4Result struct {
 	} `json:"measurements"`
 }
 
-// results reads the results of a T4 file, without configs outside the space.
+// results reads the results of a T4 file.
 func (r *reader) results() error {
 	if t, err := r.json.ReadToken(); err != nil || t.Kind() != '[' {
 		return errors.Join(err, errFormat)

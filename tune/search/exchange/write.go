@@ -12,16 +12,15 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// invalidities gives the words of results-schema.json for a config that failed.
+// invalidities gives the words of results-schema.json for failures.
 var invalidities = map[ep.Status]string{
 	ep.Illegal: "constraints", ep.CompileFailed: "compile", ep.LaunchFailed: "runtime", ep.Crash: "runtime",
 	ep.Mismatch: "correctness", ep.Hang: "timeout", ep.Unstable: "runtime",
 }
 
-// Invalidity returns the word of a T4 file for a status, "" for ep.OK.
+// Invalidity returns the word of a T4 file for a status, or "" for ep.OK.
 func Invalidity(s ep.Status) string { return invalidities[s] }
 
-// names returns the parameters of a space in alphabetical order, and their values in it: numbers by size, then words.
 func (s *Space) names() (names []string, valuesOf map[string][]ep.Value) {
 	valuesOf = map[string][]ep.Value{}
 	for _, p := range s.Points {
@@ -75,9 +74,8 @@ func (s *Space) WriteT4(w io.Writer) error {
 	return json.NewEncoder(w).Encode(map[string]any{"schema_version": "1.0.0", "metadata": map[string]string{"timeunit": "milliseconds"}, "results": results})
 }
 
-// WriteT1 writes the description of a space as T1: https://github.com/odgaard/TuningSchema (TuningSchema.json). T1
-// requires fields for a source file and a launch; they say that epbench launches its kernels. WriteT1 writes no
-// constraints.
+// WriteT1 writes the description of a space as T1, without constraints: https://github.com/odgaard/TuningSchema
+// (TuningSchema.json).
 func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	type parameter struct {
 		Name, Type, Values string
@@ -104,11 +102,10 @@ func (s *Space) WriteT1(w io.Writer, kernel string) error {
 	})
 }
 
-// failures gives what Kernel Tuner 1 writes in place of the time of a failed config.
 var failures = map[string]string{"compile": "CompilationFailedConfig", "constraints": outsideSpace}
 
-// WriteCache writes a space as a cache file of Kernel Tuner, for its simulation mode. A combination of values that was
-// not measured is written as invalid. WriteCache refuses more than mostCached combinations.
+// WriteCache writes a space as a cache file of Kernel Tuner. It writes combinations that were not measured as invalid,
+// and refuses more than mostCached combinations.
 func (s *Space) WriteCache(w io.Writer, device, kernel string) error {
 	names, valuesOf := s.names()
 	product := 1
@@ -155,7 +152,6 @@ func cacheKey(names []string, config map[string]ep.Value) string {
 	return strings.Join(parts, ",")
 }
 
-// cacheEntry returns the entry of a config. p is nil if it was not measured.
 func cacheEntry(config map[string]ep.Value, p *Point) map[string]any {
 	out := map[string]any{"compile_time": 0.0, "verification_time": 0, "benchmark_time": 0.0, "strategy_time": 0, "framework_time": 0}
 	for name, v := range config {

@@ -8,16 +8,16 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Scenario is a kind of noise on identical configs, among which every claim of a gain is false.
+// A Scenario is a kind of noise on identical configs, so that every claimed gain is false.
 type Scenario struct {
 	Name  string
 	Noise Noise
 
-	// BetweenSessions says that the noise is constant in a session, so one session does not show it.
+	// BetweenSessions says that the noise is constant in a session.
 	BetweenSessions bool
 }
 
-// Scenarios lists the kinds of noise. A sample's own noise is 1 % in all.
+// Scenarios lists the kinds of noise.
 func Scenarios() []Scenario {
 	const sigma = 0.01
 	return []Scenario{
@@ -48,7 +48,7 @@ func Identical(noise Noise) *Model {
 }
 
 // Claims searches the identical configs of a scenario many times, and reports false claims of gains. It does not prefer
-// the default among ties, which would hide false claims.
+// the default among ties.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

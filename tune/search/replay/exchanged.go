@@ -12,8 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/search/exchange"
 )
 
-// Exchanged returns the configs of a recording as one space for each kernel. A config's time is the mean of its rounds,
-// with the drift of the machine.
+// Exchanged returns the configs of a recording as one space for each kernel. A config's time is the mean of its rounds.
 func Exchanged(r *record.Recording) []*exchange.Space {
 	var out []*exchange.Space
 	for i := range r.Points {

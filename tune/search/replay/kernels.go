@@ -9,7 +9,7 @@ import (
 )
 
 // SyntheticKernels draws the true times of three kernels that resemble GPU kernels. "reference" is slow and has the
-// default. The points of "flat" hardly differ. The best points of "split" lie on a narrow ridge.
+// default. Points of "flat" hardly differ. The best points of "split" lie on a narrow ridge.
 func SyntheticKernels(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x6b65726e))
 	split := search.Grid{Kernel: "split", Axes: []search.Axis{
@@ -49,7 +49,7 @@ func SyntheticKernels(noise Noise, seed uint64) *Model {
 	return m
 }
 
-// factors returns a function that multiplies `base` by one random factor for each value of a config.
+// factors returns a function that multiplies `base` by a random factor for each value of a config.
 func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config) float64 {
 	of := map[string]map[ep.Value]float64{}
 	for _, a := range g.Axes {
@@ -67,8 +67,6 @@ func factors(rng *rand.Rand, g search.Grid, base, spread float64) func(ep.Config
 	}
 }
 
-// flatTime returns a function for the time of a config, which grows if there are few SMs for the work. Two of the other
-// parameters interact.
 func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	own := factors(rng, g, 1, 0.04)
 	work, both := math.Exp(2+1.5*rng.NormFloat64()), 0.1*rng.NormFloat64()
@@ -81,8 +79,6 @@ func flatTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float
 	}
 }
 
-// splitTime returns a function for the time of a config: a start-up plus the slower of sending and receiving. Without
-// waiting blocks each block does both.
 func splitTime(rng *rand.Rand, g search.Grid, base float64) func(ep.Config) float64 {
 	send, receive := math.Exp(3+rng.NormFloat64()), math.Exp(2.5+rng.NormFloat64())
 	saving, scale, threads := 0.5+0.8*rng.Float64(), 0.1*rng.NormFloat64(), 0.25*rng.NormFloat64()

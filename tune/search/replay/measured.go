@@ -11,7 +11,6 @@ import (
 )
 
 // FromSpace makes a model of a space that another tuner measured. Its default is the first config that has a time.
-// Noise and preparation are each config's own.
 func FromSpace(s *exchange.Space) (*Model, error) {
 	configs := make([]ep.Config, len(s.Points))
 	for i, p := range s.Points {
@@ -44,7 +43,6 @@ func FromSpace(s *exchange.Space) (*Model, error) {
 	return m, nil
 }
 
-// ownResiduals returns the logarithms of the runs divided by their median, or nil if there are too few.
 func ownResiduals(runs []float64) []float64 {
 	if len(runs) < fewestOwn {
 		return nil

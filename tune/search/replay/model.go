@@ -1,5 +1,4 @@
-// Package replay runs searches without hardware, on a synthetic landscape or on the trials of a recorded run. A search
-// follows the protocol of a sweep: A/A test, strategy, finals, confirmation.
+// Package replay runs searches without hardware, on synthetic times or on the trials of a recorded run.
 package replay
 
 import (
@@ -15,39 +14,39 @@ import (
 
 // A Model is a space with the true time of every config, and the noise of its measurements.
 type Model struct {
-	Name      string // name of the recording
-	Warning   string // warning about doubtful values in the recording, or ""
+	Name      string
+	Warning   string // doubtful values in the recording, or ""
 	Space     *search.Space
 	Default   int
 	Required  []int
 	Incumbent int    // point of the table in use, or -1
 	Neighbour int    // winner of a neighbouring search, or -1
-	HostBound string // why the host limits all times, so that launch parameters cannot matter; or ""
+	HostBound string // why the host limits all times, or ""
 	Pace      record.Pace
-	Prepare   []float64 // [point] seconds; nil means Pace.Config for every config
-	Truth     []float64 // [point] seconds; NaN for a config that fails
+	Prepare   []float64 // [point] seconds; nil means Pace.Config
+	Truth     []float64 // [point] seconds; NaN if it fails
 	Costs     []ep.Cost // [point]
 	Noise     Noise
 }
 
-// Noise is the random factor between a true time and a reading.
+// Noise is the random factor between a true time and a reading. A deviation is a standard deviation of logarithms.
 type Noise struct {
 	Sigma     float64     // deviation of lognormal noise, if Residuals is nil
-	Memory    float64     // correlation from one round of a config to the next
-	Residuals []float64   // logarithms of recorded noise to draw from, may be nil
-	Own       [][]float64 // [point] a config's residuals in time order, which replace Residuals; may be nil
+	Memory    float64     // correlation of a config's consecutive rounds
+	Residuals []float64   // logarithms of recorded noise; may be nil
+	Own       [][]float64 // [point] residuals in time order; may be nil
 
 	Drift        float64 // deviation of the machine's drift
-	DriftMemory  float64 // correlation from one sample to the next
-	Common       float64 // deviation of the noise that all configs share in a round
-	CommonMemory float64 // correlation from one round to the next
-	Placement    float64 // deviation of the part of a config's noise that stays the same within a session
-	Mode         float64 // relative slow-down in a config's second mode
-	ModeStays    float64 // probability to keep the mode in the next round
+	DriftMemory  float64 // correlation of consecutive samples
+	Common       float64 // deviation of the noise of a round
+	CommonMemory float64 // correlation of consecutive rounds
+	Placement    float64 // deviation of a config's noise between sessions
+	Mode         float64 // relative slow-down of the second mode
+	ModeStays    float64 // probability to keep the mode
 	Tick         float64 // seconds; 0 for an exact clock
 
 	WarmUp  float64 // relative slow-down of the first sample
-	WarmFor float64 // samples after which WarmUp has fallen to 1/e
+	WarmFor float64 // samples until WarmUp falls to 1/e
 	Spikes  float64 // share of samples that take 1 + SpikeBy times as long
 	SpikeBy float64
 }
@@ -57,15 +56,14 @@ type Machine struct {
 	model  *Model
 	rng    *rand.Rand
 	drift  float64
-	common float64 // noise that all configs share in the present round
-	taken  int     // samples so far
+	common float64
+	taken  int
 	round  int
 	points map[int]*pointNoise
-	spent  float64 // modelled seconds
-	best   []step  // a step for each new fastest config
+	spent  float64 // seconds
+	best   []step  // one step for each new fastest config
 }
 
-// A step notes that a search tried a config faster than all before: after how many seconds, and the config's true time.
 type step struct{ spent, seconds float64 }
 
 func (e *Machine) noteBest(point int) {
@@ -76,8 +74,6 @@ func (e *Machine) noteBest(point int) {
 	e.best = append(e.best, step{e.spent, t})
 }
 
-// prepareTime returns the seconds to prepare a config. The twin takes no time: it is the default under a second label,
-// and the default is already prepared.
 func (m *Model) prepareTime(point int) float64 {
 	switch {
 	case m.Prepare == nil:
@@ -89,21 +85,21 @@ func (m *Model) prepareTime(point int) float64 {
 }
 
 type pointNoise struct {
-	x       float64 // correlated noise
-	at      int     // index in the config's residuals
-	slow    bool    // whether the config is in its second mode
-	placed  float64 // noise that stays the same within this session
-	session bool    // whether `placed` was drawn in this session
+	x       float64
+	at      int
+	slow    bool    // in the second mode
+	placed  float64 // noise of this session
+	session bool    // `placed` is valid
 }
 
-// Machine starts a simulated machine. Machines with the same seed give the same samples.
+// Machine starts a simulated machine. Equal seeds give equal samples.
 func (m *Model) Machine(seed uint64) *Machine {
 	e := &Machine{model: m, rng: rand.New(rand.NewPCG(seed, 0x6d616368)), points: map[int]*pointNoise{}}
 	e.drift, e.common = m.Noise.Drift*e.rng.NormFloat64(), m.Noise.Common*e.rng.NormFloat64()
 	return e
 }
 
-// Reopen begins a session. The noise of each config then does not depend on its noise in earlier sessions.
+// Reopen begins a session with new noise of each config.
 func (e *Machine) Reopen() {
 	clear(e.points)
 }
@@ -193,12 +189,11 @@ func (m *Model) own(point int) []float64 {
 	return m.Noise.Own[point]
 }
 
-// stretchMean is the mean number of rounds in a drawn stretch. Recorded noise is correlated over about as many rounds.
 const stretchMean = 8
 
-// residual returns the next residual of a config. It draws stretches of the config's own residuals, to keep their
-// correlation (stationary bootstrap, Politis and Romano 1994). If the config has none, it draws one of n.Residuals. If
-// that is nil too, it draws normal noise with the correlation n.Memory.
+// residual returns the next residual of a config. It draws stretches of the config's own residuals, which keeps their
+// correlation (stationary bootstrap, Politis and Romano 1994). Without these, it draws from n.Residuals, or else normal
+// noise.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:
@@ -214,8 +209,7 @@ func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	return p.x
 }
 
-// nextAutoregressive draws the next value of a first-order autoregressive series whose last value is x. The series has
-// the standard deviation `deviation`, and `memory` is the correlation of consecutive values.
+// nextAutoregressive draws the value after x in a first-order autoregressive series.
 func nextAutoregressive(rng *rand.Rand, x, deviation, memory float64) float64 {
 	return memory*x + deviation*math.Sqrt(1-memory*memory)*rng.NormFloat64()
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// minConfigs is the least number of configs of a replayed search.
 const minConfigs = 8
 
 // Starts says which required configs of a recorded search its replays keep.
@@ -39,8 +38,7 @@ func FromRecordings(all []*record.Recording, starts Starts) ([]*Model, error) {
 	return out, nil
 }
 
-// FromRecording makes a model of one search, or nil if it measured too few configs or its default failed. True times
-// are fitted to all rounds together, and the residuals of the fit are the noise.
+// FromRecording makes a model of one search, or nil if it measured too few configs or its default failed.
 func FromRecording(r *record.Recording, starts Starts) (*Model, error) {
 	var configs []ep.Config
 	for _, p := range r.Points {
@@ -120,8 +118,7 @@ func (m *Model) fit(points []record.Point) {
 
 const fewestOwn = 6
 
-// noiseOf returns the residuals of a fit, and the noise that all samples of a round share. The observations of each
-// item must be in time order.
+// noiseOf returns the noise of a fit.
 func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 	n := Noise{Own: make([][]float64, len(item))}
 	for _, o := range obs {
@@ -133,7 +130,7 @@ func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 			n.Own[i] = nil
 			continue
 		}
-		for k := range own { // the fit took one degree of freedom
+		for k := range own {
 			own[k] *= math.Sqrt(float64(len(own)) / float64(len(own)-1))
 		}
 	}

@@ -12,27 +12,23 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// A Baseline describes how fast random search finds fast configs. Random search tries each config at most once. A score
-// compares another search with it. Source: Willemsen et al., "A Methodology for Comparing Auto-Tuning Optimization
-// Algorithms", 2024, and its program autotuning_methodology 1.1.0 (searchspace_statistics.py, baseline.py). Unlike that
-// program, this one does not smooth the curve of random search.
+// A Baseline describes how fast random search finds fast configs. Source: Willemsen et al., "A Methodology for
+// Comparing Auto-Tuning Optimization Algorithms", 2024, and its program autotuning_methodology 1.1.0
+// (searchspace_statistics.py, baseline.py). Baseline does not smooth the curve of random search.
 type Baseline struct {
-	slowest []float64 // seconds, slowest first, without failures
-	Tries   int       // expected number of configs that random search tries until Cutoff
+	slowest []float64 // seconds, slowest first
+	Tries   int       // expected configs until Cutoff
 	each    float64   // mean seconds to try a config
-	Start   float64   // expected seconds until random search has covered the share leftMedian
-	Cutoff  float64   // expected seconds until random search has covered the share closeToBest
+	Start   float64   // expected seconds until share leftMedian
+	Cutoff  float64   // expected seconds until share closeToBest
 }
 
-// These constants are shares of the way from the median to the best time. The methodology calls them cutoff
-// percentiles.
+// These constants are shares of the way from the median to the best time.
 const (
 	leftMedian  = 0.01
 	closeToBest = 0.95
 )
 
-// runsEach is the number of runs of each config in the baseline, as in most files of the benchmark hub (see package
-// exchange).
 const runsEach = 32
 
 // Baseline returns the baseline of a model.
@@ -51,15 +47,13 @@ func (m *Model) Baseline() Baseline {
 	slices.SortFunc(b.slowest, func(x, y float64) int { return cmp.Compare(y, x) })
 	usual := stat.Median(costs)
 	start, end := b.tries(leftMedian), b.tries(closeToBest)
-	if end-start < 2 { // too few configs to compare anything
+	if end-start < 2 {
 		start, end = max(0, start-1), end+1
 	}
 	b.Start, b.Cutoff, b.Tries = float64(start)*usual, float64(end)*usual, end
 	return b
 }
 
-// tries returns the expected number of configs that random search tries until it has covered a share of the way from
-// the median to the best time.
 func (b Baseline) tries(share float64) int {
 	n := len(b.slowest)
 	best, middle := b.slowest[n-1], stat.Median(b.slowest)
@@ -71,7 +65,7 @@ func (b Baseline) tries(share float64) int {
 	return int(math.Ceil(float64(i) / float64(n+1-i)))
 }
 
-// at returns the expected time of the fastest config that random search has found after some seconds.
+// at returns the expected time of random search's fastest config.
 func (b Baseline) at(seconds float64) float64 {
 	tried := math.Max(1, math.RoundToEven(seconds/b.each))
 	n := len(b.slowest)
@@ -82,9 +76,8 @@ func (b Baseline) at(seconds float64) float64 {
 const moments = 1000
 
 // Score returns the mean of (random - found) / (random - best) over moments from Start to Cutoff. These are times of
-// the fastest configs: of random search, of the searches, and of the space. A score of 0 means that the searches are as
-// good as random search. 1 means that they know the best config from Start on. A search that has not tried a config yet
-// counts with the slowest config.
+// the fastest configs: of random search, of the searches, and of the space. A score of 0 means as good as random
+// search. 1 means that the searches know the best config from Start on.
 func (b Baseline) Score(searches [][]step) float64 {
 	best, slowest, sum := b.slowest[len(b.slowest)-1], b.slowest[0], 0.0
 	for k := 1; k <= moments; k++ {
@@ -101,7 +94,6 @@ func (b Baseline) Score(searches [][]step) float64 {
 	return sum
 }
 
-// foundAt returns the time of the fastest config that a search had found after `now` seconds, or `none`.
 func foundAt(steps []step, now, none float64) float64 {
 	for _, s := range slices.Backward(steps) {
 		if s.spent <= now {
@@ -125,7 +117,7 @@ func (m *Model) ValidShare() float64 {
 	return 1 - float64(failed)/float64(len(m.Truth))
 }
 
-// ScoreOf returns the score of a study on one model, and its report. Each search ends at the Cutoff of the baseline.
+// ScoreOf returns the score of a study on one model, and its report. Each search ends at the baseline's Cutoff.
 func (s Study) ScoreOf(ctx context.Context, m *Model) (score float64, r Report, err error) {
 	b := m.Baseline()
 	if b.Cutoff <= b.Start {

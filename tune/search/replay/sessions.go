@@ -16,15 +16,15 @@ const claimSessions = 3
 // by more than 1.96 joint standard errors.
 type Stability struct {
 	Configs  int `json:"configs"`  // with a gain in several sessions
-	Sessions int `json:"sessions"` // most of one config
+	Sessions int `json:"sessions"` // largest number of a config
 
-	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions, with intervals of one session
+	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions
 	AloneBeyond int `json:"alone_beyond"` // of Alone, beyond their error
-	Claims      int `json:"claims"`       // pairs with intervals that cover differences between sessions
+	Claims      int `json:"claims"`       // pairs whose intervals cover differences between sessions
 	Beyond      int `json:"beyond"`       // of Claims, beyond their error
 
-	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time, root mean square
-	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain, root mean square
+	TimeSpread float64 `json:"time_spread"` // relative deviation of a config's time
+	GainSpread float64 `json:"gain_spread"` // relative deviation of a config's gain
 }
 
 // Add adds another run's pairs.
@@ -36,16 +36,14 @@ func (s *Stability) Add(o Stability) {
 	s.Sessions = max(s.Sessions, o.Sessions)
 }
 
-// sessionGains holds the rounds of one config and of the default.
 type sessionGains struct {
 	sessions []stat.Part
 	times    [][]float64 // [session] logarithms of the config's times
 	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of a run's log between sessions. With six sessions of a config, it compares three with
-// the next three. With fewer, it compares all with the confirmation, whose interval then includes the deviation between
-// sessions.
+// StabilityOf compares the gains of a config between sessions: those of three sessions with the next three, or those of
+// all with the confirmation.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64
@@ -110,7 +108,6 @@ func mean(xs []float64) float64 {
 	return sum / max(float64(len(xs)), 1)
 }
 
-// gainsBySession pairs the rounds of each config with the default's rounds in the same block, in the order of the log.
 func gainsBySession(results []record.Result) []sessionGains {
 	type search struct {
 		problem ep.Problem

@@ -17,10 +17,10 @@ import (
 type Study struct {
 	Label    string // of the budget
 	Strategy string
-	Budget   int           // distinct configs, 0 for no bound
-	Share    float64       // of the space, instead of Budget; 0 for no bound
-	Time     time.Duration // of a search at the model's pace, 0 for no bound
-	Sessions int           // further ones, for the challenger
+	Budget   int           // configs, 0 for no bound
+	Share    float64       // Budget as a share of the space
+	Time     time.Duration // of a search, 0 for no bound
+	Sessions int           // further sessions for the challenger
 	Replays  int
 	Once     bool // search each model once; Flips is then 0
 	Protocol search.Protocol
@@ -35,35 +35,35 @@ type Report struct {
 	Regret      float64 `json:"regret"` // mean of (winner's true time / least true time) - 1
 	RegretP95   float64 `json:"regret_p95"`
 	RegretMax   float64 `json:"regret_max"`
-	Flips       float64 `json:"flips"`        // share of replays whose second search chose another config
-	Bias        float64 `json:"bias"`         // mean of (winner's reported time / its true time) - 1, over both searches
-	FalseFaster float64 `json:"false_faster"` // share of searches that claim a gain which does not exist
-	Evaluations float64 `json:"evaluations"`  // mean number of distinct configs measured
-	Samples     float64 `json:"samples"`      // mean number
+	Flips       float64 `json:"flips"`        // share of replays whose two winners differ
+	Bias        float64 `json:"bias"`         // mean of (winner's reported time / its true time) - 1
+	FalseFaster float64 `json:"false_faster"` // share of searches that claim a false gain
+	Evaluations float64 `json:"evaluations"`  // mean
+	Samples     float64 `json:"samples"`      // mean
 	MaxSamples  int     `json:"max_samples"`  // of one search
-	Missed      float64 `json:"missed"`       // mean of (true time of the best config tried / least true time) - 1
-	Seconds     float64 `json:"seconds"`      // mean wall time at the recorded pace, 0 if unknown
-	Covered     float64 `json:"covered"`      // share of the challengers' intervals that contain the true gain, without too noisy searches
+	Missed      float64 `json:"missed"`       // mean
+	Seconds     float64 `json:"seconds"`      // mean, 0 if unknown
+	Covered     float64 `json:"covered"`      // share of challengers' intervals with the true gain
 	Noisy       float64 `json:"noisy"`        // share of searches too noisy to decide
 
-	Searches []SearchResult `json:"searches"` // the first search of each replay
+	Searches []SearchResult `json:"searches"` // first of each replay
 
-	steps [][]step // of the first search of each replay
+	steps [][]step
 }
 
 // A SearchResult is the result of one search.
 type SearchResult struct {
 	Model       string    `json:"model"`
 	Winner      ep.Config `json:"winner"`
-	Regret      float64   `json:"regret"`      // (winner's true time / least true time) - 1
-	Missed      float64   `json:"missed"`      // (true time of the best config tried / least true time) - 1
-	Evaluations int       `json:"evaluations"` // distinct configs measured
+	Regret      float64   `json:"regret"` // (winner's true time / least true time) - 1
+	Missed      float64   `json:"missed"` // (true time of the best config tried / least true time) - 1
+	Evaluations int       `json:"evaluations"`
 	Samples     int       `json:"samples"`
-	Seconds     float64   `json:"seconds"` // wall time at the recorded pace, 0 if unknown
+	Seconds     float64   `json:"seconds"` // 0 if unknown
 }
 
 // Run replays searches on models: draw(i) returns the model of replay i. Unless Once is set, each model is searched
-// twice, and the first winner is the second incumbent.
+// twice. The first winner is the incumbent of the second search.
 func (s Study) Run(ctx context.Context, draw func(int) *Model) (Report, error) {
 	out := Report{Strategy: s.Strategy, Budget: s.Budget, Replays: s.Replays}
 	var regrets []float64
@@ -142,15 +142,15 @@ func (m *Model) bestOf(points []int) float64 {
 
 type tunedResult struct {
 	point       int
-	reported    float64 // seconds
-	claims      bool    // the search claims a gain over the default
+	reported    float64
+	claims      bool
 	evaluations int
 	samples     int
 	tried       float64 // true time of the best config tried
 	seconds     float64
 	noisy       bool
 	steps       []step
-	challenges  bool // another config was compared with the default
+	challenges  bool
 	covers      bool // the interval contains the true gain
 }
 
@@ -201,7 +201,6 @@ func (s Study) tune(ctx context.Context, m *Model, seed uint64, incumbent int) (
 	return out, nil
 }
 
-// overSessions measures the challenger in further sessions and decides again.
 func (s Study) overSessions(ctx context.Context, h *search.State, machine *Machine, end *search.Conclusion) error {
 	challenger, _ := h.Space.Index(end.Decision.Challenger)
 	if s.Sessions == 0 || challenger == h.Default {

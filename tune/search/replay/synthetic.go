@@ -11,8 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// SyntheticNoise returns lognormal noise of relative deviation sigma, with a drift of 1 % over a thousand samples. A
-// warm-up of 1.5 % decays over 300 samples. 2 % of the samples take a fifth longer.
+// SyntheticNoise returns lognormal noise of relative deviation sigma, with drift, warm-up and spikes.
 func SyntheticNoise(sigma float64) Noise {
 	return Noise{Sigma: sigma, Drift: 0.01, DriftMemory: 0.999, WarmUp: 0.015, WarmFor: 300, Spikes: 0.02, SpikeBy: 0.2}
 }
@@ -39,8 +38,8 @@ func ParseLandscape(name string) (draw func(Noise, uint64) *Model, err error) {
 	return found.draw, err
 }
 
-// Synthetic draws a landscape, the true times of 320 configs. The best takes one unit of time, 27 more take at most 1.2
-// % longer, and the others 1.012 + exp(N(-1.2, 1)) units. Similar configs take similar times, as on hardware.
+// Synthetic draws the true times of 320 configs. The best takes one unit of time, 27 more take at most 1.2 % longer,
+// and the others 1.012 + exp(N(-1.2, 1)) units. Similar configs take similar times.
 func Synthetic(noise Noise, seed uint64) *Model {
 	rng := rand.New(rand.NewPCG(seed, 0x73796e74))
 	grid := search.Grid{Kernel: "synthetic", Axes: []search.Axis{
@@ -87,8 +86,6 @@ func times(n int, rng *rand.Rand) []float64 {
 	return out
 }
 
-// byScore orders points by a random function: an optimum for each parameter, and a deviation of each point in place of
-// interactions.
 func byScore(space *search.Space, grid search.Grid, rng *rand.Rand) []int {
 	score := make([]float64, space.Len())
 	for _, a := range grid.Axes {

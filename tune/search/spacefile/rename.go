@@ -9,7 +9,7 @@ import (
 )
 
 // Renamed returns the file with the present names of its kernels. `rename` converts a config that may leave out
-// parameters, and `current` one that lacks only newer parameters. Kernels that became one join their values.
+// parameters. `current` converts a config that lacks only new parameters.
 func (f *File) Renamed(rename, current func(ep.Config) ep.Config) *File {
 	if f == nil {
 		return nil
@@ -53,7 +53,6 @@ func renamedParams(kernel string, given map[string]Param, rename func(ep.Config)
 	return fixed.Kernel, out
 }
 
-// either returns the parameters that both maps restrict, with the values of both.
 func either(a, b map[string]Param) map[string]Param {
 	out := map[string]Param{}
 	for name, q := range a {
@@ -72,8 +71,7 @@ func either(a, b map[string]Param) map[string]Param {
 	return out
 }
 
-// renamed returns the constraint for the present names. If a kernel became configs of another, the constraint applies
-// only to these configs.
+// renamed returns the constraint for the present names.
 func (c Constraint) renamed(rename func(ep.Config) ep.Config) (out []Constraint) {
 	own := c
 	own.Kernels = nil

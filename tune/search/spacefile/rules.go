@@ -18,7 +18,7 @@ type Facts struct {
 	Problem ProblemFacts `expr:"problem"`
 }
 
-// MachineFacts holds what expressions write as machine.NAME.
+// MachineFacts holds the facts machine.NAME.
 type MachineFacts struct {
 	Backend string `expr:"backend"`
 	Arch    string `expr:"arch"`
@@ -27,7 +27,7 @@ type MachineFacts struct {
 	Memory  int    `expr:"memory_bytes"` // of one GPU
 }
 
-// ProblemFacts holds what expressions write as problem.NAME.
+// ProblemFacts holds the facts problem.NAME.
 type ProblemFacts struct {
 	Op           string `expr:"op"`
 	DType        string `expr:"dtype"` // of dispatched tokens
@@ -35,7 +35,7 @@ type ProblemFacts struct {
 	Nodes        int    `expr:"nodes"`
 	Hidden       int    `expr:"hidden"` // in elements
 	Experts      int    `expr:"experts"`
-	LocalExperts int    `expr:"local_experts"` // of one rank
+	LocalExperts int    `expr:"local_experts"`
 	TopK         int    `expr:"top_k"`
 	Tokens       int    `expr:"tokens"` // of one rank
 	MaxTokens    int    `expr:"max_tokens"`
@@ -50,8 +50,7 @@ func FactsOf(m ep.Machine, p ep.Problem) Facts {
 	}
 }
 
-// Rules compiles the constraints of a kernel into one rule. A parameter is an int if all its values are integers,
-// otherwise a string. Comparing an int with a string is an error.
+// Rules compiles the constraints of a kernel into one rule. A parameter is an int or a string.
 func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.Rule, error) {
 	if f == nil {
 		return nil, nil
@@ -64,7 +63,7 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	constraints := slices.DeleteFunc(slices.Clone(f.Constraints), func(c Constraint) bool {
 		return len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel)
 	})
-	if len(constraints) == 0 { // so that derived values may name parameters of other kernels
+	if len(constraints) == 0 {
 		return nil, nil
 	}
 	if err := e.derive(f.Derived); err != nil {
@@ -141,7 +140,7 @@ func (e *scope) constrain(c Constraint) error {
 	return nil
 }
 
-// broken implements search.Rule. An evaluation that fails, such as a division by zero, also breaks the constraint.
+// broken implements search.Rule. A failed evaluation, such as a division by zero, breaks the constraint.
 func (e *scope) broken(cfg ep.Config) string {
 	for _, a := range e.axes {
 		e.env[a.name] = a.values[cfg.Values[a.name]]

@@ -1,5 +1,4 @@
-// Package spacefile reads search spaces from YAML: values of parameters,
-// derived values, constraints and required candidates.
+// Package spacefile reads search spaces from YAML.
 package spacefile
 
 import (
@@ -23,7 +22,7 @@ const maxSize = 1 << 20
 // File is a parsed space file. A nil File changes nothing.
 type File struct {
 	Version     int                         `yaml:"version"`
-	Kernels     map[string]map[string]Param `yaml:"kernels"` // by kernel, then by parameter
+	Kernels     map[string]map[string]Param `yaml:"kernels"` // by kernel and parameter
 	Derived     []Derived                   `yaml:"derived"`
 	Constraints []Constraint                `yaml:"constraints"`
 	Required    []string                    `yaml:"required"` // config keys
@@ -31,8 +30,7 @@ type File struct {
 	required []ep.Config
 }
 
-// Param gives the values of one parameter. A file may repeat the unit, the binding and the class; Check refuses them if
-// they differ from the kernel's.
+// Param gives the values of one parameter. Other fields may repeat the kernel's declaration.
 type Param struct {
 	Values  Values `yaml:"values"`
 	Unit    string `yaml:"unit"`
@@ -40,7 +38,7 @@ type Param struct {
 	Class   string `yaml:"class"`
 }
 
-// Derived gives a name to the value of an expression, for the constraints after it.
+// Derived gives a name to the value of an expression, for later constraints.
 type Derived struct {
 	Name  string `yaml:"name"`
 	Value string `yaml:"value"`
@@ -48,13 +46,12 @@ type Derived struct {
 
 // Constraint keeps the points for which an expression is true.
 type Constraint struct {
-	Name    string   `yaml:"name"`    // in counts of rejected points; if empty, the expression
-	Keep    string   `yaml:"keep"`    // over parameters, machine and problem
-	Kernels []string `yaml:"kernels"` // if empty, all kernels
+	Name    string   `yaml:"name"`    // in counts of rejected points
+	Keep    string   `yaml:"keep"`    // expression over parameters, machine and problem
+	Kernels []string `yaml:"kernels"` // empty for all kernels
 }
 
-// Values holds the values of a parameter: in YAML a list of integers, words and bools, or a range like 8:132:4 or
-// 1:64:x2.
+// Values holds the values of a parameter: in YAML a list, or a range like 8:132:4 or 1:64:x2.
 type Values []ep.Value
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -76,8 +73,7 @@ func (v *Values) UnmarshalYAML(n *yaml.Node) (err error) {
 	return nil
 }
 
-// ParseValues reads the value of --param: a range or list of integers, or a
-// comma-separated list of words.
+// ParseValues reads the value of --param: a range, or a list of integers or words.
 func ParseValues(s string) ([]ep.Value, error) {
 	var out []ep.Value
 	if ints, err := ep.ParseInts(s); err == nil {
@@ -97,7 +93,7 @@ func ParseValues(s string) ([]ep.Value, error) {
 	return out, nil
 }
 
-// Read parses a space file. It refuses an unknown or doubled field.
+// Read parses a space file. It refuses unknown fields.
 func Read(in io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxSize+1))
 	if err != nil {
@@ -124,7 +120,6 @@ var fieldNames = []string{"version", "kernels", "derived", "constraints", "requi
 
 var unknownField = regexp.MustCompile(`field (\S+) not found in type .*`)
 
-// firstLine returns the first complaint of a yaml or expr error, without Go types.
 func firstLine(err error) string {
 	text := err.Error()
 	var t *yaml.TypeError
@@ -194,8 +189,7 @@ func (f *File) Candidates(kernel string) []ep.Config {
 // Declared holds what a kernel declares about a parameter.
 type Declared struct{ Unit, Binding, Class string }
 
-// Check refuses a file that names an unknown kernel or parameter, or contradicts a declaration. `kernels` maps kernel
-// and parameter to the declaration.
+// Check refuses a file that names an unknown kernel or parameter, or contradicts a declaration.
 func (f *File) Check(kernels map[string]map[string]Declared) error {
 	if f == nil {
 		return nil

@@ -18,45 +18,44 @@ const (
 )
 
 // Protocol is the revision of how backends measure on GPUs. It rises when a change of the code shifts measured times by
-// more than their intervals. In revision 1, each session gets memory at another random address, and all ranks leave the
-// start barrier together. In revision 0, neither holds.
+// more than their intervals.
 const Protocol = 1
 
 // Run holds the content of run.json.
 type Run struct {
 	Schema       int                `json:"schema"`
 	Tool         string             `json:"tool"`
-	Command      []string           `json:"command"` // as the user typed them
+	Command      []string           `json:"command"`
 	Started      time.Time          `json:"started"`
 	Finished     time.Time          `json:"finished"` // zero until the run ends
 	Machine      ep.Machine         `json:"machine"`
 	ABI          ep.ABI             `json:"abi"`                // build of the kernels
 	Space        string             `json:"space"`              // fingerprint of the search spaces
 	Policy       string             `json:"policy"`             // canonical spelling
-	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in older runs
+	Protocol     int                `json:"protocol,omitempty"` // see Protocol
 	Band         float64            `json:"band"`               // smaller relative differences do not matter
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
-	Routings     []string           `json:"routings,omitempty"` // canonical specs; for a trace with the digest of its content
-	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs; equal round numbers ran in the same turn
-	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds that each clock reads for an empty kernel
+	Routings     []string           `json:"routings,omitempty"` // canonical specs; traces include a digest
+	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs
+	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds of an empty kernel, by clock
 	AA           []AA               `json:"aa,omitempty"`
-	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend, and the work that their times include
+	Kernels      []Kernel           `json:"kernels,omitempty"` // of the backend
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads    []Workload         `json:"workloads,omitempty"`
-	Planned      int                `json:"planned,omitempty"` // searches of a sweep; 0 in older runs
-	Budget       float64            `json:"budget,omitempty"`  // seconds for the whole command; 0 for no bound
+	Planned      int                `json:"planned,omitempty"` // searches of a sweep
+	Budget       float64            `json:"budget,omitempty"`  // seconds; 0 for no bound
 	Searches     []Search           `json:"searches,omitempty"`
 	Regrets      []Regret           `json:"regrets,omitempty"`
-	Allotted     []float64          `json:"allotted,omitempty"` // seconds for each search, if there is a budget
-	Retried      []string           `json:"retried,omitempty"`  // keys of failed configs that were tried again
+	Allotted     []float64          `json:"allotted,omitempty"` // seconds for each search
+	Retried      []string           `json:"retried,omitempty"`  // keys of configs that were tried again
 	Warnings     []string           `json:"warnings,omitempty"`
 	Wall         Wall               `json:"wall,omitzero"`
 }
 
 func (r *Run) check() error {
 	if r.Machine.Backend == ep.Predicted {
-		return fmt.Errorf("machine.backend: %s: a run directory holds measurements only; epbench model plan prints predictions", r.Machine.Backend)
+		return fmt.Errorf("machine.backend: %s: a run directory holds measurements only; for predictions, run epbench model plan", r.Machine.Backend)
 	}
 	for i, s := range r.Searches {
 		if err := s.Problem.Validate(); err != nil {
@@ -75,7 +74,7 @@ func (r *Run) check() error {
 	return nil
 }
 
-// Rehearsal returns the sentence that marks a run of the CPU backend, and "" for other backends.
+// Rehearsal returns the sentence that marks a run of the CPU backend, or "".
 func (r *Run) Rehearsal() string {
 	ranks := 0
 	for _, s := range r.Searches {
@@ -91,7 +90,7 @@ type Kernel struct {
 	Work ep.Work `json:"work,omitzero"`
 }
 
-// Work returns the work that a config's time includes, or the zero Work for an unknown kernel.
+// Work returns the work that a config's time includes, or the zero Work.
 func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	if op == ep.Pair {
 		dispatch, combine, err := ep.Split(c)
@@ -108,23 +107,23 @@ func (r *Run) Work(op ep.Op, c ep.Config) ep.Work {
 	return ep.Work{}
 }
 
-// AA is the result of measuring the default against itself.
+// AA is the result of an A/A test: the default measured twice in each round.
 type AA struct {
 	Problem string  `json:"problem"` // see ep.Problem.Key
 	Routing string  `json:"routing"`
-	Ratio   float64 `json:"ratio"`  // median of the twin's time divided by the default's in the same rounds
+	Ratio   float64 `json:"ratio"`  // median of (twin's time / default's time) by round
 	Spread  float64 `json:"spread"` // max(half the width of Ratio's 95 % interval, |Ratio-1|)
 	Rounds  int     `json:"rounds"`
-	Default float64 `json:"default"` // the default's median time in seconds
+	Default float64 `json:"default"` // median time in seconds
 
-	// Sessions is the comparison over further sessions; nil if there were none.
+	// Sessions is the comparison over further sessions, or nil.
 	Sessions *SessionsAA `json:"sessions,omitempty"`
 }
 
-// SessionsAA compares the default with itself over sessions, each with its own memory.
+// SessionsAA compares the default with itself over sessions.
 type SessionsAA struct {
-	Ratio   Interval `json:"ratio"`   // the twin's time divided by the default's
-	Default float64  `json:"default"` // relative standard deviation of the default's medians
+	Ratio   Interval `json:"ratio"`   // twin's time / default's time
+	Default float64  `json:"default"` // relative standard deviation of medians
 }
 
 // SpaceInfo says how rules cut a kernel's space down to its legal points.
@@ -133,7 +132,7 @@ type SpaceInfo struct {
 	Problem  string      `json:"problem"`
 	Points   int         `json:"points"` // combinations of parameter values
 	Legal    int         `json:"legal"`
-	Rejected []Rejection `json:"rejected,omitempty"` // sorted by count, then by rule
+	Rejected []Rejection `json:"rejected,omitempty"` // by count, then by rule
 }
 
 // Rejection counts the points that one rule removed.
@@ -148,9 +147,9 @@ type Workload struct {
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // bytes that leave the busiest rank with one message for each expert of a token
-	BytesWire int64    `json:"bytes_wire"` // the same with one message for each rank of the experts
-	// BytesMemory counts an activation's memory traffic on the rank with the most rows.
+	BytesOut  int64    `json:"bytes_out"`  // of the busiest rank, with one message per expert
+	BytesWire int64    `json:"bytes_wire"` // the same, with one message per rank
+	// BytesMemory is an activation's memory traffic on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`
-	Stats       map[string]float64 `json:"stats"` // see workloads.Stats, by its JSON names
+	Stats       map[string]float64 `json:"stats"` // see workloads.Stats
 }

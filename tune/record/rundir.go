@@ -20,7 +20,7 @@ import (
 
 const lockFile = ".lock"
 
-// Dir is a run directory that is open for writing. One process at a time may hold it.
+// Dir is a run directory that one process has open for writing.
 type Dir struct {
 	path  string
 	lock  *os.File
@@ -29,8 +29,7 @@ type Dir struct {
 	whole int64 // bytes of the log's whole blocks
 }
 
-// CreateDir makes a run directory and opens its files, so that a bad path is found before anything is measured. It
-// refuses a directory that has a log.
+// CreateDir makes a run directory. It refuses a directory that has a log.
 func CreateDir(path string, run *Run) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, PlotsDir), 0o777); err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Last, so that every directory with a log can be resumed.
+	// The log comes last, so that every directory with a log can be resumed.
 	log := filepath.Join(path, TrialsFile)
 	if _, err = os.Stat(log); err == nil {
 		err = fmt.Errorf("%s already holds a run; continue it with --resume %s or choose another --out", path, ep.Quote(path))
@@ -53,8 +52,7 @@ func CreateDir(path string, run *Run) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDir opens a run directory to continue the run. It cuts off the lines after the last whole block; `cut` is their
-// length in bytes.
+// OpenDir opens a run directory to continue the run. It cuts off an unfinished block of `cut` bytes.
 func OpenDir(path string) (d *Dir, run *Run, results []Result, cut int64, err error) {
 	if _, err := os.Stat(filepath.Join(path, RunFile)); err != nil {
 		return nil, nil, nil, 0, fmt.Errorf("%s is not a run directory: %w", path, err)
@@ -115,8 +113,7 @@ func (d *Dir) cut() error {
 	return err
 }
 
-// Append writes the lines of one block, and sets their Seq, Time, Wall and End. If the write fails, it cuts the log
-// back to the previous block.
+// Append writes the lines of one block, and sets their Seq, Time, Wall and End.
 func (d *Dir) Append(block []Result, wall float64) error {
 	var buf []byte
 	now := time.Now()
@@ -155,13 +152,13 @@ func (d *Dir) Path() string { return d.path }
 // Results returns the number of lines in the log.
 func (d *Dir) Results() int { return d.seq }
 
-// Discard closes the directory. If nothing was measured, it also removes what CreateDir made.
+// Discard closes the directory, and removes it if nothing was measured.
 func (d *Dir) Discard() error {
 	if d.seq > 0 {
 		return d.Close()
 	}
 	for _, name := range []string{TrialsFile, RunFile, PlotsDir, lockFile, "."} {
-		os.Remove(filepath.Join(d.path, name)) // os.Remove removes a directory only if it is empty
+		os.Remove(filepath.Join(d.path, name))
 	}
 	return d.Close()
 }
@@ -175,7 +172,6 @@ func (d *Dir) Close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// lockDir locks the directory. The lock ends when the process ends.
 func lockDir(path string) (*Dir, error) {
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
@@ -188,7 +184,7 @@ func lockDir(path string) (*Dir, error) {
 	return &Dir{path: path, lock: f}, nil
 }
 
-// ReadDir reads a run directory without locking it. The run may be unfinished; a torn last line gives a warning.
+// ReadDir reads a run directory without a lock. A torn last line gives a warning.
 func ReadDir(path string) (run *Run, results []Result, warnings []error, err error) {
 	if run, err = ReadRun(path); err != nil {
 		return nil, nil, nil, err
@@ -208,7 +204,7 @@ func ReadDir(path string) (run *Run, results []Result, warnings []error, err err
 	return run, results, warnings, nil
 }
 
-// HashLog returns the SHA-256 of a run directory's trial log, in hex.
+// HashLog returns the SHA-256 of the log, in hex.
 func HashLog(path string) (string, error) {
 	f, err := os.Open(filepath.Join(path, TrialsFile))
 	if err != nil {
@@ -220,7 +216,7 @@ func HashLog(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// CheckLog returns an error if the log's hash is not `hash`. It accepts any log of an unfinished run.
+// CheckLog returns an error if the log of a finished run does not have this hash.
 func CheckLog(path string, run *Run, hash string) error {
 	got, err := HashLog(path)
 	if err != nil || got == hash || run.Finished.IsZero() {

@@ -8,19 +8,19 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds to the times of its run.
+// Wall holds the parts of the wall time of a sweep, in seconds. A resumed sweep adds to them.
 type Wall struct {
-	Total     float64      `json:"total"`              // from the start of the command to its last file
-	Measuring float64      `json:"measuring"`          // calls that time a kernel, warm-up and messages included
-	Samples   float64      `json:"samples"`            // part of Measuring: the recorded samples
+	Total     float64      `json:"total"`              // from the command's start to its last file
+	Measuring float64      `json:"measuring"`          // calls that time a kernel, with warm-up
+	Samples   float64      `json:"samples"`            // part of Measuring
 	Checking  float64      `json:"checking"`           // comparing candidates with the oracle
-	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring that the backend reported
-	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking that the backend reported
-	Preparing float64      `json:"preparing"`          // waiting for the compiler and loading candidates
-	Opening   float64      `json:"opening"`            // opening sessions: buffers and inputs
-	Sessions  float64      `json:"sessions,omitempty"` // further sessions, which the other parts count too
-	Starting  float64      `json:"starting"`           // starting the backend, planning, timing an empty kernel
-	Writing   float64      `json:"writing"`            // writing the log, run.json, table, summary, page and pictures
+	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring
+	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking
+	Preparing float64      `json:"preparing"`          // compiling and loading candidates
+	Opening   float64      `json:"opening"`            // buffers and inputs of sessions
+	Sessions  float64      `json:"sessions,omitempty"` // further sessions
+	Starting  float64      `json:"starting"`           // backend, plan and empty kernel
+	Writing   float64      `json:"writing"`            // files
 }
 
 // Deciding returns the rest of the total.
@@ -86,7 +86,7 @@ func (w Wall) checking() []wallPart {
 		{name: "comparing", seconds: c.Comparing}, {name: "probes, to the worker and back", seconds: way}}
 }
 
-// String returns one sentence with the parts in per cent, or "" for a run without times.
+// String returns one sentence with the parts in per cent, or "".
 func (w Wall) String() string {
 	if w.Total <= 0 {
 		return ""

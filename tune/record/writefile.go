@@ -18,11 +18,11 @@ type Content func(io.Writer) error
 // WriteTo implements io.WriterTo. The count is always 0.
 func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
 
-// WriteFile replaces the file at path, so that a reader sees the whole old file or the whole new one. The file keeps
-// its permissions. WriteFile follows a link, and writes into a device or a pipe.
+// WriteFile replaces the file at path as a whole. WriteFile keeps permissions, follows a link, and writes into a device
+// or a pipe.
 func WriteFile(path string, content io.WriterTo) error {
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil { // the file does not exist yet
+	if err != nil {
 		real = path
 	}
 	info, stat := os.Lstat(real)
@@ -76,16 +76,15 @@ func replace(path string, old fs.FileInfo, content io.WriterTo) error {
 	return err
 }
 
-// staleAfter is the age at which a temporary file counts as left by a killed process.
 const staleAfter = time.Hour
 
 // RemoveStale removes the temporary files and folders that match a pattern of filepath.Glob and that killed processes
 // left.
 func RemoveStale(pattern string) {
-	names, _ := filepath.Glob(pattern) // a bad pattern matches nothing
+	names, _ := filepath.Glob(pattern)
 	for _, name := range names {
 		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
-			_ = os.RemoveAll(name) // another process may have removed it already
+			_ = os.RemoveAll(name)
 		}
 	}
 }

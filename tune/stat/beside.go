@@ -7,7 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Beside sums up rounds in which a matrix product ran beside the calls: medians over rounds of the slowest rank.
+// Beside sums up rounds with a matrix product: medians over rounds of the slowest rank.
 func Beside(t *ep.BesideRounds) record.Beside {
 	of := func(rounds [][]float64) record.Interval { return MedianInterval(slowest(rounds)) }
 	return record.Beside{
@@ -17,12 +17,10 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns the median over rounds of `with` / `alone`: times of the matrix product while calls run, and without
-// calls.
+// Slowdown returns the median over rounds of `with` / `alone`, times with and without calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
-// Saved returns the seconds that the config saves when call and matrix product run together. It returns nil if the
-// numbers of rounds differ.
+// Saved returns the seconds that the config saves, or nil if the numbers of rounds differ.
 func Saved(config, dflt *ep.BesideRounds) *record.Interval {
 	if len(config.Both) != len(dflt.Both) {
 		return nil

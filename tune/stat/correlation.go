@@ -10,8 +10,8 @@ import (
 // mostCorrelated bounds a correlation, because 1 would make an interval infinitely wide.
 const mostCorrelated = 0.99
 
-// correlation returns the correlation of consecutive rounds, from 0 to mostCorrelated. Kendall's correction (1954)
-// removes the bias of a short series.
+// correlation returns the correlation of consecutive rounds, from 0 to mostCorrelated. It corrects the bias of short
+// series (Kendall 1954).
 func correlation(all []series) float64 {
 	var sum, weight float64
 	for _, s := range all {
@@ -28,16 +28,15 @@ func correlation(all []series) float64 {
 	return min(max(sum/weight, 0), mostCorrelated)
 }
 
-// correlationFactor returns the factor by which an interval must be wider if consecutive rounds have correlation r. It
-// assumes that correlation falls geometrically with distance (Bayley and Hammersley 1946).
+// correlationFactor returns the factor by which correlation widens an interval (Bayley and Hammersley 1946).
 func correlationFactor(r float64) float64 { return math.Sqrt((1 + r) / (1 - r)) }
 
 func constant(xs []float64) bool { return slices.Max(xs) == slices.Min(xs) }
 
 const leastSeries = 10
 
-// Autocorrelation returns the correlation of consecutive readings in time order, from -1 to 1. It is 0 for a constant
-// series and for fewer than ten readings. Ranks replace the readings, so that a spike does not dominate.
+// Autocorrelation returns the rank correlation of consecutive readings, from -1 to 1. For fewer than ten readings it
+// returns 0.
 func Autocorrelation(xs []float64) float64 {
 	if len(xs) < leastSeries {
 		return 0
@@ -56,8 +55,7 @@ func Autocorrelation(xs []float64) float64 {
 	return next / own
 }
 
-// centredRanks returns the ranks of a series, with mean 0. Equal readings get the same rank. If their ranks rose in
-// time order, they would look like a trend.
+// centredRanks returns the ranks of a series, with mean 0. Equal readings get the same rank.
 func centredRanks(xs []float64) []float64 {
 	sorted, ranks := slices.Sorted(slices.Values(xs)), make([]float64, len(xs))
 	for i, x := range xs {
@@ -68,8 +66,7 @@ func centredRanks(xs []float64) []float64 {
 	return ranks
 }
 
-// Worth returns the number of independent rounds whose estimate has the same error as the n rounds of a session:
-// n (1-r)/(1+r) if consecutive rounds have correlation r.
+// Worth returns the number of independent rounds that have the same error as the rounds of a session.
 func (e Estimate) Worth() float64 {
 	return float64(e.Rounds) / float64(max(e.Sessions, 1)) * (1 - e.Correlation) / (1 + e.Correlation)
 }
@@ -80,8 +77,7 @@ const (
 	leastWorth         = 10
 )
 
-// Unknowable returns why the interval cannot be believed, or "". Several sessions are independent, so their interval
-// can be believed.
+// Unknowable returns why the interval cannot be believed, or "".
 func (e Estimate) Unknowable() string {
 	if e.Sessions > 1 || e.Correlation <= trustedCorrelation || e.Worth() >= leastWorth {
 		return ""

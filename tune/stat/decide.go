@@ -8,9 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Judge returns how A compares with B, for all of epbench. gain is B's time divided by A's. A is faster or slower if
-// gain.Mid is beyond the band and the interval excludes 1. They are the same if the interval lies inside the band, ends
-// included. A stricter rule, the whole interval beyond the band, needed several times as many rounds.
+// Judge returns how A compares with B. gain is B's time divided by A's time. A is faster or slower if gain.Mid is
+// beyond the band and the interval excludes 1. A is the same if the interval lies inside the band.
 func Judge(gain record.Interval, band float64) record.Verdict {
 	low, high := (1-rounding)/(1+band), (1+rounding)*(1+band)
 	switch {
@@ -24,10 +23,8 @@ func Judge(gain record.Interval, band float64) record.Verdict {
 	return record.Undecided
 }
 
-// rounding is the relative error of a computed ratio.
 const rounding = 1e-9
 
-// clearBands is the distance from 1, in bands, at which a comparison may end early without more false claims.
 const clearBands = 3
 
 // Clear reports whether more rounds can hardly change a verdict.
@@ -36,11 +33,9 @@ func Clear(gain record.Interval, band float64) bool {
 	return math.Log(gain.Low) > far || math.Log(gain.High) < -far
 }
 
-// plainSpreads is the number of spreads from 1 at which noise cannot explain a gain. It is large because few blocks
-// give the spread.
+// plainSpreads is the number of spreads from 1 at which noise cannot explain a gain.
 const plainSpreads = 5
 
-// isPlain reports whether noise of the A/A spread cannot explain any part of a gain's interval.
 func isPlain(gain record.Interval, spread float64) bool {
 	far := 1 + plainSpreads*spread
 	return gain.Low > far || gain.High < 1/far
@@ -49,15 +44,15 @@ func isPlain(gain record.Interval, spread float64) bool {
 // AASpread returns the A/A spread for a ratio of the default to itself.
 func AASpread(ratio record.Interval) float64 { return max(ratio.Half(), math.Abs(ratio.Mid-1)) }
 
-// A Comparison is a config measured against the default, in rounds that did not choose it.
+// A Comparison is a config measured against the default, in rounds that did not choose the config.
 type Comparison struct {
 	Config, Default ep.Config
-	Gain            Estimate // default's time / config's
+	Gain            Estimate // default's time / config's time
 	Band            record.Band
-	HostBound       string // why launch parameters cannot matter here, or ""
+	HostBound       string // why launch parameters cannot matter, or ""
 }
 
-// Compare decides about a config that the caller chose. The decision keeps this config, whatever the verdict.
+// Compare decides about a config that the caller chose. The decision keeps this config.
 func Compare(m Comparison) record.Decision {
 	d := record.Decision{
 		Config: m.Config, Default: m.Default, Gain: m.Gain.Interval, Challenger: m.Config, ChallengerGain: m.Gain.Interval,
@@ -73,7 +68,7 @@ func Compare(m Comparison) record.Decision {
 	return d
 }
 
-// Noisy returns why noise may explain a ratio, or "" if noise cannot.
+// Noisy returns why noise may explain a ratio, or "".
 func Noisy(ratio Estimate, band record.Band) string {
 	if why := ratio.Unknowable(); why != "" && !ratio.isFar() {
 		return why
@@ -84,8 +79,7 @@ func Noisy(ratio Estimate, band record.Band) string {
 	return ""
 }
 
-// isFar reports whether a ratio is plainSpreads spreads from 1. The spread is half the interval's width, or the range
-// of the rounds if that is smaller, because correlation widens intervals up to 14 times.
+// isFar reports whether a ratio is plainSpreads spreads from 1.
 func (e Estimate) isFar() bool {
 	return math.Abs(math.Log(e.Mid)) >= plainSpreads*min(normal95*e.StdErr(), e.Range)
 }
@@ -96,8 +90,7 @@ func Fail(m Comparison, cause record.Cause, reason string) record.Decision {
 		Band: m.Band, Verdict: record.Undecided, Cause: cause, Reason: reason}
 }
 
-// Decide decides about a challenger, m.Config, which wins only if it is faster than the default. m must not hold the
-// rounds that chose it.
+// Decide decides about a challenger, m.Config. The challenger wins only if it is faster than the default.
 func Decide(m Comparison) record.Decision {
 	d := Compare(m)
 	if d.Verdict != record.Faster {

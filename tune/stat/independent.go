@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// UpperP returns the one-sided p-value of an effect x with standard error se. If se is 0, it is 0 for a positive x and
-// 1 otherwise.
+// UpperP returns the one-sided p-value of an effect x with standard error se.
 func UpperP(x, se float64) float64 {
 	if se == 0 {
 		if x > 0 {
@@ -20,8 +19,8 @@ func UpperP(x, se float64) float64 {
 	return 0.5 * math.Erfc(x/(se*math.Sqrt2))
 }
 
-// BenjaminiHochberg reports which of the p-values are significant at a false discovery rate of at most q (Benjamini and
-// Hochberg 1995). NaN is never significant and not counted.
+// BenjaminiHochberg reports which p-values are significant at a false discovery rate of at most q (Benjamini and
+// Hochberg 1995). It ignores NaN.
 func BenjaminiHochberg(ps []float64, q float64) []bool {
 	order := []int{}
 	for i, p := range ps {
@@ -43,16 +42,15 @@ func BenjaminiHochberg(ps []float64, q float64) []bool {
 	return out
 }
 
-// discovery is the share of claimed differences that may be false.
 const discovery = 0.05
 
-// A BandedRatio is B's time divided by A's, with the band in which times count as equal.
+// A BandedRatio is B's time divided by A's time, with a band.
 type BandedRatio struct {
 	Ratio Estimate
 	Band  float64
 }
 
-// JudgeAll compares B with A in many comparisons, at the false discovery rate `discovery`.
+// JudgeAll compares B with A in many comparisons, at a false discovery rate.
 func JudgeAll(all []BandedRatio) []record.Verdict {
 	ps := make([]float64, len(all))
 	for i, c := range all {
@@ -70,8 +68,8 @@ func JudgeAll(all []BandedRatio) []record.Verdict {
 	return out
 }
 
-// SessionsFor returns how many sessions of each program bring the ends of the ratio's interval within `half` of its
-// middle, if they differ as the measured ones do. It is most+1 if `most` are too few, or if e has only one session.
+// SessionsFor returns how many sessions bring the interval's ends within `half` of its middle. It returns most+1 if
+// `most` are too few, or if e has one session.
 func (e Estimate) SessionsFor(half float64, most int) int {
 	if e.Sessions < 2 {
 		return most + 1
@@ -85,14 +83,13 @@ func (e Estimate) SessionsFor(half float64, most int) int {
 	return most + 1
 }
 
-// RatioReach returns how far the interval of a ratio of two programs' times reaches above its middle, divided by the
-// middle. Each has at least two `sessions`. `spread` is the standard deviation of their log times.
+// RatioReach returns the upper end of the interval of a ratio of two equal programs, minus 1. Each program has
+// `sessions` sessions, at least 2. `spread` is the standard deviation of their log times.
 func RatioReach(sessions int, spread float64) float64 {
 	return math.Expm1(student(sessions) * spread * math.Sqrt(2/float64(sessions)))
 }
 
-// DecidedBand returns the least band with which two equal programs are mostly judged the same. The arguments are those
-// of RatioReach.
+// DecidedBand returns the least band with which two equal programs are mostly judged the same. See RatioReach.
 func DecidedBand(sessions int, spread float64) float64 {
 	far := 1 + RatioReach(sessions, spread)
 	return far*far - 1

@@ -9,11 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Effects maps config keys to log(the config's time / the default's time) under one routing, without configs that were
-// not measured.
+// Effects maps config keys to log(the config's time / the default's time) under one routing.
 type Effects map[string]float64
 
-// Loss returns how much slower a config is than the best one measured under the routing.
+// Loss returns how much slower a config is than the best config, or NaN for an unmeasured config.
 func (e Effects) Loss(key string) record.Loss {
 	own, ok := e[key]
 	if !ok {
@@ -26,7 +25,7 @@ func (e Effects) Loss(key string) record.Loss {
 	return record.Loss(math.Expm1(own - least))
 }
 
-// Worst returns the largest loss of a config over routings, NaN if it was not measured under one of them.
+// Worst returns the largest loss of a config over routings, or NaN.
 func Worst(under []Effects, key string) record.Loss {
 	var worst record.Loss
 	for _, e := range under {
@@ -36,12 +35,12 @@ func Worst(under []Effects, key string) record.Loss {
 }
 
 // Minimax returns the index of the config with the smallest worst loss over routings, and this loss. Within the band it
-// returns the first config. If no config was measured everywhere, `index` is -1 and `worst` NaN.
+// takes the first config. Without a config, it returns -1 and NaN.
 func Minimax(under []Effects, keys []string, band float64) (index int, worst float64) {
 	losses := make([]float64, len(keys))
 	least := math.Inf(1)
 	for i, key := range keys {
-		if losses[i] = float64(Worst(under, key)); losses[i] < least { // false for NaN
+		if losses[i] = float64(Worst(under, key)); losses[i] < least {
 			least = losses[i]
 		}
 	}
@@ -52,7 +51,7 @@ func Minimax(under []Effects, keys []string, band float64) (index int, worst flo
 	return index, losses[index]
 }
 
-// MeasuredEverywhere returns the keys that were measured under every routing, sorted.
+// MeasuredEverywhere returns the sorted keys that were measured under every routing.
 func MeasuredEverywhere(under []Effects) []string {
 	if len(under) == 0 {
 		return nil
@@ -69,7 +68,7 @@ type TunedRouting struct {
 	Effects Effects
 }
 
-// NewRegret returns the regret matrix of one problem: a row for each routing's config, and a last row for `minimax`.
+// NewRegret returns the regret matrix: a row for each routing's config, and a last row for `minimax`.
 func NewRegret(p ep.Problem, tuned []TunedRouting, minimax ep.Config) record.Regret {
 	r := record.Regret{Problem: p}
 	var under []Effects

@@ -1,6 +1,5 @@
-// Package stat computes medians, intervals and verdicts from noisy times. The times come in rounds: in each round, every
-// config under test runs once. A disturbance often slows all configs of a round by about the same factor. So if two
-// configs were measured in the same rounds, the package compares their times round by round.
+// Package stat computes medians, intervals and verdicts from noisy times. In each round, every config under test runs
+// once. Times are compared round by round, because a disturbance often slows all configs of a round.
 package stat
 
 import (
@@ -10,12 +9,11 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// Quantile returns the p-quantile of xs (Hyndman and Fan 1996, type 7). It returns NaN if xs is empty.
+// Quantile returns the p-quantile of xs (Hyndman and Fan 1996, type 7), or NaN if xs is empty.
 func Quantile(xs []float64, p float64) float64 {
 	return sortedQuantile(slices.Sorted(slices.Values(xs)), p)
 }
 
-// sortedQuantile returns the p-quantile of sorted values.
 func sortedQuantile(sorted []float64, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -36,8 +34,7 @@ func medianInPlace(xs []float64) float64 {
 	return sortedQuantile(xs, 0.5)
 }
 
-// Spread returns a robust estimate of the standard deviation of xs: the median absolute deviation from the median, times
-// the factor that makes it the standard deviation if xs is normally distributed.
+// Spread returns a robust estimate of the standard deviation of xs, from the median absolute deviation.
 func Spread(xs []float64) float64 {
 	m := Median(xs)
 	dev := make([]float64, len(xs))
@@ -47,14 +44,12 @@ func Spread(xs []float64) float64 {
 	return 1.4826 * medianInPlace(dev)
 }
 
-// StdErr returns the standard error of the median of xs, for normally distributed values. It is sqrt(pi/2) times the
-// standard error of the mean.
+// StdErr returns the standard error of the median of xs, for normally distributed values.
 func StdErr(xs []float64) float64 {
 	return math.Sqrt(math.Pi/2/float64(len(xs))) * Spread(xs)
 }
 
-// Midmean returns the mean of the middle half of xs, so that outliers have no effect (Tukey 1977). A search
-// chooses among its best configs by their midmeans. Reports show medians.
+// Midmean returns the mean of the middle half of xs (Tukey 1977). Outliers have no effect.
 func Midmean(xs []float64) float64 {
 	sorted := slices.Sorted(slices.Values(xs))
 	cut := len(sorted) / 4
@@ -65,7 +60,7 @@ func Midmean(xs []float64) float64 {
 	return sum / float64(len(sorted)-2*cut)
 }
 
-// TimesOf returns the median, the 10 % quantile and the 90 % quantile of the times xs.
+// TimesOf returns the median and the 10 % and 90 % quantiles of xs.
 func TimesOf(xs []float64) record.Times {
 	return record.Times{Median: Median(xs), P10: Quantile(xs, 0.1), P90: Quantile(xs, 0.9)}
 }

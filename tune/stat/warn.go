@@ -18,8 +18,8 @@ func Outliers(xs []float64) int {
 	return n
 }
 
-// Drift returns the relative change of the median from the first to the last third of a series. It returns 0 for fewer
-// than nine readings.
+// Drift returns the relative change of the median from the first to the last third of a series, or 0 for fewer than
+// nine readings.
 func Drift(xs []float64) float64 {
 	third := len(xs) / 3
 	if third < 3 {
@@ -28,11 +28,10 @@ func Drift(xs []float64) float64 {
 	return Median(xs[len(xs)-third:])/Median(xs[:third]) - 1
 }
 
-// Warnings and ClockWarning warn above these limits.
 const (
-	outlierShare = 0.1  // of the readings
-	driftLimit   = 0.05 // of the median
-	clockDrop    = 0.05 // of the highest reading
+	outlierShare = 0.1
+	driftLimit   = 0.05
+	clockDrop    = 0.05
 )
 
 // Warnings returns warnings about outliers and drift of the seconds xs, in time order.
@@ -47,8 +46,7 @@ func Warnings(xs []float64) []string {
 	return out
 }
 
-// ClockWarning returns a warning if a clock fell below its highest reading, or "". The readings are in MHz and in time
-// order.
+// ClockWarning returns a warning if a clock fell, or "". The readings are in MHz.
 func ClockWarning(mhz []float64) string {
 	if len(mhz) == 0 {
 		return ""

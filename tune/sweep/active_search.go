@@ -27,32 +27,30 @@ type activeSearch struct {
 	searchResults
 }
 
-// searchResults holds the results of a search. Rows are made only from these.
+// searchResults holds the results of a search.
 type searchResults struct {
 	aa         record.AA
-	sibling    *activeSearch // the earlier search of the same combine with another dispatch dtype, or nil
+	sibling    *activeSearch // see searchedSibling
 	finals     []search.Finalist
 	conclusion search.Conclusion
 	result     record.Search
 	winner     search.Finalist
 
-	// Both are by config key. measured comes from finals and crossings. overSessions comes from further sessions, and
-	// is nil before the first of them.
+	// Both are by config key. overSessions is nil before the first further session.
 	measured, overSessions map[string]versusDefault
 
-	furtherSessions [][]search.Finalist // of each further session
-	crossings       [][]search.Finalist // of each crossing: rounds with the winners of all routings
+	furtherSessions [][]search.Finalist
+	crossings       [][]search.Finalist // rounds with the winners of all routings
 
-	// minimax has the smallest worst loss over the routings of its problem. compromise is the result of
-	// sweeper.compromise, zero if not measured.
+	// minimax has the smallest worst loss over routings. compromise is the result of sweeper.compromise, or zero.
 	minimax, compromise ep.Config
 
 	sessionsAhead   bool // further sessions will decide again
-	isRefinement    bool // measures only two neighbours' configs, at a token count between them
-	crossingMissing bool // interrupted before the winners of other routings were measured
+	isRefinement    bool // measures only the winners of neighbouring token counts
+	crossingMissing bool // interrupted before the crossing
 
-	date   time.Time          // of the last round
-	maxErr map[string]float64 // by config key
+	date   time.Time // of the last round
+	maxErr map[string]float64
 }
 
 // versusDefault holds a config and the default in the same rounds.
@@ -61,8 +59,7 @@ type versusDefault struct {
 	sessions     int // see record.Decision
 }
 
-// known returns the results that make rows, by config key. After further sessions it returns only theirs, so that gain
-// and regret come from the same rounds.
+// known returns the results that make rows, by config key. After further sessions it returns only theirs.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -83,7 +80,6 @@ func (f *searchResults) effects() stat.Effects {
 	return out
 }
 
-// keep adds finalists to the measured configs, if the default is among them.
 func (c *activeSearch) keep(finals []search.Finalist) {
 	maps.Copy(c.measured, c.versusDefault(finals, 0))
 	c.keepRunner()
@@ -98,7 +94,7 @@ func (c *activeSearch) keepRunner() {
 	}
 }
 
-// versusDefault pairs each finalist with the default, nil if the default is missing.
+// versusDefault pairs each finalist with the default. It returns nil without a default.
 func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map[string]versusDefault {
 	base := slices.IndexFunc(finals, isPoint(c.dflt))
 	if base < 0 {
@@ -113,8 +109,7 @@ func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map
 	return out
 }
 
-// runSearch carries out one search. A default that fails is a result, not an
-// error.
+// runSearch carries out one search. A default that fails is a result, not an error.
 func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 	c.state, c.finals, c.measured = nil, nil, map[string]versusDefault{}
 	budget, err := s.allot()
@@ -135,7 +130,7 @@ func (s *sweeper) runSearch(ctx context.Context, c *activeSearch) error {
 		s.fail(c, defaultFailure(c.runner.Failures(), c.dflt))
 		return nil
 	case errors.Is(err, measure.ErrOpen) && !s.unopened && len(s.searches) > 1:
-		s.unopened = true // if the next workload cannot be opened either, the machine is lost
+		s.unopened = true // after a second failure, the machine is lost
 		s.fail(c, err.Error())
 		return nil
 	case err != nil:
@@ -168,8 +163,7 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 }
 
 // searchedSibling returns an earlier search of the same combine with another dispatch dtype, or nil. A combine sends
-// BF16 whatever that dtype was. If the spaces differ in size, because a kernel refuses one of the dtypes, it returns
-// nil.
+// BF16 with any dispatch dtype.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil
@@ -186,8 +180,6 @@ func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 
 func (s *sweeper) protocol(c *activeSearch) search.Protocol { return s.harness.policy.After(c.aa) }
 
-// conclude measures the finalists, compares them with the oracle again, and
-// decides.
 func (s *sweeper) conclude(ctx context.Context, c *activeSearch) (err error) {
 	if c.finals, err = c.state.Finals(ctx, s.protocol(c), record.StageFinals); err != nil {
 		return err
@@ -217,7 +209,6 @@ func (s *sweeper) conclude(ctx context.Context, c *activeSearch) (err error) {
 	return nil
 }
 
-// retry measures the configs of --retry again, in the finalists' rounds.
 func (s *sweeper) retry(ctx context.Context, c *activeSearch) (err error) {
 	again := s.retried(c)
 	if len(again) == 0 || c.runner.Generation > 0 {
@@ -243,8 +234,8 @@ func (s *sweeper) retried(c *activeSearch) []int {
 	return out
 }
 
-// recheck compares the finalists with the oracle again, in the process that timed them. It drops finalists with wrong
-// answers, and returns search.ErrDefault if the default is one.
+// recheck compares the finalists with the oracle in the process that timed them. It drops wrong finalists. If the
+// default is wrong, it returns search.ErrDefault.
 func (c *activeSearch) recheck(ctx context.Context) error {
 	var points []int
 	for _, f := range c.finals {
@@ -262,10 +253,8 @@ func (c *activeSearch) recheck(ctx context.Context) error {
 	return nil
 }
 
-// flatShare is the least share of configs that tie with the default if launch parameters hardly matter.
 const flatShare = 0.9
 
-// flatReason says that launch parameters hardly matter, or returns "".
 func (c *activeSearch) flatReason(band float64) string {
 	measured, tied := 0, 0
 	for _, i := range c.state.Measured() {

@@ -21,10 +21,10 @@ import (
 // A Job is a measurement without a search.
 type Job struct {
 	Rounds   int // of each session
-	Sessions int // each with its own memory; 0 means one session, without an interval over sessions
+	Sessions int // 0 means one, without an interval over sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
-	Over     Picker      // chooses what the config is compared with; nil stands for the default
+	Over     Picker      // chooses what to compare with; nil: the default
 }
 
 // A Picker chooses a config and says where it comes from. A zero config stands for the default.
@@ -59,8 +59,6 @@ func Bench(ctx context.Context, b kernels.Backend, opts *Options, job Job, pick 
 	})
 }
 
-// over returns what the job's config is compared with, and its description. For the default it returns a zero config
-// and "".
 func (j Job) over(s *routedProblem) (ep.Config, string, error) {
 	if j.Over == nil {
 		return ep.Config{}, "", nil
@@ -105,11 +103,11 @@ func (l *harness) bench(ctx context.Context, s *routedProblem, cfg, over ep.Conf
 }
 
 // decideComparison measures the second config of a comparison against the first, compares both with the oracle again,
-// and decides. The decision names the cause of a failure.
+// and decides.
 func (l *harness) decideComparison(ctx context.Context, c *comparison, stage record.Stage, rounds, sessions int, band record.Band) (record.Search, error) {
 	result, m := c.newResult(), c.undecided(band)
 	cfg, dflt, err := c.measure(ctx, stage, rounds, sessions)
-	if err == nil && cfg.Rounds > 0 { // a config that hung is not run again
+	if err == nil && cfg.Rounds > 0 { // a config that hung does not run again
 		_, err = c.runner.Recheck(ctx, record.StageRecheck, slices.Compact(slices.Clone(c.points)))
 	}
 	if err != nil && !errors.Is(err, search.ErrDefault) {
@@ -129,7 +127,7 @@ func (l *harness) decideComparison(ctx context.Context, c *comparison, stage rec
 
 const oneSession = "the interval comes from one session; times differ by some per cent from session to session: measure with --sessions 3"
 
-// measure measures the second config (cfg) and the first (dflt). cfg.Rounds is 0 if the second failed.
+// measure measures the second config, cfg, and the first. If the second failed, cfg.Rounds is 0.
 func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, sessions int) (cfg, dflt search.Finalist, err error) {
 	if sessions == 0 {
 		return c.state.MeasureAgainstDefault(ctx, stage, c.points[1], search.StopRule{MinRounds: rounds, MaxRounds: rounds})
@@ -159,7 +157,6 @@ func (c *comparison) measure(ctx context.Context, stage record.Stage, rounds, se
 	return cfg, dflt, nil
 }
 
-// failureCause returns why a config of a comparison failed, or "". err is the error of the rounds.
 func (c *comparison) failureCause(err error) (record.Cause, string) {
 	failed := c.runner.Failures()
 	dflt, cfg := c.points[0], c.points[1]
@@ -186,13 +183,12 @@ func defaultFailure(failed map[int]*kernels.Failure, dflt int) string {
 	return "the default failed"
 }
 
-// failureOfDefault returns the failure of the default or of its twin, or nil.
 func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failure {
 	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
-// AB times two configs of each problem under every routing, and the first again as its twin. Each round runs all three
-// in a random, balanced order. In the log the first config has the role of the default.
+// AB times two configs of each problem under every routing, and the first again as its twin. In the log the first
+// config has the role of the default.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {
@@ -209,14 +205,14 @@ func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs 
 	})
 }
 
-// A RowVerifier measures single configs against the default, as a search does at its end. It logs nothing.
+// A RowVerifier measures single configs against the default. It logs nothing.
 type RowVerifier struct {
 	harness *harness
 	head    table.Header
 	seed    uint64
 }
 
-// Claimed returns the gain that a row claims, see table.Header.GainInterval.
+// Claimed returns the gain that a row claims.
 func (m *RowVerifier) Claimed(r *table.Row) record.Interval {
 	low, high := m.head.GainInterval(*r)
 	return record.Interval{Mid: r.Evidence.Gain, Low: low, High: high}
@@ -230,9 +226,9 @@ func NewRowVerifier(b kernels.Backend, policy measure.Policy, head table.Header,
 	return &RowVerifier{l, head, seed}
 }
 
-// Verify measures one config of a problem under a routing spec. A config that does not run gives a decision with the
-// cause failed; an error means that the machine is lost. It measures `sessions` sessions, but at least the policy's
-// number and at most maxVerifySessions.
+// Verify measures a config of a problem under a routing spec. A config that does not run gives a decision with the
+// cause failed. An error means that the machine is lost. It measures at least the policy's sessions, and at most
+// maxVerifySessions.
 func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, cfg ep.Config, sessions int) (result record.Search, err error) {
 	c, err := m.newComparison(p, routing, cfg)
 	if err != nil {
@@ -259,7 +255,6 @@ func (m *RowVerifier) Verify(ctx context.Context, p ep.Problem, routing string, 
 
 const maxVerifySessions = 5
 
-// newComparison makes the comparison of a config with the default. The config may come from an earlier build.
 func (m *RowVerifier) newComparison(p ep.Problem, routing string, cfg ep.Config) (*comparison, error) {
 	d, err := workloads.Parse(routing)
 	if err != nil {

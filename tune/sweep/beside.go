@@ -6,7 +6,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// besidePair sums up the rounds of a config and of the default beside a matrix product. It returns nil if none ran.
+// besidePair sums up the rounds of config and default beside a matrix product, or returns nil.
 func besidePair(r *measure.Runner, config, dflt int) *record.BesidePair {
 	c, d := r.Beside(config), r.Beside(dflt)
 	if c == nil || d == nil {

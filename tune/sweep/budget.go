@@ -7,10 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// laterShare is the share of the remaining time for the steps after the searches.
 const laterShare = 0.1
 
-// allot returns the budget of the next search and records it, so that a resumed sweep makes the same decisions.
+// allot returns the budget of the next search and records it, so that a resumed sweep decides the same.
 func (s *sweeper) allot() (search.Budget, error) {
 	b := search.Budget{Evaluations: s.opts.Evaluations}
 	if s.opts.Time == 0 {
@@ -26,7 +25,7 @@ func (s *sweeper) allot() (search.Budget, error) {
 	return b, s.writeRun()
 }
 
-// share returns the part of the time left for the next search. Large searches share what small ones do not need.
+// share returns the part of the time left for the next search. Large searches share what small ones leave.
 func (s *sweeper) share(left time.Duration) time.Duration {
 	var needs []time.Duration
 	for _, c := range s.searches[s.done:] {

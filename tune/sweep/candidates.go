@@ -17,12 +17,11 @@ type candidates struct {
 	required  []int
 	roles     map[int]record.Role
 	starts    []record.Start // with their origins
-	incumbent int            // point of the config in the table in use, or -1
+	incumbent int            // point of the table in use, or -1
 	neighbour int            // point that won a neighbouring search, or -1
 }
 
-// routedProblems returns the problems and routings of all searches in their order: op, dtype, tokens ascending, full
-// precision before reduced, routing.
+// routedProblems returns the problems and routings of all searches, sorted.
 func (pl *planner) routedProblems() ([]routedProblem, error) {
 	problems := pl.problems()
 	slices.SortStableFunc(problems, func(a, b ep.Problem) int {
@@ -42,14 +41,13 @@ func (pl *planner) routedProblems() ([]routedProblem, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.workload = nil // drawn again for its search, to save memory
+			s.workload = nil // to save memory
 			out = append(out, s)
 		}
 	}
 	return out, nil
 }
 
-// problems returns the requested problems, the dispatch and combine of pairs, and problems at reduced precision.
 func (pl *planner) problems() []ep.Problem {
 	out := slices.Clone(pl.opts.Problems)
 	for _, p := range pl.opts.Problems {
@@ -71,15 +69,13 @@ func (pl *planner) problems() []ep.Problem {
 	return out
 }
 
-// ReducesPrecision reports whether a search at reduced precision has more configs: some kernel has a parameter of class
-// precision.
+// ReducesPrecision reports whether some kernel of a problem has a parameter of class precision.
 func ReducesPrecision(known []kernels.Kernel, p ep.Problem) bool {
 	return slices.ContainsFunc(kernels.For(known, p), func(k kernels.Kernel) bool {
 		return slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision })
 	})
 }
 
-// addRequired makes the space of a search and adds its required configs.
 func (s *sweeper) addRequired(c *activeSearch) error {
 	halves, err := s.makeSpace(c)
 	if err != nil {
@@ -116,7 +112,7 @@ func (s *sweeper) addRequired(c *activeSearch) error {
 		if !cfg.IsDefault() {
 			point = s.require(c, cfg, record.FromIncumbent)
 		}
-		if c.incumbent < 0 { // the row of the class, else the row for all routings
+		if c.incumbent < 0 {
 			c.incumbent = point
 		}
 	}
@@ -128,7 +124,6 @@ func (pl *planner) requiredStarts(p ep.Problem) []ep.Config {
 	return append(pl.kernelStarts(p), pl.spaceFileConfigs(p)...)
 }
 
-// kernelStarts returns the starts of all searched kernels, nil for pairs.
 func (pl *planner) kernelStarts(p ep.Problem) (out []ep.Config) {
 	if p.Op == ep.Pair {
 		return nil
@@ -146,12 +141,11 @@ func (pl *planner) spaceFileConfigs(p ep.Problem) (out []ep.Config) {
 	return out
 }
 
-// fewSMs lists numbers of SMs with which a search beside a product also measures each kernel's default. Few SMs may be
-// best there.
+// fewSMs lists numbers of SMs at which a search beside a product also measures each kernel's default.
 var fewSMs = []int{16, 32}
 
-// startsOf returns a kernel's default and its declared starts. At reduced precision it adds copies with each other
-// value of a precision parameter, so that a short search misses no algorithm.
+// startsOf returns a kernel's default and its declared starts. At reduced precision it adds copies with other values of
+// precision parameters.
 func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	designs := []ep.Config{k.DefaultWithin(pl.machine, p, pl.opts.MaxSMs)}
 	for _, sms := range fewSMs {
@@ -181,8 +175,8 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs; `first` holds the
-// best of them.
+// makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs. The best pairs are
+// `first`.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -193,11 +187,10 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of dispatch configs, and of combine configs, of each design in makeSpace.
+// pairHalves is the number of configs of each design and op in makeSpace.
 const pairHalves = 5
 
-// fastest returns the fastest n configs of each design, finalists first, and then the default. A combine may need a
-// dispatch of its own design.
+// fastest returns the fastest n configs of each design, and then the default.
 func (c *activeSearch) fastest(n int) []ep.Config {
 	if c.state == nil {
 		return []ep.Config{c.result.Decision.Default}
@@ -224,7 +217,7 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a required config and returns its point, or -1 if the search does not admit it.
+// require adds a required config. It returns its point, or -1 without one.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
@@ -241,8 +234,8 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is the
-// winner at the next smaller token count, if there is one.
+// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is from
+// the next smaller token count.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch
@@ -265,7 +258,6 @@ func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	return here
 }
 
-// hintForLater returns the chosen config, or the challenger if the search was too noisy.
 func (c *activeSearch) hintForLater() ep.Config {
 	if c.result.Decision.Cause == record.Noisy {
 		return c.result.Decision.Challenger
@@ -273,8 +265,8 @@ func (c *activeSearch) hintForLater() ep.Config {
 	return c.result.Decision.Config
 }
 
-// incumbent returns the config of the table in use for a search and a class, as this build spells it. cfg is zero for a
-// row that keeps the default. ok is false if the table has no row.
+// incumbent returns the config of the table in use for a search and a class. cfg is zero for a row that keeps the
+// default. ok is false if the table has no row.
 func (s *sweeper) incumbent(c *activeSearch, class ep.Class) (cfg ep.Config, ok bool) {
 	t, p := s.opts.Incumbent, c.problem
 	if t == nil {

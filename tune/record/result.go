@@ -27,21 +27,21 @@ type Result struct {
 	Seq         int              `json:"seq"`  // number of the line, from 0
 	Time        time.Time        `json:"time"` // when the block ended, UTC
 	Problem     ep.Problem       `json:"problem"`
-	Routing     string           `json:"routing"` // such as zipf:1.0
+	Routing     string           `json:"routing"` // spec of the routing, such as zipf:1.0
 	Seed        uint64           `json:"seed"`    // seed of the random routing
 	Config      ep.Config        `json:"config"`
 	Cost        ep.Cost          `json:"cost"` // SMs, threads and bytes of Config
 	Role        Role             `json:"role"`
 	Stage       Stage            `json:"stage"`
-	Block       int              `json:"block"`             // number within the stage
-	Session     int              `json:"session,omitempty"` // number within the search, from 1; 0 in old logs
+	Block       int              `json:"block"`             // number of the block within the stage
+	Session     int              `json:"session,omitempty"` // number of the session, from 1; 0 in old logs
 	Status      ep.Status        `json:"status"`
 	Reason      string           `json:"reason,omitempty"`       // why Status is not ok
 	Clock       string           `json:"clock,omitempty"`        // how the times were measured
 	Fold        int              `json:"fold,omitempty"`         // calls that each entry of Seconds averages
 	Seconds     [][]float64      `json:"seconds,omitempty"`      // [round][rank] seconds of one call
 	Beside      *ep.BesideRounds `json:"beside,omitempty"`       // nil without a matrix product
-	Round0      int              `json:"round0"`                 // number of the first round
+	Round0      int              `json:"round0"`                 // number of the first round in Seconds
 	MHz         []float64        `json:"mhz,omitempty"`          // SM clock of each rank
 	LayerStages []ep.StageTime   `json:"layer_stages,omitempty"` // time of each stage of op layer
 	MaxErr      float64          `json:"max_err"`                // largest error of the outputs, see kernels.Comparison

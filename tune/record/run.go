@@ -32,7 +32,7 @@ type Run struct {
 	ABI          ep.ABI             `json:"abi"`                // build of the kernels
 	Space        string             `json:"space"`              // fingerprint of the search spaces
 	Policy       string             `json:"policy"`             // canonical spelling
-	Protocol     int                `json:"protocol,omitempty"` // see Protocol
+	Protocol     int                `json:"protocol,omitempty"` // see Protocol; 0 in older runs
 	Band         float64            `json:"band"`               // smaller relative differences do not matter
 	Seed         uint64             `json:"seed"`
 	Strategy     string             `json:"strategy"`
@@ -40,11 +40,11 @@ type Run struct {
 	InterleaveID string             `json:"turns,omitempty"`    // shared by interleaved runs
 	Empty        map[string]float64 `json:"empty,omitempty"`    // seconds of an empty kernel, by clock
 	AA           []AA               `json:"aa,omitempty"`
-	Kernels      []Kernel           `json:"kernels,omitempty"` // of the backend
+	Kernels      []Kernel           `json:"kernels,omitempty"` // kernels of the backend
 	Spaces       []SpaceInfo        `json:"spaces,omitempty"`
 	Workloads    []Workload         `json:"workloads,omitempty"`
 	Planned      int                `json:"planned,omitempty"` // searches of a sweep
-	Budget       float64            `json:"budget,omitempty"`  // seconds; 0 for no bound
+	Budget       float64            `json:"budget,omitempty"`  // seconds for the whole command; 0 for no bound
 	Searches     []Search           `json:"searches,omitempty"`
 	Regrets      []Regret           `json:"regrets,omitempty"`
 	Allotted     []float64          `json:"allotted,omitempty"` // seconds for each search
@@ -114,7 +114,7 @@ type AA struct {
 	Ratio   float64 `json:"ratio"`  // median of (twin's time / default's time) by round
 	Spread  float64 `json:"spread"` // max(half the width of Ratio's 95 % interval, |Ratio-1|)
 	Rounds  int     `json:"rounds"`
-	Default float64 `json:"default"` // median time in seconds
+	Default float64 `json:"default"` // the default's median time in seconds
 
 	// Sessions is the comparison over further sessions, or nil.
 	Sessions *SessionsAA `json:"sessions,omitempty"`
@@ -123,7 +123,7 @@ type AA struct {
 // SessionsAA compares the default with itself over sessions.
 type SessionsAA struct {
 	Ratio   Interval `json:"ratio"`   // twin's time / default's time
-	Default float64  `json:"default"` // relative standard deviation of medians
+	Default float64  `json:"default"` // relative standard deviation of the default's medians
 }
 
 // SpaceInfo says how rules cut a kernel's space down to its legal points.
@@ -147,7 +147,7 @@ type Workload struct {
 	Routing   string   `json:"routing"`
 	Seed      uint64   `json:"seed"`
 	Class     ep.Class `json:"class"`
-	BytesOut  int64    `json:"bytes_out"`  // of the busiest rank, with one message per expert
+	BytesOut  int64    `json:"bytes_out"`  // bytes leaving the busiest rank, one message per expert
 	BytesWire int64    `json:"bytes_wire"` // the same, with one message per rank
 	// BytesMemory is an activation's memory traffic on the rank with the most rows.
 	BytesMemory int64              `json:"bytes_memory,omitempty"`

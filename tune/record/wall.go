@@ -17,10 +17,10 @@ type Wall struct {
 	Run       ep.RunTime   `json:"run,omitzero"`       // parts of Measuring
 	Check     ep.CheckTime `json:"check,omitzero"`     // parts of Checking
 	Preparing float64      `json:"preparing"`          // compiling and loading candidates
-	Opening   float64      `json:"opening"`            // buffers and inputs of sessions
-	Sessions  float64      `json:"sessions,omitempty"` // further sessions
-	Starting  float64      `json:"starting"`           // backend, plan and empty kernel
-	Writing   float64      `json:"writing"`            // files
+	Opening   float64      `json:"opening"`            // opening sessions: buffers and inputs
+	Sessions  float64      `json:"sessions,omitempty"` // further sessions; other parts count them too
+	Starting  float64      `json:"starting"`           // starting the backend, planning, an empty kernel
+	Writing   float64      `json:"writing"`            // writing files
 }
 
 // Deciding returns the rest of the total.

@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// RegretTable lists what each routing's winner loses under each routing. The minimax config has its own row.
+// RegretTable lists what each routing's winner loses under each routing. The minimax row
+// has the config with the smallest worst loss.
 func RegretTable(run *record.Run) Table {
 	var cases []*Case
 	var routings []string

@@ -79,7 +79,7 @@ func (e *Entry) pickDecidingRounds() {
 	e.Median = stat.MedianInterval(e.Times)
 }
 
-// Ratio estimates the time of e divided by the time of other, in common rounds. It is NaN without common rounds.
+// Ratio estimates the time of e divided by the time of `other`. It is NaN without common rounds.
 func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	if e == other {
 		return stat.Exactly(len(e.rounds))
@@ -87,8 +87,8 @@ func (e *Entry) Ratio(other *Entry) stat.Estimate {
 	return stat.Ratio(common(e, other)...)
 }
 
-// independentRatio estimates the ratio to an entry of another run. `between` is the relative standard deviation between
-// sessions, for an entry of one session.
+// independentRatio estimates the ratio to an entry of another run. For an entry of one session,
+// `between` is the relative standard deviation between sessions.
 func (e *Entry) independentRatio(other *Entry, between float64) stat.Estimate {
 	return stat.IndependentRatio(e.bySession(), other.bySession(), between)
 }
@@ -107,7 +107,6 @@ func (e *Entry) bySession() (out [][]float64) {
 	return out
 }
 
-// common returns logarithms of the times in common rounds. It prefers deciding rounds.
 func common(a, b *Entry) []stat.Part {
 	if parts := matched(a.rounds, b.rounds); len(parts) > 0 {
 		return parts
@@ -136,7 +135,7 @@ func matched(a, b []Timed) (out []stat.Part) {
 	return out
 }
 
-// Ratios returns the time of e divided by the time of other, for each common round.
+// Ratios returns the time of e divided by the time of `other`, for each common round.
 func (e *Entry) Ratios(other *Entry) []float64 {
 	var out []float64
 	for _, p := range common(e, other) {

@@ -88,7 +88,6 @@ func swappedTo(there *record.Recording, d record.Decision) Swapped {
 
 const fewestRounds = 3
 
-// gainIn returns a config's gain over the default in common rounds, or the reason why the gain is unknown.
 func gainIn(r *record.Recording, cfg ep.Config) (gain record.Interval, rounds int, reason string) {
 	none := record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 	var mine, base map[int]float64
@@ -144,7 +143,7 @@ func quotient(a, b record.Interval) record.Interval {
 	return record.Interval{Mid: math.Exp(mid), Low: math.Exp(mid - half), High: math.Exp(mid + half)}
 }
 
-// SwappedTable lists gains and losses. slower counts winners that are slower than the default of `on`.
+// SwappedTable lists gains and losses. slower counts winners that are slower than the default on machine `on`.
 func SwappedTable(all []Swapped, from, on string) (t Table, slower int) {
 	cases := make([]*Case, len(all))
 	for i, c := range all {

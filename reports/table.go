@@ -24,7 +24,7 @@ type Column struct {
 	Name  string // lower-case words
 	Unit  string // us, GB/s, %, x, or empty
 	Align Align
-	// Drop orders what a narrow terminal leaves out: the largest number first, 0 never.
+	// Drop is the order in which a narrow terminal leaves out columns: the largest first, 0 never.
 	Drop int
 	// Key marks a column that identifies rows. A terminal without room for the column groups rows by its values.
 	Key bool

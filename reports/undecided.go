@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// verdictCell shows the verdict of a search, or the cause if the search compared nothing.
 func verdictCell(s *record.Search) Cell {
 	d := s.Decision
 	switch d.Cause {
@@ -32,7 +31,6 @@ func challenged(s record.Search) bool {
 	return s.OK() && d.KeepsDefault() && d.Challenger.Key() != d.Default.Key() && d.ChallengerGain.Mid > 0
 }
 
-// challengerColumn shows the challenger and its gain if the default won.
 var challengerColumn = winnerColumn{Words("challenger").Dropped(21).Spelling("row"), func(c *Case) Cell {
 	d := c.Search.Decision
 	if !challenged(*c.Search) {

@@ -147,7 +147,7 @@ func (x *Compared) resolves(fail float64) bool {
 }
 
 // CompareLive judges a run whose default (A) and candidate (B) took turns. The band of a case is `band`, or the
-// measured difference of A from itself if that is larger.
+// difference between two measurements of A if that is larger.
 func CompareLive(run *record.Run, results []record.Result, band float64) *Comparison {
 	l := &Loaded{Path: "live", Run: run, Cases: Cases(run, results)}
 	c := &Comparison{A: l, B: l, Worst: -1, live: true}

@@ -11,7 +11,7 @@ import (
 // linkGBps holds the speed of one NVLink in one direction, in GB/s, by architecture (vendor data sheets).
 var linkGBps = map[string]float64{"sm_80": 25, "sm_90": 25, "sm_100": 50, "sm_103": 50}
 
-// Wire returns the nominal speed of a rank's link in each direction, in GB/s; 0 if unknown. nv18 means 18 NVLinks.
+// Wire returns the nominal speed of a rank's link in each direction, in GB/s; 0 if unknown. Link nv18 has 18 NVLinks.
 func Wire(m ep.Machine) float64 {
 	rate := linkGBps[strings.TrimSuffix(m.Arch, "a")]
 	for _, word := range strings.FieldsFunc(strings.ToLower(m.Link), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') }) {

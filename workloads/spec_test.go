@@ -58,7 +58,7 @@ func TestProblemErrors(t *testing.T) {
 		ranks, experts, topK, tokens int
 		want                         string
 	}{
-		{"uniform", 3, 8, 2, 4, "experts: 8 does not divide by 3 ranks"},
+		{"uniform", 3, 8, 2, 4, "experts: 8 is not a multiple of 3 ranks"},
 		{"uniform", 2, 8, 9, 4, "topk: 9 is outside 1 to 8"},
 		{"uniform", 1024, 1024, 32, 1 << 14, "selections, the bound is"},
 		{"grouped:3:2", 2, 8, 2, 4, "8 experts do not divide into 3 groups"},

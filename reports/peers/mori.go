@@ -97,10 +97,8 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 var moriTypes = map[string]ep.DType{"bf16": ep.BF16, "bfloat16": ep.BF16, "fp8": ep.FP8, "fp8_ocp": ep.FP8, "fp8_fnuz": ep.FP8, "fp8_e4m3": ep.FP8,
 	"fp8_e4m3_fnuz": ep.FP8, "fp8_e4m3_fn": ep.FP8}
 
-// moriSlack bounds the relative difference between a rule's latency and the time that its bandwidth means.
 const moriSlack = 0.05
 
-// figure returns the figure of a rule. If there is none, skipped says why.
 func (r moriRule) figure(op ep.Op, g Given) (f Figure, skipped string, err error) {
 	dtype, ok := moriTypes[r.DType]
 	if !ok {

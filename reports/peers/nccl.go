@@ -140,7 +140,6 @@ func (c *ncclTable) parse(header, f []string) (row ncclRow, ok bool, err error) 
 	return row, true, nil
 }
 
-// lenient returns the zero value if the text is no positive number.
 func lenient(text string) printed {
 	p, err := parsePrinted(text)
 	if err != nil {
@@ -149,7 +148,7 @@ func lenient(text string) printed {
 	return p
 }
 
-// add stores a row. It returns an error if the row contradicts itself, or has another number of ranks than other rows.
+// add stores a row. It returns an error if the row contradicts itself or other rows.
 func (c *ncclTable) add(r ncclRow) error {
 	if r.size == 0 || r.count == 0 {
 		return nil

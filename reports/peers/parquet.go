@@ -20,7 +20,7 @@ import (
 const maxRows = 1 << 20
 
 // parquetRows reads a flat Parquet file. It first checks the sizes in the footer and in the page headers, because the
-// library allocates them unchecked.
+// library allocates memory of these sizes.
 func parquetRows(data []byte, cost *bounded.Budget) (rows []map[string]string, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -164,7 +164,6 @@ const maxWindow = 8 << 20
 // pageHeader holds sizes from a PageHeader (github.com/apache/parquet-format).
 type pageHeader struct{ unpacked, packed, values int64 }
 
-// set stores v if path, a list of nested field ids, belongs to a size.
 func (p *pageHeader) set(path []int, v int64) {
 	switch {
 	case len(path) == 1 && path[0] == 2:

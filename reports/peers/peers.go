@@ -51,7 +51,7 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 		return nil, "", nil, err
 	}
 	if len(g.Columns) > 0 && (format == "" || format == "auto") {
-		format = csvFormat.Name // only a CSV has columns to map
+		format = csvFormat.Name
 	}
 	data = withoutPrefixes(data)
 	f, err := find(format, data)
@@ -81,7 +81,6 @@ func Read(in io.Reader, format string, g Given) (results []record.Result, used s
 
 const lineBytes = 300
 
-// readBounded reads a file. It returns an error if its figures could need too much memory.
 func readBounded(in io.Reader) ([]byte, error) {
 	data, err := bounded.New(MaxInput).ReadAll("the file", in, MaxInput)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json (ROCm/rccl-tests 233482b, src/common.cpp).
-// With MPI, the CSV's header lacks the field nodes. Despite its name, nodes is the number of communicators, and
-// ranksPerNode the number of processes in a communicator. The file does not give the number of hosts.
+// With MPI, the CSV's header lacks the field `nodes`. Despite their names, `nodes` is the number of communicators, and
+// `ranksPerNode` is the number of processes in a communicator. The file does not give the number of hosts.
 var rccl = Format{
 	Name:   "rccl",
 	Doc:    "CSV or JSON that alltoall_perf of rccl-tests writes with -x FILE",
@@ -115,7 +115,6 @@ func (c *ncclTable) addRCCL(row map[string]string) error {
 	return nil
 }
 
-// rcclRanks refuses one rank, and several communicators.
 func rcclRanks(row map[string]string) (int, error) {
 	product := 1
 	for _, name := range []string{"gpus", "ranksPerNode", "gpusPerRank"} {

@@ -50,7 +50,6 @@ func readAIConfigurator(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// rowReader recognises a row's table by one of its columns, and returns its reader.
 func rowReader(row map[string]string) func(map[string]string, *facts) ([]Figure, error) {
 	if _, ok := row["comm_backend"]; ok {
 		return a2aRow
@@ -203,7 +202,6 @@ func a2aType(backend, word string) ep.DType {
 	return ""
 }
 
-// tableRows reads Parquet, a CSV with a header, or a JSON array of flat objects.
 func tableRows(data []byte) ([]map[string]string, error) {
 	cost := bounded.New(int64(len(data)))
 	if bytes.HasPrefix(data, []byte("PAR1")) {
@@ -242,7 +240,6 @@ func tableRows(data []byte) ([]map[string]string, error) {
 
 const maxRecord = 1 << 20
 
-// recordReader gives the CSV reader at most maxRecord bytes a record.
 type recordReader struct {
 	in   io.Reader
 	left int

@@ -23,7 +23,6 @@ const leastShare, mostShare = 0.6, 0.99
 // kernels), op, dtype and precision.
 const fewRows = 9
 
-// priorWeight weights the pull of each coefficient towards start().
 const priorWeight = 0.003
 
 // Fitted is a fitted model with its errors.
@@ -71,8 +70,8 @@ func PartNames() []string {
 	return out
 }
 
-// Fit fits the coefficients of every family. `part` names a way in Parts. Each residual comes from a fit without the
-// part that has the time.
+// Fit fits the coefficients of every family. `part` names a way in Parts. Each residual comes from a fit that left
+// out the residual's part.
 func Fit(facts *model.File, rows []Row, part string) (*Fitted, error) {
 	at := slices.Index(PartNames(), part)
 	if at < 0 {
@@ -252,7 +251,6 @@ func fromUnbounded(x []float64) model.Coefficients {
 	return model.FromVector(y)
 }
 
-// checkShare returns an error if the median link share of epbench's tuned kernels is out of bounds.
 func (f *Fitted) checkShare(link model.Link) error {
 	var shares []float64
 	for _, g := range f.File.Families {

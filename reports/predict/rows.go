@@ -55,8 +55,8 @@ type Reader struct {
 	counted map[string][]model.Traffic
 }
 
-// Read adds the time of the config that each search chose. It skips a time that an earlier run gave, because a run may
-// be a copy.
+// Read adds the time of the config that each search chose. It skips times that r already has, because a run may be a
+// copy.
 func (r *Reader) Read(dir, name string) error {
 	run, err := record.ReadRun(dir)
 	if err != nil {

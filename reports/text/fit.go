@@ -64,7 +64,7 @@ func (g *grid) total(columns []int) int {
 	return sum
 }
 
-// fold hides columns with a single value if the grid is too wide. It returns their names and values.
+// fold hides columns with a single value if the grid is too wide.
 func (g *grid) fold(width int) (same []string) {
 	if g.squeeze(width, wrapAt); width == 0 || len(g.rows) < 2 || g.total(g.shown) <= width {
 		g.unsqueeze()
@@ -95,7 +95,6 @@ func (g *grid) empty() (names []string) {
 	return names
 }
 
-// fit chooses columns and widths, and returns the names of omitted columns.
 func (g *grid) fit(width int) (dropped []string) {
 	if width == 0 {
 		return nil
@@ -135,7 +134,6 @@ func (g *grid) fit(width int) (dropped []string) {
 	return dropped
 }
 
-// squeeze narrows the widest columns of words, down to `least`, until the grid fits.
 func (g *grid) squeeze(width, least int) {
 	for over := g.total(g.shown) - width; over > 0; over = g.total(g.shown) - width {
 		widest, size := -1, least
@@ -198,7 +196,6 @@ func (g *grid) gather(heads []string) {
 
 const mostSpelled = 16
 
-// spellings returns lines for omitted columns with Column.Spells, and the names of other omitted columns.
 func (g *grid) spellings(dropped []string) (lines, others []string) {
 	for _, name := range dropped {
 		said := g.spell(name)
@@ -211,7 +208,6 @@ func (g *grid) spellings(dropped []string) (lines, others []string) {
 	return lines, others
 }
 
-// spell lists a column's values, each with the id or row number that it spells out.
 func (g *grid) spell(name string) (lines []string) {
 	c := slices.IndexFunc(g.columns, func(c reports.Column) bool { return c.Name == name })
 	by := slices.IndexFunc(g.shown, func(s int) bool { return g.columns[c].Spells != "" && g.columns[s].Name == g.columns[c].Spells })
@@ -230,7 +226,6 @@ func (g *grid) spell(name string) (lines []string) {
 	return lines
 }
 
-// panels splits the shown columns into panels, which all begin with the leading columns.
 func (g *grid) panels(width int) [][]int {
 	if width == 0 || g.total(g.shown) <= width {
 		return [][]int{g.shown}

@@ -22,9 +22,9 @@ import (
 // fits:
 //
 //  1. wrap columns of words
-//  2. move columns with a single value to a line below the table
-//  3. leave out columns, and list their names below the table
-//  4. continue the rest of the columns in further panels
+//  2. move columns with a single value below the table
+//  3. leave out columns, and list their names
+//  4. print the other columns in further panels
 func Renderer(width int) reports.Renderer {
 	// Otherwise the output would depend on the locale.
 	twwidth.SetEastAsian(false)
@@ -211,7 +211,6 @@ func breakWords(s string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// cut returns the byte index at which to break a word.
 func cut(word string, width int) int {
 	at, w := 0, 0
 	for i, r := range word {

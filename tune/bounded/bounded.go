@@ -1,8 +1,4 @@
-// Package bounded limits the memory and the work that it may take to read a file. Without a limit, a
-// small file could make the reader allocate huge arrays or unpack huge amounts of data.
-//
-// A [Budget] holds what is left for one file. The reader of the file calls its methods before it
-// allocates memory and while it unpacks data. They return an error when too little is left.
+// Package bounded limits the memory and the work for reading one file, because a small file could unpack to huge data.
 package bounded
 
 import (
@@ -13,9 +9,8 @@ import (
 	"os"
 )
 
-// A file may take leastMemory bytes of memory. A large file may take memoryTimes its size, if that is
-// more. For the unpacked bytes, the limits are leastWork and workTimes. No recorded routing so far
-// compresses better than 64:1.
+// A file may take memoryTimes its size in memory, or leastMemory if that is more. The limits of unpacked bytes are
+// workTimes and leastWork.
 const (
 	leastMemory = 96 << 20
 	memoryTimes = 3
@@ -23,24 +18,21 @@ const (
 	workTimes   = 64
 )
 
-// ObjectBytes is the memory that is charged for one small value, such as an interface value or a map
-// entry.
+// ObjectBytes is the memory that is charged for one small value.
 const ObjectBytes = 64
 
-// A Budget holds the memory and the work that are left for reading one file. Only one goroutine may
-// use it.
+// A Budget holds the memory and the work that are left for reading one file. Only one goroutine may use it.
 type Budget struct {
-	file         int64 // size of the file in bytes
+	file         int64 // bytes
 	memory, work int64 // what is left, in bytes
 }
 
-// New returns the budget for a file. `file` is its size in bytes.
+// New returns the budget for a file of `file` bytes.
 func New(file int64) *Budget {
 	file = max(file, 0)
 	return &Budget{file: file, memory: max(leastMemory, times(file, memoryTimes)), work: max(leastWork, times(file, workTimes))}
 }
 
-// times returns n*by, or the largest int64 if the product is larger than that.
 func times(n, by int64) int64 {
 	if n > math.MaxInt64/by {
 		return math.MaxInt64
@@ -57,8 +49,7 @@ func ForFile(f *os.File) (*Budget, error) {
 	return New(info.Size()), nil
 }
 
-// Allocate takes memory from the budget. Call it before you allocate that memory. `what` names the
-// part of the file in the error.
+// Allocate takes memory from the budget. `what` names the part of the file in the error.
 func (b *Budget) Allocate(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.memory {
 		return fmt.Errorf("%s: more memory than a file of %s may take, which is %s", what, size(b.file), size(max(leastMemory, times(b.file, memoryTimes))))
@@ -75,17 +66,16 @@ func (b *Budget) Array(what string, n, elementBytes int64) error {
 	return b.Allocate(what, n*elementBytes)
 }
 
-// JSON takes as much memory from the budget as it can take to decode a JSON text into structs and
-// maps.
+// JSON takes the memory from the budget that decoding a JSON text may need.
 func (b *Budget) JSON(what string, text []byte) error {
 	n := 4*bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte(","))
 	return b.Array(what, int64(n), ObjectBytes)
 }
 
-// Free gives memory back to the budget. Call it when the reader drops that memory.
+// Free gives memory back to the budget.
 func (b *Budget) Free(bytes int64) { b.memory += bytes }
 
-// Work takes unpacked bytes from the budget. Call it also for bytes that are not kept in memory.
+// Work takes unpacked bytes from the budget.
 func (b *Budget) Work(what string, bytes int64) error {
 	if bytes < 0 || bytes > b.work {
 		return fmt.Errorf("%s: unpacks to more than %s, and the file has %s; write it without compression",
@@ -95,7 +85,7 @@ func (b *Budget) Work(what string, bytes int64) error {
 	return nil
 }
 
-// Reader returns a reader that reads from r and calls Work for every byte.
+// Reader returns a reader of r that calls Work for every byte.
 func (b *Budget) Reader(what string, r io.Reader) io.Reader { return &reader{b, what, r} }
 
 type reader struct {
@@ -112,7 +102,6 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// firstRead is the number of bytes for which ReadAll allocates memory first.
 const firstRead = 64 << 10
 
 // ReadAll reads all of r. It returns an error if r has more than `most` bytes.
@@ -142,7 +131,6 @@ func (b *Budget) ReadAll(what string, r io.Reader, most int64) ([]byte, error) {
 	}
 }
 
-// size spells a number of bytes for an error text, such as 96 MiB.
 func size(n int64) string {
 	for _, u := range []struct {
 		unit string

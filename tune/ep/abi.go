@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// ABI names the builds of the kernels with which a table row, a run or a pack was made. It holds
-// one word for each kernel, sorted by name: "combine_ll=1f2e,dispatch_ll=2.9c0d". A word has the
-// kernel's revision, a dot and the hash of the kernel's sources. Without a dot the revision is 1.
-// Measurements stay usable while the revision is the same.
+// ABI names the builds of the kernels in a table row or a run. It holds one word for each kernel:
+// "combine_ll=1f2e,dispatch_ll=2.9c0d". A word has the kernel's revision, a dot and a hash of its sources.
+// Without a dot the revision is 1. Measurements stay usable while the revision is the same.
 //
-// An ABI of one word without a kernel's name stands for every kernel. "" is an unknown build.
+// A word without a kernel's name stands for every kernel. "" is an unknown build.
 type ABI string
 
-// Word returns the word of a kernel with a revision and a hash of its sources.
+// Word returns the word of a kernel from its revision and a hash of its sources.
 func Word(revision int, hash string) string {
 	if revision <= 1 {
 		return hash
@@ -32,7 +31,7 @@ func revisionOf(word string) string {
 	return "1"
 }
 
-// NewABI returns the ABI with these words, keyed by the kernel's name.
+// NewABI returns the ABI with these words, keyed by kernel.
 func NewABI(words map[string]string) ABI {
 	var out []string
 	for _, kernel := range slices.Sorted(maps.Keys(words)) {
@@ -41,7 +40,6 @@ func NewABI(words map[string]string) ABI {
 	return ABI(strings.Join(out, ","))
 }
 
-// list returns the words by kernel, nil if one word stands for every kernel.
 func (a ABI) list() map[string]string {
 	if known, ok := wholeBuilds[a]; ok {
 		return known
@@ -66,7 +64,7 @@ func (a ABI) Short() string {
 	return fmt.Sprintf("%.36s", string(a))
 }
 
-// Of returns the word of one kernel, "" if the ABI does not name the kernel.
+// Of returns the word of one kernel, or "".
 func (a ABI) Of(kernel string) string {
 	if list := a.list(); list != nil {
 		return list[kernel]
@@ -74,14 +72,13 @@ func (a ABI) Of(kernel string) string {
 	return string(a)
 }
 
-// Kernels returns the kernels that an ABI names, sorted.
+// Kernels lists the kernels that an ABI names.
 func (a ABI) Kernels() []string { return slices.Sorted(maps.Keys(a.list())) }
 
-// For returns the words of a config's kernel, or of both kernels of a pair; "" for a config
-// without a kernel.
+// For returns the words of a config's kernel, or of a pair's two kernels.
 func (a ABI) For(c Config) ABI { return a.Part(strings.Split(c.Kernel, "+")...) }
 
-// Part returns the words of the given kernels. A word for every kernel is returned as it is.
+// Part returns the words of the given kernels.
 func (a ABI) Part(kernels ...string) ABI {
 	list := a.list()
 	if list == nil {
@@ -99,8 +96,7 @@ func (a ABI) Part(kernels ...string) ABI {
 // AllKernels stands for every kernel in a list of kernels.
 const AllKernels = "all kernels"
 
-// Changed returns the kernels for which two ABIs have different words, sorted. AllKernels stands
-// for a word for every kernel.
+// Changed lists the kernels for which two ABIs have different words.
 func (a ABI) Changed(b ABI) []string {
 	x, y := a.list(), b.list()
 	switch {
@@ -119,14 +115,13 @@ func (a ABI) Changed(b ABI) []string {
 	return out
 }
 
-// Serves reports whether build a has every word of row, the ABI of a table row. It returns false
-// for a word without a hash, whose kernel can no longer be built.
+// Serves reports whether build a has every word of row, the ABI of a table row. A word without a hash never matches,
+// because its kernel can no longer be built.
 func (a ABI) Serves(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here == there && !strings.HasSuffix(here, ".") })
 }
 
-// Accepts reports whether build a has every kernel of row with the same revision. If one of the
-// ABIs has no list of kernels, Accepts returns the same as Serves.
+// Accepts reports whether build a has every kernel of row with the same revision.
 func (a ABI) Accepts(row ABI) bool {
 	return a.has(row, func(here, there string) bool { return here != "" && revisionOf(here) == revisionOf(there) })
 }
@@ -147,7 +142,7 @@ func (a ABI) has(row ABI, alike func(here, there string) bool) bool {
 	return true
 }
 
-// Overlay returns the words of both ABIs. If both ABIs name a kernel, it takes b's word.
+// Overlay returns the words of both ABIs. A word of b replaces a's word for the same kernel.
 func (a ABI) Overlay(b ABI) ABI {
 	x, y := a.list(), b.list()
 	if x == nil || y == nil {
@@ -158,8 +153,7 @@ func (a ABI) Overlay(b ABI) ABI {
 	return NewABI(out)
 }
 
-// wholeBuilds gives the words of each kernel for builds that were recorded as one hash over
-// all kernels. Its entries never change.
+// wholeBuilds gives the words of each kernel for builds that were recorded as one hash. Its entries never change.
 var wholeBuilds = map[ABI]map[string]string{
 	"d294d935a5eed5afb3e2ed0ca8a3790381cb43ebab11ba520e232508de20f421": {
 		"combine": "4918d0c5331f1a28", "combine_final": "af3539eb1870eba3", "combine_ll": "fb906969f6f0bec3",

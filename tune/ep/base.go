@@ -5,15 +5,12 @@ import (
 	"slices"
 )
 
-// maxSharedDrift bounds the drift of the matrix product's time without calls. Above it ShareBase
-// shares no readings. On H200s without a power cap the drift was at most 0.4 %.
+// maxSharedDrift bounds the drift of the matrix product's time.
 const maxSharedDrift = 0.005
 
-// ShareBase sets one Base for all configs that ran in the same rounds. Base is the time of the
-// matrix product without calls. For each round and rank it is the lower quartile of the configs'
-// readings. If each config subtracted its own readings, calls on few SMs would look too cheap.
-//
-// If the product's time drifts by more than maxSharedDrift, ShareBase sets no Base.
+// ShareBase sets one Base, the time of the matrix product without calls, for all configs that ran in the same rounds.
+// For each round and rank, Base is the lower quartile of the configs' readings. With its own readings, a config on few
+// SMs would look too cheap. ShareBase sets no Base if the product's time drifts too much.
 func ShareBase(all []*BesideRounds) {
 	var base [][]float64
 	for k := 0; ; k++ {
@@ -32,7 +29,6 @@ func ShareBase(all []*BesideRounds) {
 	}
 }
 
-// baseOf returns the Base of round k, by rank.
 func baseOf(all []*BesideRounds, k int) (base []float64) {
 	for rank := 0; ; rank++ {
 		var read []float64
@@ -49,7 +45,6 @@ func baseOf(all []*BesideRounds, k int) (base []float64) {
 	}
 }
 
-// drift returns the largest relative median absolute deviation of a rank.
 func drift(rounds [][]float64) (most float64) {
 	if len(rounds) == 0 {
 		return 0
@@ -68,7 +63,6 @@ func drift(rounds [][]float64) (most float64) {
 	return most
 }
 
-// lowerMedian sorts values and returns their median, the lower one of two.
 func lowerMedian(values []float64) float64 {
 	slices.Sort(values)
 	return values[(len(values)-1)/2]

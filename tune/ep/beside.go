@@ -9,21 +9,20 @@ import (
 type BesideRounds struct {
 	Call      [][]float64 `json:"call"`       // a call alone
 	Product   [][]float64 `json:"product"`    // the product alone
-	Both      [][]float64 `json:"both"`       // call and product together, from the start of the first to the end of the last
-	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs; of two phases, the sum of sending and receiving
+	Both      [][]float64 `json:"both"`       // call and product, first start to last end
+	CallIn    [][]float64 `json:"call_in"`    // a call while the product runs
 	ProductIn [][]float64 `json:"product_in"` // the product while calls run
-	Done      [][]float64 `json:"done"`       // not seconds: the share of the product that had run when the last call ended, 0 to 1
-	Amount    string      `json:"amount"`     // the share of the product that belongs to one call, in words
+	Done      [][]float64 `json:"done"`       // share of the product done when calls end
+	Amount    string      `json:"amount"`     // the product's share for one call, in words
 
-	// Base is the time of the product alone that Cost subtracts, by round and rank. If Base is
-	// empty, Cost subtracts Product.
+	// Base is the time of the product alone that Cost subtracts. If Base is empty, Cost subtracts Product.
 	Base [][]float64 `json:"base,omitempty"`
 }
 
-// LeastCost is the lower bound of a cost, in seconds, because ratios need positive times.
+// LeastCost is the lower bound of a cost, in seconds. Ratios need positive times.
 const LeastCost = 100e-9
 
-// Alone returns the seconds of the product alone that Cost subtracts, by round and rank.
+// Alone returns the seconds of the product alone, by round and rank.
 func (t *BesideRounds) Alone() [][]float64 {
 	if len(t.Base) > 0 {
 		return t.Base
@@ -31,8 +30,7 @@ func (t *BesideRounds) Alone() [][]float64 {
 	return t.Product
 }
 
-// Cost returns the seconds that a call costs, by round and rank: Both minus Alone, at least
-// LeastCost.
+// Cost returns the seconds that a call costs, by round and rank: Both minus Alone, at least LeastCost.
 func (t *BesideRounds) Cost() [][]float64 {
 	out, alone := make([][]float64, len(t.Both)), t.Alone()
 	for i, ranks := range t.Both {
@@ -69,7 +67,7 @@ func (t *BesideRounds) Append(u *BesideRounds) {
 	t.Amount = u.Amount
 }
 
-// Validate checks the numbers of rounds and ranks, and that every value is between 0 and 1e6.
+// Validate checks the numbers of rounds and ranks, and that values are between 0 and 1e6.
 func (t *BesideRounds) Validate(rounds, ranks int) error {
 	for _, name := range []string{"call", "product", "both", "call_in", "product_in", "done"} {
 		if err := validate(name, *t.fields()[name], rounds, ranks); err != nil {

@@ -15,8 +15,7 @@ import (
 // Value is the value of a parameter: a decimal integer or a lower-case word.
 type Value string
 
-// Int returns the value as a number. ok is false for a word. A number that is not in its shortest
-// spelling, such as 07, is a word.
+// Int returns the value as a number. ok is false for words, and for numbers such as 07.
 func (v Value) Int() (n int, ok bool) {
 	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
 		return n, true
@@ -47,7 +46,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(v))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes and refuses anything else.
+// UnmarshalJSON reads what MarshalJSON writes.
 func (v *Value) UnmarshalJSON(b []byte) error {
 	s := string(b)
 	if len(b) > 0 && b[0] == '"' {
@@ -64,9 +63,8 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Config says how to launch a call: with which kernel, and with which value of each of its
-// parameters. The zero Config stands for the default config: the one that a caller without a tuned
-// table launches.
+// Config says how to launch a call: a kernel, and a value for each of its parameters. The zero Config means the
+// default config, which a caller without a tuned table launches.
 type Config struct {
 	Kernel string           `json:"kernel"`
 	Values map[string]Value `json:"values"`
@@ -75,14 +73,13 @@ type Config struct {
 // IsDefault reports whether c is the zero Config.
 func (c Config) IsDefault() bool { return c.Kernel == "" }
 
-// Int returns the value of a parameter as a number. It returns 0 if c does not have the parameter,
-// or if the value is a word.
+// Int returns the value of a parameter as a number. It returns 0 for a word and for an unknown parameter.
 func (c Config) Int(name string) int {
 	n, _ := c.Values[name].Int()
 	return n
 }
 
-// Str returns the value of a parameter as a string, or "" if c does not have the parameter.
+// Str returns the value of a parameter, or "" for an unknown parameter.
 func (c Config) Str(name string) string { return string(c.Values[name]) }
 
 // With returns a copy of c in which one parameter has the value v.
@@ -95,11 +92,11 @@ func (c Config) With(name string, v Value) Config {
 	return Config{Kernel: c.Kernel, Values: values}
 }
 
-// Names lists the names of c's parameters in alphabetical order.
+// Names lists c's parameters in alphabetical order.
 func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Values)) }
 
-// Key returns the full spelling of c: kernel:name=value,name=value, with the names in alphabetical
-// order. Key returns "default" for the zero Config.
+// Key returns the full spelling of c: kernel:name=value,name=value, with names in alphabetical order. Key returns
+// "default" for the zero Config.
 func (c Config) Key() string {
 	if c.IsDefault() {
 		return "default"
@@ -111,7 +108,7 @@ func (c Config) Key() string {
 	return c.Kernel + ":" + strings.Join(pairs, ",")
 }
 
-// ParseConfig reads the spelling that Key writes. The names may be in any order.
+// ParseConfig reads the spelling that Key writes. Names may be in any order.
 func ParseConfig(s string) (Config, error) {
 	if s == "default" {
 		return Config{}, nil
@@ -141,9 +138,8 @@ func validWord(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_.+-") == ""
 }
 
-// Join returns one config for a dispatch and a combine that are tuned together. The name of its
-// kernel is the names of the two kernels joined by "+". The names of its parameters have the prefix
-// "dispatch." or "combine.".
+// Join returns one config for a dispatch and a combine that are tuned together. A "+" joins the kernels' names.
+// Parameters get the prefix "dispatch." or "combine.".
 func Join(dispatch, combine Config) Config {
 	c := Config{Kernel: dispatch.Kernel + "+" + combine.Kernel, Values: map[string]Value{}}
 	for n, v := range dispatch.Values {
@@ -178,7 +174,7 @@ func Split(c Config) (dispatch, combine Config, err error) {
 // MaxParams is the largest number of parameters of one config.
 const MaxParams = 64
 
-// Validate returns an error if ParseConfig could not read c.Key() back as c.
+// Validate returns an error if ParseConfig does not accept the spelling of c.
 func (c Config) Validate() error {
 	if len(c.Values) > MaxParams {
 		return fmt.Errorf("values: %d parameters, at most %d", len(c.Values), MaxParams)
@@ -195,9 +191,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Difference returns the values of c that differ from the values of a default config, such as
-// "algo=dedup sms=64". It returns "default" if no value differs, and the full Key of c if the
-// kernels differ.
+// Difference returns the values of c that differ from a default config, such as "algo=dedup sms=64". It returns
+// "default" if no value differs, and c.Key() if the kernels differ.
 func (c Config) Difference(dflt Config) string {
 	if c.Kernel != dflt.Kernel {
 		return c.Key()
@@ -214,31 +209,27 @@ func (c Config) Difference(dflt Config) string {
 	return strings.Join(out, " ")
 }
 
-// Cost says which resources of the GPU a config takes. The rest of the model cannot use them while
-// the call runs. Among configs that are about equally fast, a search chooses the one with the least
-// cost. For a pair of a dispatch and a combine, each field is the larger of their two values.
+// Cost says which GPU resources a config takes from the rest of the model. Among about equally fast configs, a
+// search chooses the one with the least cost.
 type Cost struct {
-	SMs     int `json:"sms"`     // SMs that the call uses on one GPU; on the CPU backend, goroutines that stand for SMs
+	SMs     int `json:"sms"`     // SMs of one GPU; goroutines on the CPU backend
 	Threads int `json:"threads"` // threads of one block
-	Bytes   int `json:"bytes"`   // total size of those buffers whose size depends on the config
+	Bytes   int `json:"bytes"`   // of buffers whose size depends on the config
 }
 
-// Compare orders costs by SMs. Costs with equally many SMs are ordered by threads, then by bytes.
+// Compare orders costs by SMs, then by threads, then by bytes.
 func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c.SMs, d.SMs), cmp.Compare(c.Threads, d.Threads), cmp.Compare(c.Bytes, d.Bytes))
 }
 
-// idAlphabet lists the characters of an id. It lacks i, l and o, which look like digits. It also
-// lacks u, so that fewer English words look like ids.
 const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
 
-// idLength is the number of characters in a short id.
 const idLength = 4
 
-// ID returns the first characters of a hash of c.Key(). For a pair of a dispatch and a combine it
-// returns their two ids, joined by "+". The id of the zero Config is "default".
+// ID returns the first characters of a hash of c.Key(). For a pair it returns two ids, joined by "+". For the zero
+// Config it returns "default".
 func (c Config) ID() string {
 	if c.IsDefault() {
 		return c.Key()
@@ -246,7 +237,7 @@ func (c Config) ID() string {
 	return c.id(idLength)
 }
 
-// LongID returns an id of twice the length. It tells configs apart that have the same ID.
+// LongID returns a longer id.
 func (c Config) LongID() string { return c.id(2 * idLength) }
 
 func (c Config) id(length int) string {
@@ -261,7 +252,7 @@ func (c Config) hash() string {
 	return idEncoding.EncodeToString(sum[:16])
 }
 
-// HasID reports whether id is an id of c. It may be longer than c.ID().
+// HasID reports whether id is an id of c, short or long.
 func (c Config) HasID(id string) bool {
 	if dispatch, combine, err := Split(c); err == nil {
 		d, k, ok := strings.Cut(id, "+")
@@ -270,7 +261,7 @@ func (c Config) HasID(id string) bool {
 	return IsID(id) && strings.HasPrefix(c.hash(), id)
 }
 
-// IsID reports whether s is spelled like an id. Such an id need not exist.
+// IsID reports whether s is spelled like an id.
 func IsID(s string) bool {
 	for part := range strings.SplitSeq(s, "+") {
 		if len(part) < idLength || len(part) > 26 || strings.Trim(part, idAlphabet) != "" {

@@ -2,22 +2,19 @@ package ep
 
 import "strings"
 
-// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R the
-// number of ranks. The zero value is LayoutExpert, because older files do not name a layout.
+// Layout says how the rows that a rank receives lie in memory. Below, T is MaxTokens and R the number of ranks.
 type Layout string
 
 const (
-	// LayoutExpert has the rows of each expert side by side, with the first row's index in
-	// row_offsets.
+	// LayoutExpert has the rows of each expert side by side. row_offsets has the index of each expert's first row.
 	LayoutExpert Layout = ""
 	// LayoutExpert128 is LayoutExpert with each expert's first row at a multiple of 128.
 	LayoutExpert128 Layout = "expert:128"
-	// LayoutMasked has [local experts, R*T] rows and a count for each expert. Within an expert,
-	// rows lie in the order of their source ranks.
+	// LayoutMasked has [local experts, R*T] rows and a count for each expert. An expert's rows are in the order of
+	// their source ranks.
 	LayoutMasked Layout = "masked"
-	// LayoutRank has one row for each token that a rank receives, with the token's local experts
-	// and weights. Each source rank has T rows and a count; the first rows hold its tokens in
-	// order. The caller makes their weighted sum, which combine sends back.
+	// LayoutRank has one row for each token that a rank receives, with the token's local experts and weights. Each
+	// source rank has T rows and a count. The caller computes the weighted sums that combine sends back.
 	LayoutRank Layout = "rank"
 	// LayoutRankPacked is LayoutRank without gaps between the source ranks' rows.
 	LayoutRankPacked Layout = "rank:packed"
@@ -31,7 +28,7 @@ func Layouts() []Layout {
 // ParseLayout reads a layout's name.
 func ParseLayout(s string) (Layout, error) { return Find("layout", s, Layouts(), Layout.String) }
 
-// String returns the layout's name, "expert" for the zero value.
+// String returns the layout's name.
 func (l Layout) String() string {
 	if l == LayoutExpert {
 		return "expert"
@@ -39,7 +36,7 @@ func (l Layout) String() string {
 	return string(l)
 }
 
-// MarshalText writes the layout's name. Files omit the field if it is expert.
+// MarshalText writes the layout's name.
 func (l Layout) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText reads what MarshalText writes.
@@ -54,5 +51,5 @@ func (l Layout) Kind() string {
 	return kind
 }
 
-// ByRank reports whether a rank receives a token once, and not once for each selected expert.
+// ByRank reports whether a rank receives each token only once.
 func (l Layout) ByRank() bool { return l.Kind() == "rank" }

@@ -2,8 +2,7 @@ package ep
 
 import "strings"
 
-// Nearest returns the first known name that begins with `name`, or the one with the least edit
-// distance. It returns "" if none is similar.
+// Nearest returns the known name that is most similar to `name`, or "" if none is similar.
 func Nearest(name string, known []string) string {
 	best, dist := "", -1
 	if len(name) > 64 {
@@ -23,7 +22,7 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// DidYouMean returns the end of an error about an unknown name, such as "; did you mean zipf?", or
+// DidYouMean returns the end of an error text, such as "; did you mean zipf?". Without a similar name it returns
 // `otherwise`.
 func DidYouMean(name string, known []string, otherwise string) string {
 	if near := Nearest(name, known); near != "" {

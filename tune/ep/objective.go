@@ -5,15 +5,14 @@ import "fmt"
 // Objective says which time a search minimizes.
 type Objective int
 
-// The zero value is Alone.
 const (
-	Alone         Objective = iota // the time of a call while no matrix product runs
-	BesideProduct                  // the time of call and product together, minus the time of the product alone
+	Alone         Objective = iota // time of a call without the product
+	BesideProduct                  // call and product together, minus product alone
 )
 
 var objectiveWords = []string{"alone", "beside"}
 
-// Objectives lists both objectives, Alone first.
+// Objectives lists both objectives.
 func Objectives() []Objective { return []Objective{Alone, BesideProduct} }
 
 // ParseObjective reads "alone" or "beside".

@@ -11,22 +11,22 @@ type Op string
 const (
 	Dispatch Op = "dispatch" // each rank sends its tokens to the ranks of their experts
 	Combine  Op = "combine"  // the experts' outputs are sent back and summed
-	Pair     Op = "pair"     // one dispatch and one combine, timed together
+	Pair     Op = "pair"     // dispatch and combine, timed together
 
-	// Activation is the SwiGLU between an expert's two matrix products. Ranks do not communicate.
-	// Problem.Hidden is the number of elements of an output row, and Problem.Dispatch its dtype.
+	// Activation is the SwiGLU between an expert's two matrix products. An output row has Problem.Hidden elements of
+	// dtype Problem.Dispatch.
 	Activation Op = "activation"
 
-	// Layer is a whole MoE layer as one call: dispatch, two matrix products with SwiGLU between
-	// them, and combine. Only workers declare kernels for it. Problem.Layout stays LayoutExpert.
+	// Layer is a whole MoE layer: dispatch, two matrix products with SwiGLU between them, and combine. Only external
+	// programs provide kernels for Layer.
 	Layer Op = "layer"
 )
 
-// Ops lists every operation in the order in which tables print them.
+// Ops lists every operation in the order of tables.
 func Ops() []Op { return append(RowOps(), Layer) }
 
-// RowOps lists the operations for which tables have rows. Exported tables and packs store an index
-// in this list, so append new operations.
+// RowOps lists the operations for which tables have rows. Add operations only at the end, because exported files store
+// indexes in this list.
 func RowOps() []Op { return append(Exchanges(), Activation) }
 
 // Exchanges lists the operations in which ranks send each other tokens.
@@ -36,9 +36,9 @@ func Exchanges() []Op { return []Op{Dispatch, Combine, Pair} }
 type Mode string
 
 const (
-	Graph Mode = "graph" // replay of a captured graph, the default on GPUs
-	Eager Mode = "eager" // one launch per call; the only mode of the CPU backend
-	Cold  Mode = "cold"  // like graph, with caches overwritten and a barrier before each round
+	Graph Mode = "graph" // replay of a captured graph
+	Eager Mode = "eager" // one launch per call
+	Cold  Mode = "cold"  // graph, with overwritten caches and a barrier
 )
 
 // Modes lists every mode.
@@ -70,8 +70,7 @@ func oneOf[T ~string](field, s string, known []T) (T, error) {
 	return Find(field, s, known, func(k T) string { return string(k) })
 }
 
-// Find returns the element of known that is called name, or an error with the field and the known
-// names.
+// Find returns the element of `known` whose name is `name`.
 func Find[T any](field, name string, known []T, nameOf func(T) string) (found T, err error) {
 	names := make([]string, len(known))
 	for i, k := range known {
@@ -86,14 +85,14 @@ func Find[T any](field, name string, known []T, nameOf func(T) string) (found T,
 type Status string
 
 const (
-	OK            Status = "ok"       // the config was measured and its output is right
-	Illegal       Status = "illegal"  // the kernel's Check refused the config
-	CompileFailed Status = "compile"  // the config does not compile
-	LaunchFailed  Status = "launch"   // the compiled kernel does not load or start
-	Mismatch      Status = "mismatch" // the output is wrong
-	Hang          Status = "hang"     // the kernel did not end before its deadline
-	Crash         Status = "crash"    // the kernel ended the process that ran it
-	Unstable      Status = "unstable" // the times vary too much to be used
+	OK            Status = "ok"       // measured, and the output is right
+	Illegal       Status = "illegal"  // the kernel refused the config
+	CompileFailed Status = "compile"  // does not compile
+	LaunchFailed  Status = "launch"   // does not load or start
+	Mismatch      Status = "mismatch" // wrong output
+	Hang          Status = "hang"     // did not end before its deadline
+	Crash         Status = "crash"    // ended its process
+	Unstable      Status = "unstable" // times vary too much
 )
 
 // Statuses lists every status.

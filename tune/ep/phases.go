@@ -1,10 +1,10 @@
 package ep
 
-// RunTime holds the seconds of the steps of a worker's runs, 0 if they were not measured.
+// RunTime holds the seconds of the steps of a worker's runs, 0 if not measured.
 type RunTime struct {
 	Graphs float64 `json:"graphs"` // making CUDA graphs
-	Rounds float64 `json:"rounds"` // from the first launch to the last reading
-	Clocks float64 `json:"clocks"` // reading the GPUs' clock rates
+	Rounds float64 `json:"rounds"` // from first launch to last reading
+	Clocks float64 `json:"clocks"` // reading clock rates
 }
 
 // Plus returns the sum of t and o.
@@ -18,13 +18,12 @@ type StageTime struct {
 	Seconds float64 `json:"seconds"` // of one call
 }
 
-// CheckTime holds the seconds of the steps of a check against the oracle, 0 if they were not
-// measured.
+// CheckTime holds the seconds of the steps of a check against the oracle, 0 if not measured.
 type CheckTime struct {
-	Filling   float64 `json:"filling"`   // filling outputs with a pattern and writing inputs
+	Filling   float64 `json:"filling"`   // filling outputs, writing inputs
 	Running   float64 `json:"running"`   // running the kernels once
-	Reading   float64 `json:"reading"`   // reading their outputs
-	Comparing float64 `json:"comparing"` // comparing outputs with the oracle
+	Reading   float64 `json:"reading"`   // reading outputs
+	Comparing float64 `json:"comparing"` // comparing with the oracle
 }
 
 // Plus returns the sum of t and o.

@@ -5,15 +5,15 @@ import "fmt"
 // Precision says how exact a config's output is.
 type Precision int
 
-// The zero value is Full, the safe choice for a Problem without a precision.
+// The zero value is the safe choice.
 const (
-	Full    Precision = iota // the error is at most that of the default config, and every run gives the same bits
+	Full    Precision = iota // error at most the default's, same bits always
 	Reduced                  // partial sums may be sent as BF16
 )
 
 var precisionWords = []string{"full", "reduced"}
 
-// Precisions lists both precisions, Full first.
+// Precisions lists both precisions.
 func Precisions() []Precision { return []Precision{Full, Reduced} }
 
 // ParsePrecision reads "full" or "reduced".

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Messages contain expert ids as uint16. A warp holds the expert ids of one
-// token, one in each lane.
+// Bounds of a Problem. Expert ids are uint16 in messages. The 32 lanes of a warp hold a token's expert ids.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536
@@ -16,41 +15,38 @@ const (
 	MaxTokens  = 1 << 20
 )
 
-// Problem describes the call that is timed: which operation, on how many ranks, with how many
-// tokens.
+// Problem describes the call that is timed.
 type Problem struct {
 	Op           Op    `json:"op"`
 	Mode         Mode  `json:"mode"`
 	Ranks        int   `json:"ranks"`         // GPUs that take part
-	Nodes        int   `json:"nodes"`         // hosts; each has Ranks/Nodes of these GPUs
+	Nodes        int   `json:"nodes"`         // hosts, with equally many GPUs
 	Hidden       int   `json:"hidden"`        // elements of one token
-	Experts      int   `json:"experts"`       // routed experts of all ranks together
-	TopK         int   `json:"top_k"`         // distinct experts that one token selects
+	Experts      int   `json:"experts"`       // routed experts of all ranks
+	TopK         int   `json:"top_k"`         // distinct experts that a token selects
 	Tokens       int   `json:"tokens"`        // tokens on the fullest rank
-	MaxTokens    int   `json:"max_tokens"`    // tokens of one rank that the buffers hold
-	Dispatch     DType `json:"dispatch"`      // dtype in which a token is sent
-	Combine      DType `json:"combine"`       // dtype in which an expert's output is sent back; BF16 only
-	SharedExpert bool  `json:"shared_expert"` // each token also goes to a shared expert on its own rank
-	SkipA2A      bool  `json:"skip_a2a"`      // every rank has the tokens of all ranks, so dispatch sends nothing
+	MaxTokens    int   `json:"max_tokens"`    // tokens that one rank's buffers can hold
+	Dispatch     DType `json:"dispatch"`      // dtype of a sent token
+	Combine      DType `json:"combine"`       // dtype of a returned row; BF16 only
+	SharedExpert bool  `json:"shared_expert"` // each token also uses a shared expert
+	SkipA2A      bool  `json:"skip_a2a"`      // ranks have all tokens; dispatch sends nothing
 
 	// Precision is the precision that the caller accepts.
 	Precision Precision `json:"precision"`
 
-	// Beside names the matrix product that runs at the same time as the calls, in the spelling of
-	// Product.String; "" is none.
+	// Beside names the matrix product that runs at the same time as the calls, as spelled by Product.String.
 	Beside    string    `json:"beside,omitempty"`
 	Objective Objective `json:"objective,omitzero"`
-	Layout    Layout    `json:"layout,omitzero"` // order of the received rows in memory
+	Layout    Layout    `json:"layout,omitzero"` // order of received rows
 
-	// Intermediate is the number of elements between an expert's two matrix products. It is set
-	// only for op Layer.
+	// Intermediate is the number of elements between an expert's two matrix products, for op Layer only.
 	Intermediate int `json:"intermediate,omitempty"`
 }
 
 // LocalExperts returns the number of experts that one rank holds.
 func (p Problem) LocalExperts() int { return p.Experts / p.Ranks }
 
-// Validate checks every field. The error names the field, the bound and a value that is allowed.
+// Validate checks every field.
 func (p Problem) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -70,7 +66,7 @@ func (p Problem) Validate() error {
 		}
 	}
 	if p.Experts%p.Ranks != 0 {
-		return fmt.Errorf("experts: %d does not divide by %d ranks; it divides by %s",
+		return fmt.Errorf("experts: %d is not a multiple of %d ranks; it is a multiple of %s",
 			p.Experts, p.Ranks, divisors(p.Experts))
 	}
 	if p.Ranks%p.Nodes != 0 {
@@ -107,7 +103,6 @@ func (p Problem) validateNames() error {
 	return p.Dispatch.checkHidden(p.Hidden)
 }
 
-// validateLayout refuses fields that the layout does not support.
 func (p Problem) validateLayout() error {
 	if _, err := ParseLayout(p.Layout.String()); err != nil {
 		return err
@@ -132,8 +127,6 @@ func (p Problem) validateLayout() error {
 	return nil
 }
 
-// validateLayer refuses an Intermediate that matrix libraries do not support, and fields that op
-// Layer lacks.
 func (p Problem) validateLayer() error {
 	if p.Op != Layer {
 		if p.Intermediate != 0 {
@@ -145,7 +138,7 @@ func (p Problem) validateLayer() error {
 		return fmt.Errorf("intermediate: %d is outside 1 to %d", p.Intermediate, MaxHidden)
 	}
 	if p.Intermediate%8 != 0 {
-		return fmt.Errorf("intermediate: %d is not a multiple of 8, one 16-byte vector of bf16", p.Intermediate)
+		return fmt.Errorf("intermediate: %d is not a multiple of 8 elements (16 bytes of bf16)", p.Intermediate)
 	}
 	if p.Layout != LayoutExpert {
 		return fmt.Errorf("layout: op layer has no layout, because rows stay inside the call; leave the field out")
@@ -156,8 +149,6 @@ func (p Problem) validateLayer() error {
 	return nil
 }
 
-// checkHidden refuses a hidden size that is no multiple of the scale group, or of 16 bytes for
-// BF16.
 func (f DType) checkHidden(hidden int) error {
 	group := map[DType]int{BF16: 8, FP8: 128, MXFP4: 32, NVFP4: 16}[f]
 	if hidden%group == 0 {
@@ -181,7 +172,7 @@ func divisors(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// Key spells the problem as one line of text. Equal problems have equal keys.
+// Key spells the problem as one line.
 func (p Problem) Key() string {
 	key := fmt.Sprintf("op=%s mode=%s ranks=%d nodes=%d hidden=%d experts=%d topk=%d tokens=%d max=%d dispatch=%s combine=%s shared=%d skip=%d",
 		p.Op, p.Mode, p.Ranks, p.Nodes, p.Hidden, p.Experts, p.TopK, p.Tokens, p.MaxTokens,
@@ -211,7 +202,7 @@ func bit(b bool) int {
 // Tokens spells a token count: "1 token", "2 tokens".
 func Tokens(n int) string { return Count(n, "token") }
 
-// Count spells a number of things whose plural ends with s.
+// Count spells a number of things, such as "2 tokens".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -45,7 +45,7 @@ func TestProblemBounds(t *testing.T) {
 		{"nodes: 8 ranks do not divide by 3 nodes", func(p *Problem) { p.Nodes = 3 }},
 		{"hidden: 0 is outside 1 to 65536", func(p *Problem) { p.Hidden = 0 }},
 		{"experts: 65537 is outside 1 to 65536", func(p *Problem) { p.Experts = MaxExperts + 1 }},
-		{"experts: 12 does not divide by 8 ranks; it divides by 1, 2, 3, 4, 6, 12", func(p *Problem) { p.Experts = 12 }},
+		{"experts: 12 is not a multiple of 8 ranks; it is a multiple of 1, 2, 3, 4, 6, 12", func(p *Problem) { p.Experts = 12 }},
 		{"topk: 33 is outside 1 to 32", func(p *Problem) { p.TopK = MaxTopK + 1 }},
 		{"topk: 9 is outside 1 to 8", func(p *Problem) { p.Experts, p.TopK = 8, 9 }},
 		{"max-tokens: 0 is outside 1 to 1048576", func(p *Problem) { p.MaxTokens = 0 }},
@@ -64,7 +64,7 @@ func TestProblemBounds(t *testing.T) {
 		{"intermediate: 64; only op layer has it", func(p *Problem) { p.Intermediate = 64 }},
 		{"", func(p *Problem) { p.Op, p.Intermediate, p.SharedExpert = Layer, 2048, false }},
 		{"intermediate: 0 is outside 1 to 65536", func(p *Problem) { p.Op, p.SharedExpert = Layer, false }},
-		{"intermediate: 12 is not a multiple of 8, one 16-byte vector of bf16", func(p *Problem) { p.Op, p.Intermediate, p.SharedExpert = Layer, 12, false }},
+		{"intermediate: 12 is not a multiple of 8 elements (16 bytes of bf16)", func(p *Problem) { p.Op, p.Intermediate, p.SharedExpert = Layer, 12, false }},
 		{"shared-expert, skip-a2a: op layer does not support them", func(p *Problem) { p.Op, p.Intermediate = Layer, 2048 }},
 		{"layout: op layer has no layout, because rows stay inside the call; leave the field out", func(p *Problem) {
 			p.Op, p.Intermediate, p.SharedExpert, p.Layout = Layer, 2048, false, LayoutMasked

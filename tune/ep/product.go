@@ -11,16 +11,16 @@ import (
 // The kinds of Product.
 const (
 	Gemm = "gemm" // matrix products, one for each local expert
-	Copy = "copy" // a copy of a buffer: it uses memory bandwidth, but no matrix units
-	Step = "step" // a decode step of two micro-batches: the products of Gemm, and a product as large as attention's projections
+	Copy = "copy" // copy of a buffer, without matrix units
+	Step = "step" // Gemm's products and attention's projections
 )
 
 // Product is the work that runs on every rank at the same time as a call.
 type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
-	DType   DType  // dtype of both factors, BF16 or FP8
-	Groups  int    // number of products of this size, usually one for each local expert
+	DType   DType  // of both factors, BF16 or FP8
+	Groups  int    // number of products
 }
 
 const (
@@ -28,8 +28,8 @@ const (
 	MaxGroups  = 4096
 )
 
-// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step with the same sizes, and copy. Without
-// sizes M, N and K stay zero, and Problem.WithProduct sets them.
+// ParseProduct reads gemm[:M,N,K[,DTYPE[,GROUPS]]], step with the same sizes, and copy. Problem.WithProduct sets
+// missing sizes.
 func ParseProduct(s string) (Product, error) {
 	kind, sizes, sized := strings.Cut(s, ":")
 	p := Product{Kind: kind}
@@ -63,7 +63,6 @@ func ParseProduct(s string) (Product, error) {
 	return p, p.check()
 }
 
-// check refuses sizes that matrix libraries do not support.
 func (p Product) check() error {
 	if p.Kind == Copy {
 		return nil
@@ -88,7 +87,7 @@ func (p Product) check() error {
 	return nil
 }
 
-// String returns the full spelling, which ParseProduct reads back.
+// String returns the full spelling, which ParseProduct reads.
 func (p Product) String() string {
 	if p.M == 0 {
 		return p.Kind
@@ -96,10 +95,9 @@ func (p Product) String() string {
 	return fmt.Sprintf("%s:%d,%d,%d,%s,%d", p.Kind, p.M, p.N, p.K, p.DType, p.Groups)
 }
 
-// WithProduct returns the problem with an objective and a product. A product without sizes gets the
-// gate and up projections of the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the
-// mean number of rows of an expert, at least 1. For FP8 it is rounded up to a multiple of 16,
-// because libraries pad to it.
+// WithProduct returns the problem with an objective and a product. A product without sizes gets the gate and up
+// projections of the local experts, [M, hidden] x [hidden, 2 x intermediate]. M is the mean number of rows of an
+// expert.
 func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	if q.Kind != Copy && q.M == 0 {
 		q.DType = BF16
@@ -112,7 +110,7 @@ func (p Problem) WithProduct(q Product, intermediate int, o Objective) Problem {
 	return p
 }
 
-// expertRows returns the M that WithProduct gives to a product without sizes.
+// expertRows returns the mean number of rows of an expert. For FP8, libraries pad this number to a multiple of 16.
 func (p Problem) expertRows(d DType) int {
 	rows := max(1, int(math.Ceil(float64(p.Ranks*p.Tokens*p.TopK)/float64(p.Experts))))
 	if d == FP8 {
@@ -121,13 +119,12 @@ func (p Problem) expertRows(d DType) int {
 	return rows
 }
 
-// ownRows reports whether a product has the M, K and Groups that WithProduct computes.
 func (p Problem) ownRows(q Product) bool {
 	return q.M > 0 && q.K == p.Hidden && q.Groups == p.LocalExperts() && q.M == p.expertRows(q.DType)
 }
 
-// AtTokens returns the problem at another token count, with buffers for `room` tokens. If
-// WithProduct computed the product's M, AtTokens computes it again for this token count.
+// AtTokens returns the problem at another token count, with buffers for `room` tokens. It updates an M that
+// WithProduct computed.
 func (p Problem) AtTokens(tokens, room int) Problem {
 	q, ok := p.Product()
 	follows := ok && p.ownRows(q)
@@ -156,7 +153,7 @@ func (p Problem) validateBeside() error {
 		return fmt.Errorf("objective: %d is neither ep.Alone nor ep.BesideProduct", int(p.Objective))
 	}
 	if p.Beside == "" {
-		return nil // a look-up in a table may name an objective without a product
+		return nil
 	}
 	q, err := ParseProduct(p.Beside)
 	switch {

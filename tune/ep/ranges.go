@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// maxInts is the largest number of values in a list. A user who asks for more has probably mistyped it.
 const maxInts = 100_000
 
 // ParseInts reads a comma-separated list of terms. It returns their integers in rising order,
@@ -32,7 +31,6 @@ func ParseInts(s string) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
-// parseTerm returns the integers of one term.
 func parseTerm(term string) ([]int, error) {
 	parts := strings.Split(term, ":")
 	if len(parts) > 3 {
@@ -59,8 +57,6 @@ func parseTerm(term string) ([]int, error) {
 	return expand(term, n[0], n[1], step, times)
 }
 
-// expand returns the integers from lo to hi. Each is the one before it plus step, or times step if
-// `times` is true.
 func expand(term string, lo, hi, step int, times bool) ([]int, error) {
 	switch {
 	case hi < lo:

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Shorten cuts the middle out of a text of more than `most` bytes and says how many bytes it cut.
+// Shorten cuts the middle out of a text of more than `most` bytes.
 func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -2,11 +2,10 @@ package ep
 
 import "strings"
 
-// DigestDigits is the length of the digest in trace:FILE@DIGEST: the beginning of the file's
-// SHA-256, in hex.
+// DigestDigits is the length of the digest in trace:FILE@DIGEST: the first hex digits of the file's SHA-256.
 const DigestDigits = 12
 
-// SplitDigest splits FILE@DIGEST; digest is "" if the text has none.
+// SplitDigest splits FILE@DIGEST; digest may be "".
 func SplitDigest(s string) (file, digest string) {
 	at := len(s) - DigestDigits - 1
 	if at < 1 || s[at] != '@' || strings.Trim(s[at+1:], "0123456789abcdef") != "" {
@@ -15,13 +14,12 @@ func SplitDigest(s string) (file, digest string) {
 	return s[:at], s[at+1:]
 }
 
-// RoutingLabel returns a spec without the digest of a trace.
+// RoutingLabel returns a spec without its trace's digest.
 func RoutingLabel(spec string) string {
 	return editTrace(spec, func(file, _ string) string { return file })
 }
 
-// RoutingContent returns a spec without the file name of its trace. Without a digest the name
-// stays.
+// RoutingContent returns a spec without its trace's file name. The name stays if there is no digest.
 func RoutingContent(spec string) string {
 	return editTrace(spec, func(file, digest string) string {
 		if digest == "" {
@@ -31,13 +29,12 @@ func RoutingContent(spec string) string {
 	})
 }
 
-// RoutingDigest returns the digest of a trace in a spec, or "".
+// RoutingDigest returns the digest of a spec's trace, or "".
 func RoutingDigest(spec string) (digest string) {
 	editTrace(spec, func(_, d string) string { digest = d; return "" })
 	return digest
 }
 
-// editTrace replaces the file and digest of a trace in a spec.
 func editTrace(spec string, edit func(file, digest string) string) string {
 	base, mods, modified := strings.Cut(spec, "+")
 	rest, ok := strings.CutPrefix(base, "trace:")

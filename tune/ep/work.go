@@ -6,30 +6,29 @@ import (
 	"strings"
 )
 
-// Sums lists what a combine may add up: "gated", a token's rows multiplied by their gate weights,
-// or "plain", one row from each rank, summed by the caller.
+// Sums lists what a combine may add up: "gated", a token's rows times their gate weights, or "plain", one row from
+// each rank.
 func Sums() []string { return []string{"gated", "plain"} }
 
-// Parts lists the work that the time of a call may include besides the transfer of rows:
-//   - cast: BF16 tokens are converted to the dtype
+// Parts lists the work that a call's time may include besides the transfer of rows:
+//   - cast: BF16 tokens are converted
 //   - counts: ranks exchange row counts
-//   - expansion: a rank's row is copied to each of its experts
-//   - reduction: rows are summed over experts or ranks
-//   - copy: data is copied into a workspace that the kernels can access
+//   - expansion: a row is copied to each expert
+//   - reduction: rows are summed
+//   - copy: data is copied into a workspace
 //   - host: the host waits
 func Parts() []string { return []string{"cast", "counts", "expansion", "reduction", "copy", "host"} }
 
-// Work says which library a kernel is from, what it outputs, and what its time includes. Times that
-// include different work are not compared.
+// Work says which library a kernel is from, what it outputs, and what its time includes.
 type Work struct {
 	Library string   `json:"library,omitempty"`
 	Version string   `json:"version,omitempty"`
-	Layout  string   `json:"layout,omitempty"` // the name of one of Layouts
-	Sum     string   `json:"sum,omitempty"`    // combine only: one of Sums
-	Inside  []string `json:"inside,omitempty"` // the work that the time includes, in words of Parts
+	Layout  string   `json:"layout,omitempty"` // one of Layouts
+	Sum     string   `json:"sum,omitempty"`    // one of Sums, for a combine
+	Inside  []string `json:"inside,omitempty"` // some of Parts
 }
 
-// Validate refuses words that Layouts, Sums and Parts do not list.
+// Validate refuses words outside Layouts, Sums and Parts.
 func (w Work) Validate() error {
 	known := func(field, word string, list []string) error {
 		if word == "" || slices.Contains(list, word) {
@@ -70,7 +69,7 @@ func (w Work) Pair(dispatch Work) Work {
 
 // InLayout returns the work of a kernel in layout l.
 func (w Work) InLayout(l Layout) Work {
-	if w.Layout == "" || l == LayoutExpert { // older runs record LayoutExpert for every layout
+	if w.Layout == "" || l == LayoutExpert { // older runs always record LayoutExpert
 		return w
 	}
 	w.Layout = l.Kind()
@@ -83,8 +82,7 @@ func (w Work) InLayout(l Layout) Work {
 	return w
 }
 
-// Key spells the work for a problem as one line, "" if the layout is unknown. Two calls do the same
-// work if their keys are equal.
+// Key spells the work for a problem as one line, or "" if the layout is unknown.
 func (w Work) Key(p Problem) string {
 	if w.Layout == "" {
 		return ""
@@ -96,7 +94,7 @@ func (w Work) Key(p Problem) string {
 	} else if w.Sum != "" {
 		words = append(words, w.Sum)
 	}
-	for _, part := range Parts() { // the order of Parts, whatever the order of Inside
+	for _, part := range Parts() {
 		if slices.Contains(w.Inside, part) && (part != "cast" || dtype != BF16) {
 			words = append(words, "+"+part)
 		}

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Ratio returns how many times as much processor time `work` takes as `reference`. It runs them in turns, at
-// most `turns` times, and compares the least time of each. It stops early once the ratio is at most `bound`. A
-// test of speed asserts a ratio, because a slow host slows both functions down.
+// Ratio returns how many times as much processor time `work` takes as `reference`. It runs both at most `turns` times,
+// compares their least times, and stops early at a ratio of at most `bound`.
 func Ratio(t testing.TB, turns int, bound float64, work, reference func()) float64 {
 	t.Helper()
 	const forever = time.Duration(1<<63 - 1)

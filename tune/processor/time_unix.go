@@ -1,7 +1,6 @@
 //go:build unix
 
-// Package processor measures the processor time of speed tests on hosts that run other programs
-// too.
+// Package processor measures the processor time of speed tests.
 package processor
 
 import (
@@ -10,8 +9,7 @@ import (
 	"time"
 )
 
-// Time returns the processor time of this process so far, in all its threads. Unlike wall time, it
-// does not grow if other processes run.
+// Time returns the processor time of this process so far, in all its threads.
 func Time(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -9,21 +9,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Verdict says how a config compares with another one, mostly the default.
+// Verdict says how a config compares with another config, usually the default.
 type Verdict string
 
 const (
-	Faster    Verdict = "faster"    // the gain exceeds 1 by more than the band, and its interval excludes 1
-	Same      Verdict = "same"      // the interval of the gain lies inside the band
-	Slower    Verdict = "slower"    // the gain is below 1 by more than the band, and its interval excludes 1
+	Faster    Verdict = "faster"    // gain above the band; its interval excludes 1
+	Same      Verdict = "same"      // gain's interval inside the band
+	Slower    Verdict = "slower"    // gain below the band; its interval excludes 1
 	Undecided Verdict = "undecided" // none of these
 )
 
 // Verdicts lists every verdict.
 func Verdicts() []Verdict { return []Verdict{Faster, Same, Slower, Undecided} }
 
-// Interval is an estimate with its 95 % interval. Both ends are NaN if there was only one
-// round; JSON spells NaN as null.
+// Interval is an estimate with its 95 % interval. After one round, both ends are NaN, and null in JSON.
 type Interval struct {
 	Mid  float64 `json:"mid"`
 	Low  float64 `json:"low"`
@@ -57,14 +56,14 @@ func (i Interval) Half() float64 { return (i.High - i.Low) / 2 }
 
 // Band is the relative difference up to which two times count as equal.
 type Band struct {
-	Policy float64 `json:"policy"` // the band of the measurement policy
-	AA     float64 `json:"aa"`     // the A/A spread: by how much the default differs from itself
+	Policy float64 `json:"policy"` // from the measurement policy
+	AA     float64 `json:"aa"`     // A/A spread: the default measured against itself
 }
 
 // Width returns the larger of the policy's band and the A/A spread.
 func (b Band) Width() float64 { return max(b.Policy, b.AA) }
 
-// String returns the width, and whether the policy or the A/A spread sets it.
+// String returns the width and its source.
 func (b Band) String() string {
 	if b.Noisy() {
 		return fmt.Sprintf("%.1f %% (A/A spread; the policy's band is %.1f %%)", 100*b.AA, 100*b.Policy)
@@ -72,7 +71,7 @@ func (b Band) String() string {
 	return fmt.Sprintf("%.1f %% (policy; the A/A spread is %.1f %%)", 100*b.Policy, 100*b.AA)
 }
 
-// Short returns the same as String in fewer words.
+// Short returns String in fewer words.
 func (b Band) Short() string {
 	if b.Noisy() {
 		return fmt.Sprintf("%.1f%% A/A", 100*b.AA)
@@ -87,26 +86,25 @@ func (b Band) Noisy() bool { return b.AA > b.Policy }
 type Cause string
 
 const (
-	HostBound Cause = "host-bound" // the default takes hardly longer than an empty kernel
-	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band, and may explain the gain
-	Failed    Cause = "failed"     // a needed config did not run, or its answer was wrong
+	HostBound Cause = "host-bound" // hardly slower than an empty kernel
+	Noisy     Cause = "noisy"      // the A/A spread exceeds the policy's band
+	Failed    Cause = "failed"     // a needed config failed
 	NoDefault Cause = "no-default" // the default does not run
 )
 
 var causes = []Cause{"", HostBound, Noisy, Failed, NoDefault}
 
-// Decision records what won. stat.Decide and stat.Compare make it; all other code only reads it.
+// Decision records what won. stat.Decide and stat.Compare make it.
 type Decision struct {
-	// Config is the config to launch: the challenger if it is faster, otherwise the default. The commands bench and
-	// table verify put the requested config here.
+	// Config is the config to launch: the challenger if it is faster, otherwise the default. For `bench` and
+	// `table verify` it is the requested config.
 	Config  ep.Config `json:"config"`
 	Default ep.Config `json:"default"`
 	Gain    Interval  `json:"gain"` // the default's time divided by Config's
 
-	// Challenger is the best config besides the default, or the default itself if no other
-	// config ran.
+	// Challenger is the best config besides the default, or the default if no other config ran.
 	Challenger     ep.Config `json:"challenger"`
-	ChallengerGain Interval  `json:"challenger_gain"` // the default's time divided by the challenger's
+	ChallengerGain Interval  `json:"challenger_gain"` // default's time divided by challenger's
 
 	Band    Band    `json:"band"`
 	Verdict Verdict `json:"verdict"` // the challenger against the default
@@ -114,11 +112,10 @@ type Decision struct {
 	Reason  string  `json:"reason,omitempty"` // a sentence for people
 	Rounds  int     `json:"rounds"`           // rounds that give the gain
 
-	// Sessions counts the sessions of the rounds, without the session in which the config was chosen. It is 0 if all
-	// rounds come from one session.
+	// Sessions counts the sessions after the choice of the config. It is 0 if all rounds are from one session.
 	Sessions int `json:"sessions,omitempty"`
 
-	// Crossed says that the config was chosen after the search, among the winners of the other routings.
+	// Crossed says that the config was chosen among the winners of other routings.
 	Crossed bool `json:"crossed,omitempty"`
 }
 
@@ -128,49 +125,49 @@ func (d Decision) KeepsDefault() bool { return d.Config.Key() == d.Default.Key()
 // Usable reports whether a table row may be made from the decision.
 func (d Decision) Usable() bool { return d.Cause == "" || d.Cause == HostBound }
 
-// Times sums up the rounds of one config, in seconds of one call of the slowest rank.
+// Times holds quantiles over the rounds of one config, in seconds of the slowest rank's call.
 type Times struct {
 	Median float64 `json:"median"`
 	P10    float64 `json:"p10"`
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results for one problem under one routing. Its times come from other rounds than the choice.
+// Search holds the results for one problem under one routing. The rounds of its times did not choose the config.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
 	Class    ep.Class   `json:"class"`
 	Decision Decision   `json:"decision"`
 
-	// Reference says where Decision.Default comes from. It is empty if that config is the default.
+	// Reference says where Decision.Default comes from, if it is not the default config.
 	Reference string `json:"reference,omitempty"`
 
 	Clock        string  `json:"clock"`
 	Times        Times   `json:"times"`
 	DefaultTimes Times   `json:"default_times"`
-	MaxErr       float64 `json:"max_err"` // error of Decision.Config, see Result.MaxErr
+	MaxErr       float64 `json:"max_err"` // of Decision.Config, see Result.MaxErr
 
 	Tried  int `json:"tried"` // distinct configs measured
 	Legal  int `json:"legal"` // legal configs in the space
-	Ties   int `json:"ties"`  // finalists within the band of the fastest
+	Ties   int `json:"ties"`  // finalists about as fast as the fastest
 	Failed int `json:"failed"`
 
-	Beside *BesidePair `json:"beside,omitempty"` // nil if no matrix product ran at the same time as the calls
+	Beside *BesidePair `json:"beside,omitempty"` // nil without a matrix product
 
 	Pace Pace `json:"pace,omitzero"`
 
-	// SiblingDType names the dispatch dtype of an earlier search for the same combine. If it is set, this search
+	// SiblingDType names the other dispatch dtype with which the same combine was searched. If it is set, this search
 	// measured only required configs.
 	SiblingDType ep.DType `json:"as,omitempty"`
 
-	// Starts lists the configs that the search always measures besides the default.
+	// Starts lists the configs that the search always measures.
 	Starts []Start `json:"starts,omitempty"`
 
-	// Designs lists, by kernel, the parameters whose values the search treats like different kernels.
+	// Designs lists parameters by kernel. The search treats their values like different kernels.
 	Designs map[string][]string `json:"designs,omitempty"`
 
-	Bytes     int64   `json:"bytes"`     // moved by the busiest rank with one message for each expert of a token; for an activation, memory traffic
-	Imbalance float64 `json:"imbalance"` // the fullest rank's load divided by the mean
+	Bytes     int64   `json:"bytes"`     // busiest rank's bytes, one row per selected expert
+	Imbalance float64 `json:"imbalance"` // fullest rank's load divided by the mean
 }
 
 // Start is a config that a search always measures.
@@ -183,10 +180,10 @@ type Start struct {
 type Origin string
 
 const (
-	FromModel     Origin = "model"     // a formula without measured times chose it
-	FromKernel    Origin = "kernel"    // its kernel names it as a design to measure
+	FromModel     Origin = "model"     // a formula chose it
+	FromKernel    Origin = "kernel"    // its kernel suggests it
 	FromSpace     Origin = "space"     // the space file names it
-	FromHalves    Origin = "halves"    // the best dispatch and the best combine, joined to a pair
+	FromHalves    Origin = "halves"    // best dispatch and best combine, joined
 	FromSearch    Origin = "search"    // another search chose it
 	FromIncumbent Origin = "incumbent" // the table in use has it
 )
@@ -194,8 +191,7 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is the time of a config divided by the best time under a routing, minus 1. NaN means that the config failed or
-// was not measured there; JSON spells it null.
+// Loss is a config's time divided by the best time under a routing, minus 1. It is NaN, in JSON null, without a time.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.
@@ -215,17 +211,16 @@ func (l *Loss) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*float64)(l))
 }
 
-// Regret is the matrix of one problem: the loss of each routing's config under each
-// routing. stat.NewRegret computes it.
+// Regret is the matrix of one problem: what each routing's config loses under every routing.
 type Regret struct {
 	Problem  ep.Problem  `json:"problem"`
 	Routings []string    `json:"routings"` // columns
-	Rows     []RegretRow `json:"rows"`     // the last is the minimax row: the config with the smallest worst loss
+	Rows     []RegretRow `json:"rows"`     // last: the minimax row, with smallest worst loss
 }
 
 // RegretRow is one config under every routing.
 type RegretRow struct {
-	Routing string    `json:"routing"` // the routing that the config was tuned for; "all" in the minimax row
+	Routing string    `json:"routing"` // tuned for this routing; "all": minimax
 	Config  ep.Config `json:"config"`
 	Loss    []Loss    `json:"loss"`  // [routing]
 	Worst   Loss      `json:"worst"` // NaN if any loss is NaN

@@ -17,14 +17,13 @@ import (
 
 var strict = json.RejectUnknownMembers(true)
 
-// maxShared bounds the problems and configs that a decoder keeps, so that a hostile log cannot fill the memory.
 const maxShared = 1 << 16
 
-// decoder reads lines of trials.jsonl. It decodes equal problems and equal configs once.
+// decoder reads lines of trials.jsonl.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
-	flat     []float64 // the unused end of a buffer for rows
+	flat     []float64
 	options  json.Options
 }
 
@@ -78,12 +77,10 @@ func (d *decoder) decode(line []byte, r *Result) error {
 	return r.check()
 }
 
-// lastSeconds is the beginning of a line's last field. No string contains it, because
-// quotes inside strings are escaped.
+// lastSeconds begins a line's last field. No string contains it, because quotes inside strings are escaped.
 var lastSeconds = []byte(`,"seconds":[[`)
 
-// cutSeconds parses the seconds at the end of a line and returns the line without them, because the JSON library would
-// read them twice. In a line of unusual form, seconds is nil.
+// cutSeconds parses the seconds at the end of a line, and returns the line without them.
 func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	at := bytes.Index(line, lastSeconds)
 	if at < 0 || line[len(line)-1] != '}' {
@@ -93,12 +90,11 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	if err != nil {
 		return line, nil
 	}
-	line[at] = '}' // the line is the reader's own buffer
+	line[at] = '}'
 	return line[:at+1], seconds
 }
 
-// cut removes a field whose object has a known text, and sets `out` to the known value. `name` can only match a field's
-// name, because quotes inside strings are escaped.
+// cut removes a field whose text is in `known`, and sets `out`.
 func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest []byte, found bool) {
 	at := bytes.Index(line, []byte(name))
 	if at < 0 {
@@ -113,10 +109,9 @@ func cut[T any](line []byte, name, end string, known map[string]T, out *T) (rest
 	if *out, found = known[string(line[from:to])]; !found {
 		return line, false
 	}
-	return append(line[:at], line[to:]...), true // the line is the reader's own buffer
+	return append(line[:at], line[to:]...), true
 }
 
-// shared decodes a value, or takes it from the cache if the same text was decoded before.
 func shared[T any](dec *jsontext.Decoder, cache map[string]T, out *T, check func(T) error) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
@@ -143,7 +138,7 @@ func checkConfig(c ep.Config) error {
 	return err
 }
 
-// plain rewords an error of the JSON library: it names the field and no Go type.
+// plain rewords an error of the JSON library without Go types.
 func plain(err error) error {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -228,8 +223,7 @@ func (s *scanner) eat(c byte) bool {
 	return false
 }
 
-// number parses a duration: a number that is finite and not negative. Measured times take one exact division (Clinger
-// 1990), three times as fast as strconv.
+// number parses a duration, which is finite and not negative. It uses one exact division (Clinger 1990).
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start, mantissa, digits, point, exp := s.pos, 0, 0, -1, 0
@@ -270,12 +264,10 @@ func (s *scanner) number() (float64, error) {
 	return v, nil
 }
 
-// powers lists the exact powers of ten.
 var powers = [23]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// These are the largest numbers of stages and warnings in a line. Package kernels has the same bound for stages. There
-// are at most two warnings for each rank.
+// Package kernels has the same bound for stages.
 const (
 	maxStages   = 64
 	maxWarnings = 2 * ep.MaxRanks

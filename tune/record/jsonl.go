@@ -13,18 +13,16 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxLine bounds a line of trials.jsonl. A block of 10,000 rounds of 8 ranks takes a fifth of it.
 const maxLine = 8 << 20
 
-// These constants bound a log, because a reader takes memory and time for each case and each round.
+// Bounds of a log.
 const (
 	maxCases       = 20_000
 	fewRounds      = 1 << 19
-	leastRoundSize = 20 // bytes, in a log with more than fewRounds rounds; two ranks take 27
+	leastRoundSize = 20 // bytes, in a log of more than fewRounds
 )
 
-// AppendJSON appends r to b as one line of trials.jsonl, newline included. It refuses a line that is too long for a
-// Reader.
+// AppendJSON appends r to b as one line of trials.jsonl, newline included. It refuses a line that Reader cannot read.
 func (r *Result) AppendJSON(b []byte) ([]byte, error) {
 	line := *r
 	line.Schema = Schema
@@ -74,15 +72,15 @@ func appendSeconds(b []byte, rounds [][]float64) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Reader reads trials.jsonl. An unknown, doubled or mistyped field is an error that names line and field. It skips a
-// last line without a newline, see Torn.
+// Reader reads trials.jsonl. An unknown, doubled or mistyped field is an error. Reader skips a last line without a
+// newline, see Torn.
 type Reader struct {
 	in    *bufio.Reader
 	dec   *decoder
-	long  []byte // holds a line longer than the buffer of in
-	line  int    // from 1
-	bytes int64  // in the whole lines read so far
-	torn  int    // bytes after the last newline
+	long  []byte
+	line  int   // from 1
+	bytes int64 // in whole lines so far
+	torn  int   // bytes after the last newline
 
 	cases  map[caseID]struct{}
 	rounds int64
@@ -99,8 +97,8 @@ func NewReader(in io.Reader) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 256<<10), dec: newDecoder(), cases: map[caseID]struct{}{}}
 }
 
-// Read fills r with the next line and returns io.EOF at the end. Equal problems and configs
-// share memory between lines: do not change them.
+// Read fills r with the next line and returns io.EOF at the end. Do not change problems and configs: equal ones share
+// memory.
 func (d *Reader) Read(r *Result) error {
 	line, err := d.next()
 	if err != nil {
@@ -144,8 +142,7 @@ func (d *Reader) next() ([]byte, error) {
 	return line, err
 }
 
-// Torn returns a warning about an unfinished last line, or nil if there is no such line. Call it
-// after Read has returned io.EOF.
+// Torn returns a warning about an unfinished last line, or nil. Call it after Read has returned io.EOF.
 func (d *Reader) Torn() error {
 	if d.torn == 0 {
 		return nil
@@ -153,7 +150,7 @@ func (d *Reader) Torn() error {
 	return fmt.Errorf("%s: the last line is torn after %d bytes and was skipped; sweep --resume measures it again", TrialsFile, d.torn)
 }
 
-// Offset returns the number of bytes in the whole lines read so far.
+// Offset returns the number of bytes in whole lines so far.
 func (d *Reader) Offset() int64 { return d.bytes }
 
 // ReadAll reads a whole log. `torn` is the warning of Reader.Torn.

@@ -17,9 +17,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Recording holds one search with all measured times of all its configs. A search measures configs in rounds: in each
-// round, several configs run once each. epbench replay runs other search strategies on these times, without a GPU. The
-// file of a recording holds a line for the search, and then a line for each config.
+// Recording holds one search with all measured times. epbench replay runs other search strategies on these times,
+// without a GPU. The file has a line for the search, and then a line for each config.
 type Recording struct {
 	Schema  int        `json:"schema"`
 	Tool    string     `json:"tool"`
@@ -32,16 +31,16 @@ type Recording struct {
 	AA      AA         `json:"aa"`
 	Search  Search     `json:"search"`
 
-	Points []Point `json:"-"` // in the order in which the search first measured them
+	Points []Point `json:"-"` // in order of first measurement
 }
 
-// RecordingExt is the end of the file name of a recording.
+// RecordingExt is the extension of a recording's file.
 const RecordingExt = ".rounds.gz"
 
-// Pace says how long a search takes on a machine, in seconds of wall time.
+// Pace says how long a search takes, in seconds of wall time.
 type Pace struct {
-	Config float64 `json:"config"` // added by each new config, which is compiled, checked and warmed up
-	Sample float64 `json:"sample"` // added by each round in which a config is measured
+	Config float64 `json:"config"` // of each new config: compile, check, warm up
+	Sample float64 `json:"sample"` // of one config in one round
 }
 
 // Point is one config of a recording.
@@ -50,16 +49,15 @@ type Point struct {
 	Cost   ep.Cost   `json:"cost"`
 	Role   Role      `json:"role"`
 	Status ep.Status `json:"status"`
-	// Rounds holds the times of the config. Each entry describes consecutive rounds: it holds the number of the first
-	// round, and then the time of each round in tenths of a nanosecond.
+	// Rounds holds the times of the config. An entry has the number of its first round, then the times of consecutive
+	// rounds in tenths of a nanosecond.
 	Rounds [][]float64 `json:"rounds"`
 }
 
-// tick is the unit of the times in Point.Rounds, in seconds.
+// tick is the unit of Point.Rounds, in seconds.
 const tick = 1e-10
 
-// Recordings returns a recording of each search of a run. A recording has no times of other libraries, and none of the
-// A/A test, which measures the default config twice in each round.
+// Recordings returns a recording of each search of a run, without the A/A test and without other libraries.
 func Recordings(run *Run, results []Result) []*Recording {
 	type id struct {
 		problem ep.Problem
@@ -97,15 +95,13 @@ func Recordings(run *Run, results []Result) []*Recording {
 		r.add(line, places[k])
 	}
 	for k, r := range at {
-		if r.Search.Pace == (Pace{}) { // an older epbench wrote the run
+		if r.Search.Pace == (Pace{}) {
 			r.Search.Pace = paceOf(logs[k])
 		}
 	}
 	return out
 }
 
-// add adds the times of one line of the log to the point of its config. places maps the key of a config to the index of
-// its point in r.Points.
 func (r *Recording) add(line *Result, places map[string]int) {
 	key := line.Config.Key()
 	k, known := places[key]
@@ -115,7 +111,7 @@ func (r *Recording) add(line *Result, places map[string]int) {
 		r.Points = append(r.Points, Point{Config: line.Config, Cost: line.Cost, Role: line.Role, Status: ep.OK})
 	}
 	p := &r.Points[k]
-	if line.Status != ep.OK || line.Stage == StageRetry { // the result of a retry replaces the failure before it
+	if line.Status != ep.OK || line.Stage == StageRetry { // a retry replaces the failure before it
 		p.Status = line.Status
 	}
 	if line.Role != Candidate {
@@ -130,18 +126,17 @@ func (r *Recording) add(line *Result, places map[string]int) {
 	}
 }
 
-// PaceFit computes the Pace of a search from its blocks. A block is a number of rounds in which the same configs were
-// measured. A sample is the time of one config in one round.
+// PaceFit computes the Pace of a search from its blocks. A block is some rounds of the same configs. A sample is the
+// time of one config in one round.
 type PaceFit struct {
-	samples, wall                   float64 // sums over the blocks without a new config
-	newConfigs, newWall, newSamples float64 // sums over the blocks with new configs
+	samples, wall                   float64 // of blocks without new configs
+	newConfigs, newWall, newSamples float64 // of blocks with new configs
 }
 
-// Add adds a block. `configs` is the number of configs that were measured for the first time, `samples` the number of
-// samples, and `wall` the wall time of the block in seconds.
+// Add adds a block: its numbers of new configs and samples, and its wall time in seconds.
 func (p *PaceFit) Add(configs, samples int, wall float64) {
 	switch {
-	case samples == 0: // the block only checked outputs
+	case samples == 0:
 	case configs == 0:
 		p.samples, p.wall = p.samples+float64(samples), p.wall+wall
 	default:
@@ -149,8 +144,7 @@ func (p *PaceFit) Add(configs, samples int, wall float64) {
 	}
 }
 
-// Pace solves wall time = configs * Pace.Config + samples * Pace.Sample. The blocks without a new config give
-// Pace.Sample, and the other blocks then give Pace.Config.
+// Pace solves wall time = configs * Pace.Config + samples * Pace.Sample.
 func (p *PaceFit) Pace() (out Pace) {
 	if p.samples > 0 {
 		out.Sample = p.wall / p.samples
@@ -161,7 +155,6 @@ func (p *PaceFit) Pace() (out Pace) {
 	return out
 }
 
-// paceOf computes the Pace of the search that wrote these lines of the log.
 func paceOf(log []*Result) Pace {
 	var p PaceFit
 	seen := map[string]bool{}
@@ -183,10 +176,10 @@ func paceOf(log []*Result) Pace {
 	return p.Pace()
 }
 
-// Complete reports whether the search measured every config that can run.
+// Complete reports whether the search measured every legal config.
 func (r *Recording) Complete() bool { return len(r.Points) >= r.Search.Legal && r.Search.Legal > 0 }
 
-// Name returns the name of the recording's file, which is made of the problem and the routing.
+// Name returns the recording's file name, from problem and routing.
 func (r *Recording) Name() string {
 	p := r.Search.Problem
 	parts := []string{string(p.Op), fmt.Sprintf("r%d-h%d-e%d-k%d", p.Ranks, p.Hidden, p.Experts, p.TopK), string(p.Dispatch), fmt.Sprintf("t%d", p.Tokens),
@@ -197,8 +190,7 @@ func (r *Recording) Name() string {
 	return strings.Join(parts, "-") + RecordingExt
 }
 
-// WriteTo writes the recording's file. Equal recordings give equal bytes. The first result is always 0; it is there
-// because io.WriterTo has it.
+// WriteTo writes the recording's file. Equal recordings give equal bytes. The first result is always 0.
 func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -221,8 +213,6 @@ func (r *Recording) WriteTo(w io.Writer) (int64, error) {
 
 const maxRecordingLine = 4 << 20
 
-// readRecording reads one recording. It returns an error if the file has an unknown field, or if it unpacks to more bytes
-// than the budget `cost` allows.
 func readRecording(in io.Reader, cost *bounded.Budget) (*Recording, error) {
 	z, err := gzip.NewReader(in)
 	if err != nil {
@@ -275,7 +265,7 @@ func (p *Point) check() error {
 	return nil
 }
 
-// SecondsOf decodes an entry of Point.Rounds. It returns the number of the first round and the times in seconds.
+// SecondsOf decodes an entry of Point.Rounds: the first round's number, and the times in seconds.
 func SecondsOf(stretch []float64) (round0 int, seconds []float64) {
 	for _, v := range stretch[1:] {
 		seconds = append(seconds, v*tick)

@@ -83,7 +83,7 @@ func TestLoadNamesLineAndField(t *testing.T) {
 		{"fallback", `"fallback":["routing"`, `"fallback":["ranks"`, `line 4: header.fallback: "ranks" must match`},
 		{"op", `"op":"dispatch"`, `"op":"send"`, `line 6: rows[0].key.op: unknown "send", use one of dispatch, combine, pair, activation`},
 		{"class", `"routing":"even"`, `"routing":"odd"`, `line 6: rows[0].key.routing: unknown "odd", use one of even`},
-		{"ranks", `"ranks":8`, `"ranks":7`, `rows[0].key.experts: 256 does not divide by 7 ranks`},
+		{"ranks", `"ranks":8`, `"ranks":7`, `rows[0].key.experts: 256 is not a multiple of 7 ranks`},
 		{"param twice", `"threads":128`, `"threads":128,"threads":64`, `rows[0].config.values: field "threads" is given twice`},
 		{"param", `"threads":128`, `"threads":{}`, `rows[0].config.values.threads: value: "{}" is neither`},
 		{"kernel", `"kernel":"direct"`, `"kernel":""`, `rows[0].config.values: the default config must have no values`},

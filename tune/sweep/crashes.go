@@ -23,7 +23,7 @@ func (e *DefaultsCrash) Error() string {
 }
 
 type crashCount struct {
-	// similar counts crashed defaults by problem without tokens.
+	// similar counts crashed defaults. Problems that differ only in tokens share a count.
 	similar map[ep.Problem]int
 	all     int
 	ran     bool
@@ -52,7 +52,7 @@ func (n *crashCount) add(c *activeSearch) error {
 	return &DefaultsCrash{c.title(), n.words, n.all, n.configs}
 }
 
-// whySkip returns why to skip a search, or "" if few similar defaults crashed.
+// whySkip returns why to skip a search, or "" after fewer than mostCrashes similar crashes.
 func (n *crashCount) whySkip(c *activeSearch) string {
 	if n.similar[withoutTokens(c.problem)] < mostCrashes {
 		return ""

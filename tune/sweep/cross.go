@@ -33,7 +33,7 @@ func groupBy[G ~[]T, T any](list []T, alike func(a, b T) bool) []G {
 	return out
 }
 
-// usable reports whether a search may make rows, perhaps after further sessions.
+// usable reports whether a search may make rows.
 func (c *activeSearch) usable() bool {
 	d := c.result.Decision
 	return d.Usable() || c.sessionsAhead && d.Cause == record.Noisy
@@ -67,8 +67,7 @@ func (s *sweeper) crossAll(ctx context.Context) error {
 	return nil
 }
 
-// crossGroup measures the winners of a group under each routing. `before` is the config at the next smaller token
-// count, see tieOrder.
+// crossGroup measures the winners of a group under each routing.
 func (s *sweeper) crossGroup(ctx context.Context, g group, before ep.Config) error {
 	configs := g.winners()
 	if cfg, ok := s.incumbent(g[0], ep.AllRoutings); ok && !cfg.IsDefault() && s.harness.planner.admits(g[0].problem, cfg) {
@@ -116,7 +115,7 @@ func (g group) crossed() bool {
 	return !slices.ContainsFunc(g, func(c *activeSearch) bool { return c.crossingMissing })
 }
 
-// winners returns the chosen configs of a group without repeats, the default first.
+// winners returns a group's chosen configs, the default first.
 func (g group) winners() []ep.Config {
 	out := []ep.Config{g[0].result.Decision.Default}
 	for _, c := range g {
@@ -148,8 +147,8 @@ func (g group) effects() []stat.Effects {
 	return out
 }
 
-// compromise returns the searched config whose worst loss is smallest. ok is false if a winner's worst loss is as
-// small, within the band.
+// compromise returns the searched config whose worst loss is smallest. ok is false if a winner's worst loss is larger
+// by at most the band.
 func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool) {
 	var searched []stat.Effects
 	for _, c := range g {
@@ -165,7 +164,6 @@ func (s *sweeper) compromise(g group, winners []ep.Config) (c ep.Config, ok bool
 	return c, err == nil
 }
 
-// screenedEffects returns the effect of each config in the search's own rounds.
 func (c *activeSearch) screenedEffects() stat.Effects {
 	out := stat.Effects{}
 	for _, i := range c.state.Measured() {
@@ -195,8 +193,7 @@ func (g group) hasVerdict(v record.Verdict, cfg ep.Config) bool {
 	})
 }
 
-// cross measures configs in the same rounds if one of them was never measured. It checks new configs with the oracle,
-// because rows may use them.
+// cross measures configs in the same rounds if one of them was never measured.
 func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	var live, missing []int
 	for _, cfg := range configs {
@@ -233,8 +230,7 @@ func (s *sweeper) cross(ctx context.Context, c *activeSearch, configs []ep.Confi
 	return nil
 }
 
-// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing. A host-bound search
-// keeps its decision.
+// adoptFasterCrossed changes a decision if another search's winner was faster in the crossing.
 func (s *sweeper) adoptFasterCrossed(g group) {
 	for _, c := range g {
 		was := c.result.Decision
@@ -270,8 +266,8 @@ func (s *sweeper) updateRun(c *activeSearch) {
 	}
 }
 
-// fasterInCrossing returns the config with the largest gain over a search's choice, and the default of that crossing.
-// ok is false if no config is faster.
+// fasterInCrossing returns the crossed config with the largest gain over a search's choice, and the default that was
+// measured with it.
 func (c *activeSearch) fasterInCrossing() (win, dflt search.Finalist, ok bool) {
 	own, _ := c.space.Index(c.result.Decision.Config)
 	most := 0.0

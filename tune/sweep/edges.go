@@ -14,15 +14,14 @@ import (
 // edge is the smallest or largest declared value of a parameter, if the kernel also runs beyond it.
 type edge struct {
 	kernel, param string
-	at, beyond    int // the declared end and a value beyond it
+	at, beyond    int
 	values        []int
-	winners       int // searches whose winner has this value
+	winners       int
 }
 
-// fewestValues excludes parameters without an inner value.
 const fewestValues = 3
 
-// edgeWarnings warns of range ends that won at least half of the searches. It skips ranges that the user gave.
+// edgeWarnings warns of range ends that won at least half of the searches.
 func (s *sweeper) edgeWarnings() []string {
 	var found []*edge
 	won := map[string]int{} // by kernel
@@ -51,7 +50,6 @@ func (s *sweeper) edgeWarnings() []string {
 	return out
 }
 
-// edgeOf returns an edge if the winner has an end value, and the next value was slower.
 func (s *sweeper) edgeOf(c *activeSearch, k kernels.Kernel, q kernels.Param) (e edge, ok bool) {
 	pl, cfg := s.harness.planner, c.result.Decision.Config
 	values := sortedInts(q.Values)

@@ -21,11 +21,11 @@ type Explanation struct {
 // An Effect is the slow-down of the matrix product under one artificial load.
 type Effect struct {
 	Beside   string          // the load, in words
-	Alone    float64         // median seconds of the product alone
-	Slowdown record.Interval // median ratio of the product's times, loaded to alone
+	Alone    float64         // median seconds
+	Slowdown record.Interval // time under load, divided by time alone
 }
 
-// Explain measures which resources of a config slow down the matrix product, for every problem and routing.
+// Explain measures which resources of a config slow down the matrix product.
 func Explain(ctx context.Context, b kernels.Backend, opts *Options, rounds int, pick Picker) (out []Explanation, err error) {
 	l := newHarness(b, newPlanner(b, opts), nil)
 	err = eachRoutedProblem(opts, &record.Run{}, func(s *routedProblem) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// A harness holds the backend, the rules and the log of a command that measures.
+// A harness holds the backend, rules and log of a command.
 type harness struct {
 	backend  kernels.Backend
 	planner  *planner
@@ -29,13 +29,12 @@ type harness struct {
 	empty    map[string]float64 // an empty kernel's seconds, by clock
 }
 
-// newHarness makes a harness. The log may be nil.
 func newHarness(b kernels.Backend, pl *planner, log measure.Log) *harness {
 	return &harness{backend: b, planner: pl, policy: pl.opts.Policy(b.Machine()), log: log}
 }
 
 func (l *harness) cost(op ep.Op, c ep.Config) ep.Cost {
-	k, _ := kernels.Find(l.planner.kernels, op, c.Kernel) // an unknown kernel declares no cost
+	k, _ := kernels.Find(l.planner.kernels, op, c.Kernel)
 	return k.CostOf(c)
 }
 
@@ -52,7 +51,6 @@ func newRoutedProblem(p ep.Problem, d workloads.Distribution, seed uint64) (rout
 	return s, err
 }
 
-// draw makes the workload, and sets an unknown class.
 func (s *routedProblem) draw(seed uint64) (err error) {
 	if s.workload, err = workloads.New(s.routing, s.problem, seed); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -107,7 +105,7 @@ func (l *harness) legal(p ep.Problem, c ep.Config) error {
 	return nil
 }
 
-// measureAA measures the default against itself. It takes at most Policy.AAShare of `limit`, where 0 means no limit.
+// measureAA measures the default against itself, in at most Policy.AAShare of `limit`. 0 means no limit.
 func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.Duration) (record.AA, error) {
 	share := time.Duration(l.policy.AAShare * float64(limit))
 	aa, err := l.policy.MeasureAA(ctx, r, r.Default, share)
@@ -115,7 +113,7 @@ func (l *harness) measureAA(ctx context.Context, r *measure.Runner, limit time.D
 	return aa, err
 }
 
-// hostBound returns a function of the default's seconds. If an empty kernel takes hardly less, the function says that
+// hostBound returns a function of the default's seconds. If an empty kernel takes hardly less, this function says that
 // launch parameters cannot matter. Otherwise it returns "".
 func (l *harness) hostBound(r *measure.Runner) func(seconds float64) string {
 	return func(seconds float64) string {
@@ -136,7 +134,6 @@ type comparison struct {
 	state  *search.State
 }
 
-// newComparison makes a comparison of legal configs.
 func (l *harness) newComparison(s *routedProblem, purpose string, configs ...ep.Config) (*comparison, error) {
 	space, _, err := search.NewSpace()
 	if err != nil {

@@ -39,8 +39,8 @@ type Interleaving struct {
 }
 
 // Interleave measures the sides of each interleaving in alternating turns, so that drift of the machine affects all
-// sides alike. The order of sides is random, and every other turn reverses it. A side that fails is recorded, and the
-// other sides go on. Interleave calls `done` after each interleaving. The only error is that of ctx.
+// sides alike. A side that fails is recorded, and the other sides go on. Interleave calls `done` after each
+// interleaving. The only error is that of ctx.
 func Interleave(ctx context.Context, all []Interleaving, done func(Interleaving)) error {
 	for _, il := range all {
 		if err := il.run(ctx); err != nil {
@@ -103,8 +103,8 @@ type activeSide struct {
 	routedProblem
 	harness    *harness
 	comparison *comparison
-	seconds    map[int][]float64 // by point, one per turn
-	lost       error             // why the side is no longer measured
+	seconds    map[int][]float64
+	lost       error
 }
 
 func newActiveSide(il Interleaving, s Side) *activeSide {
@@ -124,7 +124,6 @@ func newActiveSide(il Interleaving, s Side) *activeSide {
 
 func (a *activeSide) distinctPoints() []int { return slices.Compact(slices.Clone(a.comparison.points)) }
 
-// prepare opens the session and checks the answers.
 func (a *activeSide) prepare(ctx context.Context) {
 	if a.lost == nil {
 		a.lost = a.comparison.runner.Prepare(ctx, record.StageRecheck, a.distinctPoints())

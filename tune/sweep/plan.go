@@ -2,7 +2,7 @@
 // routing. Run carries them out, and writes a run directory and a tuned table.
 //
 // After the searches, crossAll measures the winners of all routings under each routing. refineAll measures at further
-// token counts. A rowMaker makes the table's rows. Bench, AB and RowVerifier compare configs without a search.
+// token counts. A rowMaker makes the table's rows.
 package sweep
 
 import (
@@ -44,7 +44,7 @@ type Options struct {
 	Sessions  int                   // further sessions; 1 means none, see DefaultSessions
 
 	Began    time.Time // zero means the start of Run
-	Tool     string    // of epbench
+	Tool     string
 	Progress func(Event)
 }
 
@@ -65,7 +65,7 @@ const DefaultSessions = -1
 
 // An Event reports the progress of a sweep.
 type Event struct {
-	Done, All int // searches
+	Done, All int
 	Title     string
 	Stage     record.Stage
 }
@@ -137,7 +137,7 @@ func MakePlan(b kernels.Backend, opts *Options) (*Plan, error) {
 	return out, nil
 }
 
-// siblingConfigs estimates the configs of a combine that was searched with another dispatch dtype.
+// siblingConfigs is the estimated number of configs of a combine that was searched with another dispatch dtype.
 const siblingConfigs = 8
 
 func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
@@ -148,7 +148,6 @@ func (p *Plan) repeatsSibling(s *PlannedSearch) bool {
 	})
 }
 
-// estimate sets the numbers of configs and samples, as for the strategy `race`.
 func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) {
 	s.Measured = s.Legal
 	if repeats {
@@ -160,7 +159,6 @@ func (s *PlannedSearch) estimate(opts *Options, p measure.Policy, repeats bool) 
 	s.Samples = search.RaceSamples(s.Measured) + min(s.Measured, p.Finalists)*p.MaxRounds
 }
 
-// checkOptions refuses unknown parameters and kernels, and a space file that does not fit.
 func (pl *planner) checkOptions() error {
 	for _, name := range slices.Sorted(maps.Keys(pl.opts.Params)) {
 		if pl.param("", name) == nil {
@@ -191,7 +189,7 @@ func (pl *planner) declaredParams() map[string]map[string]spacefile.Declared {
 	return out
 }
 
-// checkSpaceFileConfigs refuses a required config that runs in no search of its op.
+// checkSpaceFileConfigs refuses a required config that no search can run.
 func (pl *planner) checkSpaceFileConfigs() error {
 	for _, k := range pl.kernels {
 		for _, c := range pl.opts.Space.Candidates(k.Name) {
@@ -248,7 +246,7 @@ type enumeratedSpace struct {
 	infos []record.SpaceInfo
 }
 
-// enumerate returns a copy of a problem's space, which it makes once.
+// enumerate returns a copy of a problem's space.
 func (pl *planner) enumerate(p ep.Problem) (*search.Space, []record.SpaceInfo, error) {
 	if e, ok := pl.spaces[p]; ok {
 		return e.space.Clone(), e.infos, nil

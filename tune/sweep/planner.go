@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/search/spacefile"
 )
 
-// A planner makes the spaces of a sweep.
 type planner struct {
 	machine    ep.Machine
 	allKernels []kernels.Kernel
@@ -26,8 +25,7 @@ func newPlanner(b kernels.Backend, opts *Options) *planner {
 	return &planner{machine: b.Machine(), allKernels: all, kernels: kernels.WithHooks(all, opts.Params), opts: opts, spaces: map[ep.Problem]enumeratedSpace{}}
 }
 
-// searchedKernels returns the kernels of a problem's op that --kernel names. If it names none of them, all are
-// returned.
+// searchedKernels returns the kernels of a problem's op that --kernel names, or else all.
 func (pl *planner) searchedKernels(p ep.Problem) []kernels.Kernel {
 	all := kernels.For(pl.kernels, p)
 	wanted := slices.DeleteFunc(slices.Clone(all), func(k kernels.Kernel) bool { return !slices.Contains(pl.opts.Kernels, k.Name) })
@@ -78,7 +76,6 @@ func (pl *planner) grid(k kernels.Kernel, p ep.Problem) (search.Grid, error) {
 	return g, nil
 }
 
-// axes returns the parameters of a kernel with the values to try.
 func (pl *planner) axes(k kernels.Kernel, p ep.Problem) (out []search.Axis) {
 	dflt := k.DefaultConfig(pl.machine, p)
 	for _, q := range k.Params {
@@ -110,7 +107,7 @@ func (pl *planner) admits(p ep.Problem, c ep.Config) bool {
 	return k.Changes(kernels.Hook, dflt, c) == "" && (p.Precision != ep.Full || k.Changes(kernels.Precision, dflt, c) == "")
 }
 
-// constrained reports whether the space file removes a config. It never removes required configs and pairs.
+// constrained reports whether the space file removes a config.
 func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool {
 	if p.Op == ep.Pair || slices.ContainsFunc(pl.spaceFileConfigs(p), func(a ep.Config) bool { return a.Key() == c.Key() }) {
 		return false
@@ -123,7 +120,6 @@ func (pl *planner) constrained(k kernels.Kernel, p ep.Problem, c ep.Config) bool
 	return err != nil || slices.ContainsFunc(rules, func(r search.Rule) bool { return r(c) != "" })
 }
 
-// reducesPrecision returns a rule that removes configs of full precision.
 func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	return func(c ep.Config) string {
 		if k.Changes(kernels.Precision, dflt, c) != "" {
@@ -133,7 +129,6 @@ func reducesPrecision(k kernels.Kernel, dflt ep.Config) search.Rule {
 	}
 }
 
-// legal returns the rule of the kernel's own check.
 func (pl *planner) legal(k kernels.Kernel, p ep.Problem) search.Rule {
 	return func(c ep.Config) string {
 		if err := k.Check(pl.machine, p, c); err != nil {
@@ -175,8 +170,7 @@ func (pl *planner) boundedMachine() ep.Machine {
 	return m
 }
 
-// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds each kernel's first pair,
-// with and without overlapped launches.
+// pairs joins each dispatch with each combine if a pair kernel accepts both. `first` holds each kernel's first pairs.
 func (pl *planner) pairs(p ep.Problem, dispatch, combine []ep.Config) (all, first []ep.Config) {
 	p.Op = ep.Pair
 	for _, k := range kernels.For(pl.kernels, p) {
@@ -206,8 +200,7 @@ func (pl *planner) defaultConfig(p ep.Problem) (ep.Config, error) {
 	return kernels.Default(pl.kernels, pl.machine, p, pl.opts.MaxSMs)
 }
 
-// analytic returns a config with enough SMs to give every message a warp. ok is false if no parameter sets SMs, or if
-// --kernel excludes the default's kernel.
+// analytic returns a config with enough SMs to give every message a warp.
 func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	if p.Op == ep.Pair {
 		return c, false
@@ -243,8 +236,8 @@ func (pl *planner) analytic(p ep.Problem) (c ep.Config, ok bool) {
 	return c, ok && k.Check(pl.machine, p, c) == nil
 }
 
-// announce tells a compiling backend which configs the sweep may need, the required configs first. When each search
-// announced its own configs, short sweeps waited long.
+// announce tells a compiling backend which configs the sweep may need. When each search announced its own configs,
+// short sweeps waited long.
 func (s *sweeper) announce() error {
 	b, ok := s.harness.backend.(kernels.Precompiler)
 	if !ok {
@@ -264,7 +257,7 @@ func (s *sweeper) announce() error {
 	return nil
 }
 
-// shapes returns one problem for each shape. Pairs need none, because they run the kernels of their halves.
+// shapes returns one problem for each shape, without pairs.
 func (s *sweeper) shapes() []ep.Problem {
 	var out []ep.Problem
 	for _, c := range s.searches {

@@ -21,18 +21,16 @@ type Probe struct {
 type probedCost struct {
 	open   float64 // opening a session
 	cold   float64 // compiling a config and comparing it with the oracle
-	warm   float64 // comparing a config in a later session
+	warm   float64 // comparing a config again
 	sample float64 // one sample of a config
 }
 
-// session returns the seconds of a session with this many configs, each in `rounds` rounds.
 func (c probedCost) session(configs int, rounds float64) float64 {
 	return c.open + float64(configs)*(c.warm+rounds*c.sample)
 }
 
 // Probe measures the costs of a plan's searches and sets Probed. Among problems that differ only in tokens, it
-// measures the smallest and the largest, and interpolates. A default that crashes or hangs is an error, because a
-// sweep would restart the worker for every problem.
+// measures the smallest and the largest, and interpolates. A default that crashes or hangs is an error.
 func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	l := newHarness(b, p.planner, nil)
 	l.policy.Sessions = 0
@@ -58,7 +56,7 @@ func (p *Plan) Probe(ctx context.Context, b kernels.Backend) error {
 	return nil
 }
 
-// tokenEnds returns the searches with the fewest and the most tokens among those that otherwise equal s.
+// tokenEnds returns the searches with the fewest and the most tokens among those that equal s otherwise.
 func (p *Plan) tokenEnds(s PlannedSearch) [2]PlannedSearch {
 	ends := [2]PlannedSearch{s, s}
 	for _, o := range p.Searches {
@@ -94,15 +92,14 @@ func between(costs [2]probedCost, ends [2]PlannedSearch, tokens int) probedCost 
 // probeConfigs is how often the default runs in a round.
 const probeConfigs = 2
 
-// A probe times the default in leastProbeRounds rounds. If they take at most probeSeconds, it uses mostProbeRounds
-// further rounds instead.
+// A probe runs leastProbeRounds rounds. If they take at most probeSeconds, it uses the time of mostProbeRounds further
+// rounds instead.
 const (
 	leastProbeRounds = 2
 	mostProbeRounds  = 5
 	probeSeconds     = 0.05
 )
 
-// probe measures the cost of one problem. If the default fails, the cost is the time until the failure.
 func (l *harness) probe(ctx context.Context, s routedProblem, p *Plan) (cost probedCost, err error) {
 	report := func(record.Stage) { p.reportProbe(&s) }
 	report("")
@@ -159,8 +156,7 @@ func (l *harness) probeSessions(ctx context.Context, c *comparison, cost *probed
 	return nil
 }
 
-// probeBlock measures the default `configs` times in each round. It returns the seconds of opening a session, and of
-// everything else.
+// probeBlock measures the default `configs` times in each round.
 func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds int) (open, rest float64, err error) {
 	before, start := l.wall.Opening, time.Now()
 	_, err = c.runner.Measure(ctx, record.StageAA, slices.Repeat(c.points[:1], configs), rounds)
@@ -168,21 +164,20 @@ func (l *harness) probeBlock(ctx context.Context, c *comparison, configs, rounds
 	return open, time.Since(start).Seconds() - open, err
 }
 
-// sessionRounds returns the mean rounds of a config in a further session.
 func (p *Plan) sessionRounds() float64 {
 	return float64(p.Policy.ConfirmRounds) * sessionSamples / sessionConfigs
 }
 
 const (
 	sessionConfigs = 4 + search.Neighbours
-	sessionSamples = 6 // mean number of configs in a round
+	sessionSamples = 6 // mean configs in a round
 )
 
 func (p *Plan) further(c probedCost) float64 {
 	return float64(p.Policy.Sessions) * c.session(sessionConfigs, p.sessionRounds())
 }
 
-// shortest returns the least seconds of a search, without further sessions.
+// shortest returns the seconds of the shortest search, without further sessions.
 func (p *Plan) shortest(c probedCost) float64 {
 	samples := 2*p.Policy.AARounds + leastConfigs*(search.ScreenRounds+p.Policy.MinRounds+p.Policy.ConfirmRounds)
 	return c.open + leastConfigs*c.cold + c.warm + float64(samples)*c.sample

@@ -13,9 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// refineAll looks between neighbouring ranges of token counts with different configs. It measures both configs at a
-// token count between the ranges, under each routing of the two searches. It ends when the time of the sweep is used
-// up.
+// refineAll looks for neighbouring ranges of token counts with different configs. It measures both configs at a token
+// count between the ranges, under each routing of the two searches.
 func (s *sweeper) refineAll(ctx context.Context) error {
 	m := s.rowMaker()
 	for _, byTokens := range m.groups {
@@ -54,7 +53,7 @@ func (s *sweeper) refine(ctx context.Context, low, high *tokenRange) error {
 }
 
 // measureBetween measures the default and the configs of `choices` at a token count, under the routing of `near`.
-// This measurement is a refinement. Later calls for the same token count and routing add configs to it.
+// This measurement is a refinement. Later calls may add configs to it.
 func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens int, choices ...rowChoice) (*activeSearch, error) {
 	p := atTokens(near.problem, tokens)
 	key := refinementKey(p, near)
@@ -78,8 +77,7 @@ func (s *sweeper) measureBetween(ctx context.Context, near *activeSearch, tokens
 	return c, s.refineOverSessions(ctx, c, configs)
 }
 
-// refineOverSessions measures the configs of a refinement in further sessions, unless all of them have such
-// measurements. Each session lays out memory anew.
+// refineOverSessions measures the configs of a refinement in further sessions.
 func (s *sweeper) refineOverSessions(ctx context.Context, c *activeSearch, configs []ep.Config) error {
 	missing := func(cfg ep.Config) bool {
 		_, measured := c.measured[cfg.Key()]
@@ -162,8 +160,8 @@ func (m *rowMaker) meet(low, high *tokenRange) (between *tokenRange) {
 	return nil
 }
 
-// refined returns the refinements between two ranges, one for each routing. It returns nil if one of the two configs
-// was not measured under every routing.
+// refined returns the refinements between two ranges, one for each routing. It returns nil if a measurement is
+// missing.
 func (m *rowMaker) refined(low, high *tokenRange) group {
 	mid := table.Midpoint(low.hi, high.lo)
 	if mid <= low.hi || mid >= high.lo {
@@ -182,8 +180,8 @@ func (m *rowMaker) refined(low, high *tokenRange) group {
 	return out
 }
 
-// abut extends two ranges until they touch at the geometric mean of their nearest token counts. A range ends earlier
-// if its config cannot run there.
+// abut extends two ranges until they touch at the geometric mean of their nearest token counts, or as far as their
+// configs can run.
 func (m *rowMaker) abut(low, high *tokenRange) {
 	mid := max(low.hi, min(table.Midpoint(low.hi, high.lo), high.lo-1))
 	a, b := low.last(), high.picks[0]
@@ -195,8 +193,7 @@ func (m *rowMaker) runs(p rowChoice, tokens int) bool {
 	return p.dflt || m.serves(atTokens(p.searches[0].problem, tokens), p.config)
 }
 
-// atTokens returns p with another number of tokens. Buffers with room for exactly p's tokens get room for exactly the
-// new number.
+// atTokens returns p with another number of tokens. Buffers with room for exactly p's tokens change too.
 func atTokens(p ep.Problem, tokens int) ep.Problem {
 	room := p.MaxTokens
 	if room == max(p.Tokens, 1) {
@@ -215,7 +212,6 @@ func (p rowChoice) configAt(there group) ep.Config {
 	return p.config
 }
 
-// withRoutingsOf returns the searches of g, and those searches of `other` whose routing g lacks.
 func (g group) withRoutingsOf(other group) group {
 	out := slices.Clone(g)
 	for _, o := range other {

@@ -31,7 +31,7 @@ func Continues(run *record.Run, b kernels.Backend, p *Plan) error {
 	return sameTraces(run, p)
 }
 
-// sameTraces returns an error if a trace file changed since the run began.
+// sameTraces returns an error if a trace file changed.
 func sameTraces(run *record.Run, p *Plan) error {
 	for _, d := range p.Options.Distributions {
 		spec := d.Spec()
@@ -78,7 +78,7 @@ func Retry(run *record.Run, results []record.Result, specs []string) error {
 	return nil
 }
 
-// spellings maps the key of each failed config to its differences from the defaults.
+// spellings maps the key of each failed config to its differences from defaults.
 func spellings(results []record.Result) map[string][]string {
 	defaults := map[ep.Problem]ep.Config{}
 	for _, r := range results {

@@ -17,12 +17,12 @@ type rowMaker struct {
 	refinements map[string]*activeSearch // see refinementKey
 	interrupted bool
 	maxSMs      int
-	protocol    int // see record.Protocol
+	protocol    int
 
 	build     func(ep.Config) ep.ABI // of a config's kernels
 	cost      func(ep.Op, ep.Config) ep.Cost
 	incumbent func(*activeSearch, ep.Class) (ep.Config, bool)
-	serves    func(ep.Problem, ep.Config) bool // whether a config can run here
+	serves    func(ep.Problem, ep.Config) bool
 }
 
 func (s *sweeper) rowMaker() *rowMaker {
@@ -71,7 +71,7 @@ func (m *rowMaker) rows() []table.Row {
 }
 
 // ranges returns the token ranges of one table key and class, with gaps. A range for all routings needs usable
-// searches of all routings, and at least fewestForAll of them.
+// searches of all routings.
 func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 	var out []*tokenRange
 	joined := false
@@ -105,7 +105,6 @@ func (m *rowMaker) ranges(byTokens []group, class ep.Class) []*tokenRange {
 
 const fewestForAll = 2
 
-// join sets the borders between adjacent ranges. It may add ranges, see meet.
 func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	for _, r := range ranges {
 		if r.joined {
@@ -118,8 +117,8 @@ func (m *rowMaker) join(ranges []*tokenRange) (out []*tokenRange) {
 	return out
 }
 
-// forClass returns the usable searches for the rows of a class. If an interrupt prevented the crossing, a class takes
-// only its first search.
+// forClass returns the usable searches of a class. If an interrupt prevented the crossing, it returns only the first
+// search.
 func (g group) forClass(class ep.Class) group {
 	g = g.usable()
 	if class != ep.AllRoutings {
@@ -136,7 +135,7 @@ func (m *rowMaker) lacksRoutings(g group, byTokens []group) bool {
 	return m.interrupted && slices.ContainsFunc(byTokens, func(o group) bool { return len(o) > len(g) })
 }
 
-// measuredByAll returns the configs that every search of a group measured, the default first.
+// measuredByAll returns the configs that every search of a group measured.
 func (g group) measuredByAll() []ep.Config {
 	dflt := g[0].result.Decision.Default
 	out := []ep.Config{dflt}
@@ -150,11 +149,11 @@ func (g group) measuredByAll() []ep.Config {
 
 // chooseConfig returns the config of a class.
 //   - One search: the config of its decision.
-//   - Several searches of one class: the config with the least worst loss that is slower than the default in no
-//     search.
+//   - Several searches of one class: the config with the least worst loss, among those that no search found slower
+//     than the default.
 //   - All routings: the minimax config.
-//   - All routings after an interrupt: the config with the least worst loss that all searches measured. If this is
-//     the default, ok is false, because unmeasured configs may be faster.
+//   - All routings after an interrupt: the config with the least worst loss, among those that all searches measured.
+//     If this is the default, ok is false, because unmeasured configs may be faster.
 func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep.Config, ok bool) {
 	switch {
 	case len(g) == 1:
@@ -174,8 +173,7 @@ func (m *rowMaker) chooseConfig(g group, class ep.Class, before ep.Config) (c ep
 	return c, true
 }
 
-// tieOrder returns the keys of the configs that win ties: the incumbent table's config, the default, and the config
-// of the next smaller token count.
+// tieOrder returns the keys of the configs that win ties, the strongest first.
 func (m *rowMaker) tieOrder(g group, class ep.Class, before ep.Config) []string {
 	dflt := g[0].result.Decision.Default.Key()
 	out := []string{dflt, before.Key()}
@@ -223,7 +221,6 @@ func (m *rowMaker) makeChoice(g group, cfg ep.Config) rowChoice {
 	return out
 }
 
-// explain sets the reason of evidence without a gain.
 func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	unsure := slices.ContainsFunc(g, func(c *activeSearch) bool { return !c.isRefinement && c.result.Decision.Verdict == record.Undecided })
 	faster := stat.Judge(record.Interval{Mid: e.Gain, Low: e.GainLow, High: e.GainHigh}, g.band()) == record.Faster
@@ -236,8 +233,7 @@ func explain(e *table.Evidence, g group, cfg ep.Config, dflt bool) {
 	}
 }
 
-// mergeEvidence merges the evidence of one config. Times and gain come from the evidence with the least gain. Regret
-// and error are the largest.
+// mergeEvidence merges the evidence of one config. Times and gain come from the evidence with the least gain.
 func mergeEvidence(all []table.Evidence) table.Evidence {
 	out := slices.MinFunc(all, func(a, b table.Evidence) int { return cmp.Compare(a.Gain, b.Gain) })
 	at, _ := out.At()
@@ -264,7 +260,6 @@ func mergeEvidence(all []table.Evidence) table.Evidence {
 	return out
 }
 
-// complete reports whether the whole legal space was measured. Pairs are never complete.
 func (c *activeSearch) complete() bool {
 	if c.sibling != nil {
 		return c.sibling.complete()

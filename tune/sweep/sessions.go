@@ -74,7 +74,6 @@ func (s *sweeper) measureSession(ctx context.Context, c *activeSearch, configs [
 	return nil
 }
 
-// rowConfigs returns the configs of a search that may get into a row.
 func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	d := c.result.Decision
 	out := appendConfig(appendConfig([]ep.Config{d.Default}, d.Config), d.Challenger)
@@ -94,7 +93,7 @@ func (s *sweeper) rowConfigs(c *activeSearch) []ep.Config {
 	return out
 }
 
-// decideOverSessions decides a search again, from its further sessions alone.
+// decideOverSessions decides a search again, from its further sessions.
 func (s *sweeper) decideOverSessions(c *activeSearch) {
 	if len(c.furtherSessions) == 0 {
 		return

@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// A sweeper carries out a plan.
 type sweeper struct {
 	plan        *Plan
 	opts        *Options
@@ -142,8 +141,7 @@ func (s *sweeper) start(c *activeSearch) error {
 	return nil
 }
 
-// measuredAnew reports whether a search must be measured again, because a retry changed its candidates. If so, it
-// sets the generation of new blocks.
+// measuredAnew reports whether a search must be measured again, because a retry changed its candidates.
 func (s *sweeper) measuredAnew(c *activeSearch, err error) bool {
 	if !errors.Is(err, measure.ErrDiverged) || len(s.run.Retried) == 0 || c.runner.Generation > 0 {
 		return false

@@ -16,7 +16,7 @@ import (
 // noisyShare is the share of noisy searches above which there is no table.
 const noisyShare = 0.25
 
-// whyNoTable returns why no table can be made, or "". It also returns the largest A/A spread of the usable searches.
+// whyNoTable returns why no table can be made, or "". It also returns the largest A/A spread.
 func (s *sweeper) whyNoTable() (why string, spread float64) {
 	var noisy []*activeSearch
 	usable := 0
@@ -41,7 +41,6 @@ func (s *sweeper) whyNoTable() (why string, spread float64) {
 	return "", spread
 }
 
-// widestBand bounds the band that noisyReason proposes.
 const widestBand = 0.25
 
 // noisyReason says that searches are noisy, and which flags help.
@@ -58,7 +57,7 @@ func (s *sweeper) noisyReason(noisy []*activeSearch) string {
 	if short > 0 {
 		ways = append(ways, fmt.Sprintf("give more time with --budget (in %[2]d of these searches the time ended before the A/A test had %[1]d rounds)", policy.MaxAA, short))
 	}
-	// The next sweep may find a wider spread.
+	// The factor 1.25 allows for a wider spread in the next sweep.
 	if band := math.Ceil(100*1.25*largest) / 100; band <= widestBand {
 		ways = append(ways, fmt.Sprintf("sweep again with --band %.0f%%, so that a smaller difference counts as none", 100*band))
 	}

@@ -155,7 +155,6 @@ func checkTime(field string, at time.Time) error {
 	return nil
 }
 
-// overlap refuses two rows that cover the same tokens of the same key.
 func (t *Table) overlap() error {
 	order := make([]int, len(t.Rows))
 	for i := range order {

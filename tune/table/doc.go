@@ -17,7 +17,7 @@
 //     memory.
 //
 // An [Answer] has a config, and a [Reason] that says where the config is from. If no row has exactly the key of the
-// question, a similar row may answer. The header's fallback fields say in which fields it may differ. If there is no
+// question, a similar row may answer. The table's header lists the fields in which that row may differ. If there is no
 // similar row either, the answer is the default config.
 //
 // Package curate compares, merges and checks tables. Package export writes tables as C, Python and Go.

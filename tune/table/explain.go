@@ -18,7 +18,7 @@ type Explanation struct {
 
 // ExplainedRow is a row that may answer, and why it does or does not.
 type ExplainedRow struct {
-	Source  string // name of the table
+	Source  string // the table's name
 	Row     *Row
 	Differs []string // fields in which the row differs
 	Note    string   // "answers", or why the row does not
@@ -52,8 +52,7 @@ func (s *Set) Explain(k Key, tokens int) Explanation {
 	return x
 }
 
-// Nearest describes the closest row that does not answer, or returns "" without rows. In the closest row, the fewest
-// fields keep it from answering.
+// Nearest describes the row that comes closest to answering, or returns "" without rows.
 func (s *Set) Nearest(k Key, tokens int) string {
 	query := k.Vector()
 	var best *indexedRow
@@ -99,7 +98,6 @@ func (s *Set) blocking(r *indexedRow, query [KeyFields]int) []int {
 	return out
 }
 
-// coverage returns the token intervals that a key's rows cover.
 func (s *Set) coverage(k Key) string {
 	var spans [][2]int
 	for _, r := range s.usable() {

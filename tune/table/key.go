@@ -22,7 +22,7 @@ type Key struct {
 	Combine      ep.DType `json:"combine"`
 	SharedExpert bool     `json:"shared_expert"`
 	SkipA2A      bool     `json:"skip_a2a"`
-	Routing      ep.Class `json:"routing"` // AllRoutings answers for every class
+	Routing      ep.Class `json:"routing"` // a row with AllRoutings answers every class
 
 	Precision ep.Precision `json:"precision"` // a caller that needs Full never gets Reduced
 
@@ -42,7 +42,7 @@ func KeyOf(p ep.Problem, c ep.Class) Key {
 	}
 }
 
-// Problem returns the problem of k with this many tokens. Its buffers have room for as many.
+// Problem returns the problem of k with this many tokens, and buffers for as many.
 func (k Key) Problem(tokens int) ep.Problem {
 	return ep.Problem{
 		Op: k.Op, Mode: k.Mode, Ranks: k.Ranks, Nodes: k.Nodes,

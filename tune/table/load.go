@@ -20,7 +20,7 @@ import (
 const MaxTableBytes = 64 << 20
 
 // Load reads a table. It refuses missing and repeated fields, overlapping rows, and an id that does not match the
-// content. An error names the line of the file and the field.
+// content. An error names the line and the field.
 func Load(r io.Reader) (*Table, error) { return load(r, false) }
 
 // LoadEdited reads a table whose content may not match its id, and then sets Header.Edited.
@@ -51,7 +51,6 @@ func load(r io.Reader, allowEdited bool) (*Table, error) {
 	return t, t.Seal()
 }
 
-// parse checks everything but the id, and sorts the rows.
 func parse(data []byte) (*Table, error) {
 	t := &Table{Schema: schemaOf(data)}
 	if t.Schema == 0 || t.Schema == Schema {
@@ -67,7 +66,7 @@ func parse(data []byte) (*Table, error) {
 	return t, nil
 }
 
-// schemaOf returns the schema if it is a file's first field, otherwise 0.
+// schemaOf returns the schema if it is a file's first field, or 0.
 func schemaOf(data []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(data[:min(len(data), 256)]))
 	for i := range 3 {
@@ -161,7 +160,6 @@ func LoadFile(name string, allowEdited bool) (*Table, error) {
 	return loadFrom(os.DirFS(filepath.Dir(name)), filepath.Base(name), name, allowEdited)
 }
 
-// loadFrom reads a table. `full` is the table's path in errors.
 func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	var t *Table
 	f, err := fsys.Open(name)
@@ -171,7 +169,7 @@ func loadFrom(fsys fs.FS, name, full string, allowEdited bool) (*Table, error) {
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		err = pe.Err // the error below names the full path
+		err = pe.Err // the error below has the full path
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", full, err)

@@ -31,20 +31,18 @@ type Answer struct {
 	Source   string    `json:"source"`   // name of the row's table, or ""
 	Row      *Row      `json:"row"`      // nil if no row answered
 
-	EarlierBuild bool `json:"earlier_build,omitempty"` // an earlier kernel build was measured
+	EarlierBuild bool `json:"earlier_build,omitempty"` // measured with an earlier kernel build
 	OtherMachine bool `json:"other_machine,omitempty"` // see Host.OtherMachines
 }
 
-// match is a row that may answer a question. The fallback fields of its table are the key fields in which the row may
-// differ from the question.
+// match is a row that may answer a question. It may differ from the question only in its table's fallback fields.
 type match struct {
-	place    int32                     // index in Set.rows
-	similar  bool                      // measured on another machine
+	place    int32
+	similar  bool
 	step     int32                     // 1 + index of the last differing fallback field
 	distance [fallbackFields + 2]int32 // by fallback field, then precision and dispatch dtype
 }
 
-// fallbackFields is the largest number of fallback fields.
 const fallbackFields = 6
 
 // compare returns how much a row differs from a question. ok is false if the row may not answer. Three fields have
@@ -86,8 +84,8 @@ func (r *indexedRow) compare(query *[KeyFields]int, fallback []int) (m match, ok
 	return m, true
 }
 
-// routingApart returns how much the routing class `have` of a row differs from the class `want` of a question. Both
-// are indices in ep.Classes. ok is false if the row may not answer.
+// routingApart returns how much the class `have` of a row differs from the class `want` of a question. ok is false if
+// the row may not answer.
 func routingApart(have, want int) (apart int, ok bool) {
 	all, even := ep.AllRoutings.Index(), ep.Even.Index()
 	if have == all {
@@ -102,7 +100,7 @@ func routingApart(have, want int) (apart int, ok bool) {
 //  1. A row of this machine is better.
 //  2. A row without a difference in a fallback field is better. Otherwise a row whose last such difference is
 //     earlier in the list of fallback fields is better.
-//  3. A row that differs less in the first fallback field with unequal differences is better.
+//  3. In the first fallback field in which two rows differ by unequal amounts, the smaller difference is better.
 //  4. A row of reduced precision is better, if the question accepts it.
 //  5. For a combine, a row with a nearer dispatch dtype is better.
 //  6. A row with a smaller key is better, then a row of this build, then a row of a later table.
@@ -174,11 +172,10 @@ func (t *Table) Lookup(k Key, tokens int) Answer {
 }
 
 // LookupPair answers a question about a pair: a dispatch and a combine that are launched together. Without a row for
-// the pair, it joins the configs of the dispatch and the combine, with the reason Halves. If one of the two is the
-// default config, or if Host.Check is nil or refuses the joined config, the answer is the default config.
+// the pair, it joins the configs of the dispatch and the combine, with the reason Halves. If Host.Check is nil or
+// refuses the joined config, the answer is the default config.
 //
-// The arguments must come from Set.Resolve, for problems that differ only in their operation. LookupPair allocates
-// memory if it joins two configs.
+// The arguments must come from Set.Resolve, for problems that differ only in their operation.
 func LookupPair(pair, dispatch, combine *Resolved, tokens int, c ep.Class) Answer {
 	own := *pair.Lookup(tokens, c)
 	d, k := dispatch.Lookup(tokens, c), combine.Lookup(tokens, c)

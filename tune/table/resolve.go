@@ -15,8 +15,8 @@ type Resolved struct {
 	host    Host
 	span    int      // token counts 0 to span-1 have cells
 	cells   []uint32 // [class, tokens] index into answers
-	answers []Answer // answers[0] is the default
-	ids     []string // ids of the tables
+	answers []Answer
+	ids     []string
 	notes   []string
 }
 
@@ -84,7 +84,7 @@ func (r *Resolved) fill(p painter, lo, hi int, a Answer) {
 	}
 }
 
-// lastLegal returns the last token count of a row at which its config is legal here, or row.Lo-1.
+// lastLegal returns the last token count of a row at which the row's config is legal here, or row.Lo-1.
 func (r *Resolved) lastLegal(k Key, row *Row, c ep.Config) int {
 	most := min(row.Hi, r.problem.MaxTokens)
 	if c.IsDefault() || most < row.Lo || r.legal(k, most, c) {
@@ -99,7 +99,6 @@ func (r *Resolved) legal(k Key, tokens int, c ep.Config) bool {
 	return !r.host.illegal(q, c)
 }
 
-// painter fills each cell once. From i, `next` leads to the first free cell.
 type painter struct {
 	cells []uint32
 	next  []int32
@@ -119,7 +118,6 @@ func (p painter) free(i int32) int32 {
 	return i
 }
 
-// fill sets the free cells of lo to hi and reports whether there were any.
 func (p painter) fill(lo, hi int, value uint32) (filled bool) {
 	end := int32(min(hi, len(p.cells)-1))
 	if lo > int(end) {

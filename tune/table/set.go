@@ -17,8 +17,8 @@ type Source struct {
 
 	similar  bool  // see Host.OtherMachines
 	fallback []int // fallback fields, as indices in Fields
-	refused  bool  // the host may not use the table
-	verified bool  // without Table.Doubts
+	refused  bool
+	verified bool // no doubts, see Table.Doubts
 }
 
 // Set combines several tables. If rows of several tables fit a question equally well, the table that comes last in
@@ -36,11 +36,11 @@ type Set struct {
 // indexedRow is a table row, prepared for fast comparison.
 type indexedRow struct {
 	row     *Row
-	config  ep.Config      // spelled as the host's kernels spell it
-	key     [KeyFields]int // the row's key as numbers
-	source  int            // index of the row's table
-	earlier bool           // measured with another build than the host's
-	similar bool           // measured on another machine
+	config  ep.Config // spelled as the host's kernels spell it
+	key     [KeyFields]int
+	source  int
+	earlier bool // measured with another build than the host's
+	similar bool
 }
 
 // compareIndexed sorts rows by key. Among equal keys, rows of the host's kernels come first, then rows of later
@@ -93,7 +93,7 @@ type Host struct {
 	// OnlyThisBuild excludes rows that were measured with another build of the kernels. Otherwise such rows answer,
 	// with EarlierBuild set, if their kernels have the same revision.
 	OnlyThisBuild bool
-	// Current gives a config of an earlier build this build's names. nil means that no name changed.
+	// Current renames a config of an earlier build to this build's names. nil means that no name changed.
 	Current func(ep.Config) ep.Config
 	// OtherMachines admits tables of similar machines (ep.Machine.Similar). Their rows answer, with OtherMachine set,
 	// only if no row of this machine does.
@@ -146,8 +146,7 @@ func (h Host) Accepts(head Header, r Row) bool {
 	return h.ABI.Accepts(head.Build(r))
 }
 
-// judge returns a function that reports whether the host accepts a row, and whether it certifies the row. It judges
-// each build once.
+// judge returns a function that reports whether the host accepts and certifies a row.
 func (h Host) judge(head Header) func(*Row) (accepted, certified bool) {
 	type judged struct{ accepted, certified bool }
 	known := map[ep.ABI]judged{}
@@ -162,8 +161,7 @@ func (h Host) judge(head Header) func(*Row) (accepted, certified bool) {
 	}
 }
 
-// Builds counts the rows whose kernels differ from the host's: `earlier` rows that the host accepts, and `refused`
-// rows.
+// Builds counts the rows of other kernels than the host's. The host accepts `earlier` of them, and refuses `refused`.
 func (t *Table) Builds(h Host) (earlier, refused int) {
 	judge := h.judge(t.Header)
 	for i := range t.Rows {
@@ -177,7 +175,6 @@ func (t *Table) Builds(h Host) (earlier, refused int) {
 	return earlier, refused
 }
 
-// hasRows reports whether any row has the ranks of k, and whether any row has the dtypes of k.
 func (t *Table) hasRows(k Key) (ranks, dtypes bool) {
 	for _, r := range t.Rows {
 		ranks = ranks || r.Key.Ranks == k.Ranks
@@ -207,14 +204,12 @@ func (t *Table) Doubts(h Host) []string {
 	return out
 }
 
-// minor returns the first two numbers of a version.
 func minor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// For returns a Set with only the rows that a host may use for a problem. The notes name the tables that it refuses
-// or doubts.
+// For returns a Set with only the rows that a host may use for a problem. The notes name refused and doubtful tables.
 func (s *Set) For(h Host, p ep.Problem) (usable *Set, notes []string) {
 	narrow := *s
 	narrow.sources, narrow.host = slices.Clone(s.sources), h

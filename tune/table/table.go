@@ -26,7 +26,7 @@ type Header struct {
 	Space    string     `json:"space"`     // fingerprint of the search space
 	Machine  ep.Machine `json:"machine"`   // hardware that was measured
 	Policy   string     `json:"policy"`    // measurement policy
-	AA       float64    `json:"aa"`        // A/A spread: relative difference of the default's measurements
+	AA       float64    `json:"aa"`        // relative difference between two measurements of the default
 	TrialLog string     `json:"trial_log"` // sha256 of trials.jsonl
 	Fallback []string   `json:"fallback"`  // key fields that may differ, in order of preference
 	Edited   bool       `json:"edited"`    // loaded although the id did not match
@@ -34,13 +34,13 @@ type Header struct {
 	// Band is the policy's band, a ratio minus one: a smaller difference of times counts as none. 0 means unknown.
 	Band float64 `json:"band,omitempty"`
 
-	// Receipts lists, in rising order, the ids of verifications that the rows' intervals include.
+	// Receipts lists the sorted ids of verifications. The rows' intervals include the gains that these measured.
 	Receipts []string `json:"receipts,omitempty"`
 
 	// MaxSMs is the most SMs that a config or the default may take. 0 means no bound.
 	MaxSMs int `json:"max_sms,omitempty"`
 
-	// Hooks lists the kernel parameters that change the result, as name=value,name=value. A caller must set the same
+	// Hooks lists the kernel parameters that change the result, as name=value,name=value. Callers must set the same
 	// values.
 	Hooks string `json:"hooks,omitempty"`
 }
@@ -52,8 +52,8 @@ func (h Header) IsDefault(r Row) bool {
 	return r.Default || h.MaxSMs > 0 && e.Gain == 1 && e.GainLow == 1 && e.GainHigh == 1
 }
 
-// GainInterval returns the 95 % interval of a row's gain. If the row has one session, it adds the spread between
-// sessions (docs/intervals.md). Sessions of an older protocol count as one, because they could share memory
+// GainInterval returns the 95 % interval of a row's gain. If the row has one session, GainInterval adds the spread
+// between sessions (docs/intervals.md). Sessions of an older protocol count as one, because they could share memory
 // addresses.
 func (h Header) GainInterval(r Row) (low, high float64) {
 	e := r.Evidence
@@ -105,9 +105,9 @@ func (h Header) Build(r Row) ep.ABI {
 func Midpoint(a, b int) int { return int(math.Sqrt(float64(max(a, 1)) * float64(b))) }
 
 // Evidence holds the measurements from which a row was made. Times are seconds of one call: the median over rounds of
-// the slowest rank's time. They are from the token count and routing with the least gain.
+// the slowest rank's time. Times and gain are from the token count and routing with the least gain.
 type Evidence struct {
-	Clock    string    `json:"clock"`     // chain, span, event or wall
+	Clock    string    `json:"clock"`     // clock: chain, span, event or wall
 	Median   float64   `json:"median"`    // median time
 	P10      float64   `json:"p10"`       // tenth percentile
 	P90      float64   `json:"p90"`       // ninetieth percentile
@@ -121,7 +121,7 @@ type Evidence struct {
 	Routings []string  `json:"routings"`  // routings measured
 	Tokens   []int     `json:"tokens"`    // token counts measured, rising
 	Complete bool      `json:"complete"`  // every legal config was measured
-	Date     time.Time `json:"date"`      // UTC, whole seconds
+	Date     time.Time `json:"date"`      // date of the measurement, UTC, whole seconds
 
 	// Legal is the number of legal configs in the search space. 0 means unknown.
 	Legal int `json:"legal,omitempty"`

@@ -10,13 +10,11 @@ import (
 // besideSamples lengthens samples beside a matrix product, because a cost is a small difference of two noisy times.
 const besideSamples = 8
 
-// stageTogether holds a point's rounds beside a matrix product in one stage.
 type stageTogether struct {
 	stage record.Stage
 	times ep.BesideRounds
 }
 
-// addBeside adds a round's times beside a matrix product to its line.
 func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	switch has := line.Problem.Beside != ""; {
 	case has && got == nil:
@@ -37,7 +35,7 @@ func addBeside(line *record.Result, got *ep.BesideRounds) error {
 	return nil
 }
 
-// shareBase gives all lines of a block the same times of the product alone. Then it computes each line's seconds.
+// shareBase gives all lines of a block the same times of the matrix product alone.
 func shareBase(lines []record.Result) {
 	var all []*ep.BesideRounds
 	for i := range lines {

@@ -16,11 +16,10 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// attempts bounds the tries of a block. A lost worker is restarted once.
+// attempts bounds the tries of a block.
 const attempts = 2
 
-// measureBlock measures and logs a block: some rounds of the same candidates. If the session is lost, it measures the
-// whole block again.
+// measureBlock measures and logs a block. If the session is lost, it measures the whole block again.
 func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Result, error)) (lines []record.Result, wall float64, err error) {
 	start := r.Lap.start()
 	for range attempts {
@@ -33,7 +32,7 @@ func (r *Runner) measureBlock(ctx context.Context, measure func() ([]record.Resu
 		return nil, 0, ctx.Err()
 	}
 	if errors.Is(err, ErrOpen) && r.clock == "" {
-		return nil, 0, err // the backend refuses this workload
+		return nil, 0, err
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrLost, err)
@@ -111,7 +110,7 @@ func (r *Runner) run(ctx context.Context, c ep.Config, spec kernels.RunSpec) (ke
 	return got, err
 }
 
-// stagesOf returns the stage times of a layer's config. A worker measures them only in its first run.
+// stagesOf returns the stage times of a layer's config, which a worker measures in its first run.
 func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	if len(now) > 0 {
 		if r.stages == nil {
@@ -122,7 +121,6 @@ func (r *Runner) stagesOf(c ep.Config, now []ep.StageTime) []ep.StageTime {
 	return r.stages[c.Key()]
 }
 
-// sampleSeconds returns the sum of the slowest rank's seconds over the rounds.
 func sampleSeconds(got kernels.Rounds) (seconds float64) {
 	rounds := got.Seconds
 	if got.Beside != nil {
@@ -141,7 +139,6 @@ func (r *Runner) Warm(ctx context.Context) {
 	}
 }
 
-// maxReason bounds the bytes of a logged reason.
 const maxReason = 8 << 10
 
 func attributeFailure(err error, line *record.Result) error {
@@ -168,15 +165,15 @@ func (r *Runner) chooseFold(ctx context.Context) error {
 	}
 	whole := slices.DeleteFunc(trial.Rounds(), func(t float64) bool { return t <= kernels.LeastReading })
 	if len(whole) == 0 {
-		return nil // all disturbed; the next block tries again
+		return nil // the next block tries again
 	}
 	least := slices.Min(whole)
 	r.fold = int(min(max(1, math.Ceil(sample/least)), float64(r.Policy.MaxFold)))
 	return nil
 }
 
-// rounds times every line without failure once in each round. Every second round reverses the order, so that each of
-// two lines runs first equally often.
+// rounds times every line once in each round. Every second round reverses the order, so that each of two lines runs
+// first equally often.
 func (r *Runner) rounds(ctx context.Context, live []int, lines []record.Result, rounds int, rng *rand.Rand) error {
 	var order []int
 	for k := range rounds {
@@ -214,7 +211,6 @@ func (r *Runner) failDisturbed(live []int, lines []record.Result) error {
 	return nil
 }
 
-// runAll runs the lines in order. It writes a candidate's failure to its line.
 func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*record.Result, kernels.Rounds) error) error {
 	for len(left) > 0 {
 		got, err := r.runRound(ctx, left)
@@ -235,8 +231,7 @@ func (r *Runner) runAll(ctx context.Context, left []*record.Result, keep func(*r
 	return nil
 }
 
-// runRound runs one round of the first lines that share a session. An error belongs to the line after the returned
-// rounds.
+// runRound runs the first lines that share a session. An error belongs to the line after the returned rounds.
 func (r *Runner) runRound(ctx context.Context, lines []*record.Result) ([]kernels.Rounds, error) {
 	defer stopwatch(&r.Wall.Measuring)()
 	lines = r.sameSession(lines)

@@ -9,8 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// admit prepares candidates, compares them with the oracle and warms them up, once per session. The warm-up uses the
-// fold of the samples, because a backend makes a graph for every fold.
+// admit prepares and checks candidates, and warms them up, once per session. The warm-up uses the fold of the
+// samples, because a backend makes a graph for every fold.
 func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) error {
 	isTwin := func(point int) bool { return point == search.Twin }
 	first, err := r.checkCold(ctx, live, lines, func(point int) bool { return !isTwin(point) })
@@ -29,7 +29,6 @@ func (r *Runner) admit(ctx context.Context, live []int, lines []record.Result) e
 	return err
 }
 
-// checkCold checks the wanted points that are not ready. It returns the lines that are right.
 func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Result, wanted func(point int) bool) (right []*record.Result, err error) {
 	var cold []*record.Result
 	var points []int
@@ -50,8 +49,7 @@ func (r *Runner) checkCold(ctx context.Context, live []int, lines []record.Resul
 	return right, nil
 }
 
-// check prepares candidates and compares them with the oracle. The host compares one candidate while the next one
-// runs.
+// check compares candidates with the oracle. The host compares one candidate while the next one runs.
 func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	rests := make([]<-chan kernels.Comparison, len(lines))
 	for i, line := range lines {
@@ -76,7 +74,7 @@ func (r *Runner) check(ctx context.Context, lines []*record.Result) error {
 	return nil
 }
 
-// verify prepares a line's candidate and starts its comparison. The channel delivers the result.
+// verify starts the comparison of a line's candidate. The channel delivers the result.
 func (r *Runner) verify(ctx context.Context, line *record.Result) (<-chan kernels.Comparison, error) {
 	if err := r.prepare(ctx, line); err != nil {
 		return nil, err

@@ -13,9 +13,9 @@ import (
 type Policy struct {
 	search.Protocol
 	MinSample float64 // seconds; calls repeat until a sample is this long
-	MaxFold   int     // calls in one sample
+	MaxFold   int
 	AAShare   float64 // largest share of a search's time
-	Sessions  int     // further sessions for the winners
+	Sessions  int     // further sessions
 }
 
 // PolicyFor returns the policy of a machine.

@@ -26,41 +26,40 @@ type Setup struct {
 	Workload *workloads.Workload
 	Space    *search.Space
 	Default  int
-	Roles    map[int]record.Role // of special points; may be nil
+	Roles    map[int]record.Role // may be nil
 	Cost     func(ep.Config) ep.Cost
 	Policy   Policy
 	Log      Log             // may be nil
-	Recorded *RecordedBlocks // of an earlier run; may be nil
+	Recorded *RecordedBlocks // may be nil
 	Wall     *record.Wall
 	Lap      *Lap               // if set, blocks include the time between blocks
-	Progress func(record.Stage) // after each block of rounds; may be nil
+	Progress func(record.Stage) // may be nil
 }
 
-// A Runner measures the points of one space on one workload, as the search.Evaluator of hardware. It takes blocks
-// from an earlier run's log if the log has them.
+// A Runner measures the points of one space on one workload. It takes recorded blocks from an earlier run's log.
 type Runner struct {
 	Setup
 
-	// Generation keeps the block numbers of a retry apart from earlier numbers.
+	// Generation separates the block numbers of a retry from earlier numbers.
 	Generation int
 
 	session     kernels.Session
-	twin        kernels.Session      // nil if the twin uses `session`
-	shared      string               // why the twin uses `session`, or ""
-	ready       map[int]bool         // prepared and verified in this session
+	twin        kernels.Session      // nil if the twin shares `session`
+	shared      string               // why the twin shares `session`, or ""
+	ready       map[int]bool         // prepared and verified
 	blocks      map[record.Stage]int // next block of each stage
 	failed      map[int]*kernels.Failure
-	errs        map[int]float64           // largest error by point
-	beside      map[int]*stageTogether    // by point
+	errs        map[int]float64 // largest error by point
+	beside      map[int]*stageTogether
 	stages      map[string][]ep.StageTime // of a layer, by config
 	round       int
-	opened      int // sessions, recorded ones included
+	opened      int
 	fold        int
 	clock       string
 	mhz         [][]float64
 	paceCounted map[int]bool
 	paced       record.PaceFit
-	spent       float64 // seconds of all blocks, recorded ones included
+	spent       float64 // seconds of all blocks
 	latest      time.Time
 }
 
@@ -117,10 +116,9 @@ func (r *Runner) updatePace(points []int, lines []record.Result, wall float64) {
 	r.paced.Add(configs, samples, wall)
 }
 
-// Pace returns the mean time of a config and of a sample so far.
+// Pace returns the mean time of a config and of a sample.
 func (r *Runner) Pace() record.Pace { return r.paced.Pace() }
 
-// generationBlocks exceeds the number of blocks of any stage.
 const generationBlocks = 1000
 
 func (r *Runner) nextBlock(stage record.Stage) int {
@@ -129,13 +127,13 @@ func (r *Runner) nextBlock(stage record.Stage) int {
 	return n
 }
 
-// Spent implements search.Evaluator. It includes recorded blocks.
+// Spent implements search.Evaluator.
 func (r *Runner) Spent() time.Duration { return time.Duration(r.spent * float64(time.Second)) }
 
 // Latest returns when the last block ended, in UTC and whole seconds.
 func (r *Runner) Latest() time.Time { return r.latest }
 
-// flatten returns a block's samples and updates the Runner. `lines` has the order of `live`.
+// flatten returns a block's samples and updates the Runner.
 func (r *Runner) flatten(live []int, lines []record.Result) []search.Sample {
 	var out []search.Sample
 	for i := range lines {
@@ -172,7 +170,7 @@ func (r *Runner) Failures() map[int]*kernels.Failure { return r.failed }
 // MaxErr returns the largest error of a point's answers against the oracle.
 func (r *Runner) MaxErr(point int) float64 { return r.errs[point] }
 
-// Clock names the clock of the seconds, "" before the first sample.
+// Clock returns the name of the clock, or "" before the first sample.
 func (r *Runner) Clock() string { return r.clock }
 
 // Config returns the config of a point. The twin has the default's config.
@@ -195,7 +193,7 @@ func (r *Runner) role(point int) record.Role {
 	return record.Candidate
 }
 
-// rng returns the random source of a block. It is the same in a resumed run.
+// rng returns a block's random source, the same in a resumed run.
 func (r *Runner) rng(stage record.Stage, block int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.Workload.Seed, hash(r.Workload.Problem.Key(), r.Workload.Spec, string(stage), fmt.Sprint(block))))
 }
@@ -213,7 +211,7 @@ func (r *Runner) Seed(purpose string) uint64 {
 	return r.Workload.Seed ^ hash(r.Workload.Problem.Key(), r.Workload.Spec, purpose)
 }
 
-// Close ends the session, if any. The next measurement opens another session.
+// Close ends the session, if any.
 func (r *Runner) Close() error {
 	if r.session == nil {
 		return nil
@@ -236,7 +234,7 @@ func HostBound(seconds float64, clock string, empty map[string]float64) bool {
 // A Lap is the time at which the next block of several runners begins.
 type Lap struct{ began time.Time }
 
-// Start sets this time to now.
+// Start lets the next block begin now.
 func (l *Lap) Start() {
 	if l != nil {
 		l.began = time.Now()
@@ -250,7 +248,7 @@ func (l *Lap) start() time.Time {
 	return l.began
 }
 
-// stopwatch starts a clock. The returned function adds the elapsed time to *seconds.
+// stopwatch returns a function that adds the elapsed time to *seconds.
 func stopwatch(seconds *float64) func() {
 	start := time.Now()
 	return func() { *seconds += time.Since(start).Seconds() }

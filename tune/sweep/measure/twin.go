@@ -12,7 +12,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// placeTwin gives the twin, a second copy of the default, its own session if the backend can hold two. The A/A test
+// placeTwin gives the twin (the default, measured again) its own session if the backend can hold two. The A/A test
 // then includes effects of memory addresses. Blocks without the twin close this session, because candidates may need
 // the memory.
 func (r *Runner) placeTwin(ctx context.Context, live []int) {
@@ -71,7 +71,6 @@ func (r *Runner) warnOfTwin(lines []record.Result) {
 	}
 }
 
-// sameSession returns the first lines that share a session.
 func (r *Runner) sameSession(lines []*record.Result) []*record.Result {
 	for i := range lines {
 		if r.sessionOf(lines[i]) != r.sessionOf(lines[0]) {

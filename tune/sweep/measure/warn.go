@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// lateFactor is the time of a straggler, in medians of its block.
+// lateFactor is how many times its block's median a straggler takes.
 const lateFactor = 5
 
 func stragglerWarnings(r *record.Result) []string {

@@ -24,12 +24,12 @@ const Schema = 2
 // A Receipt records one verification of a table.
 type Receipt struct {
 	Schema  int        `json:"schema"`
-	ID      string     `json:"id"`    // sha256 of the receipt with this field empty
-	Table   string     `json:"table"` // the table's id
+	ID      string     `json:"id"` // sha256 of the receipt with this field empty
+	Table   string     `json:"table"`
 	Tool    string     `json:"tool"`
 	Created time.Time  `json:"created"` // UTC
 	Machine ep.Machine `json:"machine"`
-	ABI     ep.ABI     `json:"abi"` // of the measured kernels
+	ABI     ep.ABI     `json:"abi"`
 	Policy  string     `json:"policy"`
 	// Protocol is the revision of measuring.
 	Protocol int     `json:"protocol,omitempty"`
@@ -40,8 +40,8 @@ type Receipt struct {
 type Check struct {
 	Key     table.Key       `json:"key"`
 	Tokens  int             `json:"tokens"`
-	Routing string          `json:"routing"` // spec
-	Config  ep.Config       `json:"config"`  // as the table spells it
+	Routing string          `json:"routing"`
+	Config  ep.Config       `json:"config"` // as the table spells it
 	Clock   string          `json:"clock"`
 	Rounds  int             `json:"rounds"`
 	Band    record.Band     `json:"band"`
@@ -49,7 +49,7 @@ type Check struct {
 	Claimed record.Interval `json:"claimed"` // see table.Header.GainInterval
 	Verdict record.Verdict  `json:"verdict"`
 	Claim   Claim           `json:"claim"`
-	Reason  string          `json:"reason"` // why the claim does not hold, or ""
+	Reason  string          `json:"reason"` // why the claim does not hold
 	// Launched is the config in the measuring build's spelling, if this differs.
 	Launched ep.Config `json:"launched,omitzero"`
 }
@@ -95,7 +95,7 @@ func (r *Receipt) WriteTo(w io.Writer) (int64, error) {
 }
 
 // Pick returns k rows to check, spread evenly over the rows that do not keep the default. If k is 0, it returns all
-// of these rows.
+// of them.
 func Pick(t *table.Table, k int) []*table.Row {
 	var all []*table.Row
 	for i := range t.Rows {
@@ -113,8 +113,8 @@ func Pick(t *table.Table, k int) []*table.Row {
 	return out
 }
 
-// Row checks one row by the protocol that tuned it. It measures a row for all routings under every routing of its
-// evidence, and another row under the first. An error means that the machine is lost.
+// Row checks one row by the protocol that tuned it. It measures a row for all routings under every routing, and any
+// other row under one routing. An error means that the machine is lost.
 func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, error) {
 	specs := r.Evidence.Routings
 	if r.Key.Routing != ep.AllRoutings && len(specs) > 1 {
@@ -132,7 +132,6 @@ func Row(ctx context.Context, m *sweep.RowVerifier, r *table.Row) ([]Check, erro
 	return out, nil
 }
 
-// problemOf returns the problem of a row at a token count, with the row's matrix product.
 func problemOf(r *table.Row, tokens int) ep.Problem {
 	at, ok := r.Evidence.At()
 	if !ok {
@@ -143,7 +142,6 @@ func problemOf(r *table.Row, tokens int) ep.Problem {
 	return p.AtTokens(tokens, tokens)
 }
 
-// tokensOf returns the largest measured token count of a row, or r.Hi.
 func tokensOf(r *table.Row) int {
 	for _, n := range slices.Backward(r.Evidence.Tokens) {
 		if r.Lo <= n && n <= r.Hi {

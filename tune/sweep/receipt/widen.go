@@ -50,8 +50,8 @@ func Read(in io.Reader) (*Receipt, error) {
 type Effect string
 
 const (
-	Covered Effect = "covered" // the interval already covers the measured gain
-	Widened Effect = "widened" // the interval grew to cover the measured gain
+	Covered Effect = "covered" // the interval covers the measured gain
+	Widened Effect = "widened" // the interval grew to cover the gain
 	Removed Effect = "removed" // slower than the default, failed, or uncertain
 )
 
@@ -64,8 +64,8 @@ type Change struct {
 }
 
 // Widen returns the table with each row's interval widened to cover the gains of its checks. It leaves out rows that
-// were slower than the default, failed, or are no longer certain (table.Header.Certain). A check that holds certifies
-// the row for the receipt's build. A receipt of another machine is an error.
+// were slower than the default, failed, or are no longer certain (table.Header.Certain). A receipt of another machine
+// is an error.
 func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) {
 	out := *t
 	out.Rows, out.Header.Receipts = slices.Clone(t.Rows), slices.Clone(t.Header.Receipts)
@@ -102,8 +102,7 @@ func Widen(t *table.Table, receipts []*Receipt) (*table.Table, []Change, error) 
 	return &out, changes, out.Seal()
 }
 
-// certify stamps a row with the receipt's protocol and build, if the check holds and is newer than the row's
-// measurement.
+// certify stamps a row with the receipt's protocol and build, if the check holds.
 func (r *Receipt) certify(h *table.Header, row *table.Row, c Check) {
 	if c.Claim != Holds || !r.Created.After(row.Evidence.Date) {
 		return

@@ -38,7 +38,6 @@ func Diff(a, b *table.Table) []Difference {
 	return out
 }
 
-// kind returns "" if the two tables do not differ.
 func (s segment) kind() Kind {
 	switch {
 	case s.a == nil:

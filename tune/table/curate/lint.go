@@ -43,7 +43,7 @@ const leastShare = 0.1
 
 type linter struct {
 	header table.Header
-	row    int // index of the current row, -1 for the table
+	row    int
 	found  []Finding
 }
 
@@ -89,8 +89,7 @@ func anyRouting(k table.Key) table.Key {
 	return k
 }
 
-// gain checks the gain of a row, unless the row keeps the default. The gain of several routings is that of the worst
-// routing, so it may be below 1.
+// gain checks the gain of a row. The gain of several routings is that of the worst routing, so it may be below 1.
 func (l *linter) gain(r table.Row) {
 	if l.header.IsDefault(r) {
 		return
@@ -122,7 +121,7 @@ func (l *linter) evidence(r table.Row) {
 	l.add(!fewOfLegal(r) && !e.Complete && e.Tried < fewTried, Note, "tried", "%d configs tried: give the sweep more --budget", e.Tried)
 }
 
-// restsOnOne reports whether a row for all routings was measured under fewer than two.
+// restsOnOne reports whether a row for all routings was measured under fewer than two routings.
 func restsOnOne(r table.Row) bool {
 	return r.Key.Routing == ep.AllRoutings && len(r.Evidence.Routings) < 2
 }
@@ -132,7 +131,6 @@ func fewOfLegal(r table.Row) bool {
 	return !e.Complete && float64(e.Tried) < leastShare*float64(e.Legal)
 }
 
-// share adds one finding for all rows of which too few configs were tried.
 func (l *linter) share(rows []table.Row) {
 	few := 0
 	var least table.Evidence
@@ -149,7 +147,6 @@ func (l *linter) share(rows []table.Row) {
 		few, len(rows), 100*leastShare, least.Tried, least.Legal)
 }
 
-// legal checks a row's config at both ends of its interval.
 func (l *linter) legal(r table.Row, legal Legality) {
 	if legal == nil || r.Config.IsDefault() {
 		return

@@ -30,7 +30,6 @@ type Overlap struct {
 }
 
 // Comparable returns why two tables cannot be merged, or nil. Their machines, SM bounds and hooks must be equal.
-// Without a hash for each kernel, their builds must be equal too.
 func Comparable(a, b table.Header) error {
 	switch {
 	case a.Machine.Key() != b.Machine.Key():
@@ -46,11 +45,11 @@ func Comparable(a, b table.Header) error {
 }
 
 // Merge adds a newcomer's rows to an incumbent table. It returns the merged table, and what it did on every interval
-// that both tables cover. It changes neither argument.
+// that both tables cover.
 //
 // At a token count at which only one table was measured, Merge takes that table's row. If both were measured, the
-// incumbent's row stays unless the rule prefers the newcomer's. We do not take the larger gain: after many merges it
-// would mostly be luck. Between two measured counts, Merge takes the row of the nearer count, by ratio.
+// incumbent's row stays unless the rule prefers the newcomer's row. We do not take the larger gain: after many merges
+// it would mostly be luck. Between two measured counts, Merge takes the row of the nearer count, by ratio.
 //
 // A row of a later build replaces a row of an earlier build everywhere.
 func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, error) {
@@ -72,8 +71,7 @@ func Merge(old, newcomer *table.Table, rule Rule) (*table.Table, []Overlap, erro
 	return out, overlaps, out.Seal()
 }
 
-// stated returns a table in which every row names its build. It leaves out rows whose gain is uncertain, and rows for
-// all routings that were measured under fewer than two.
+// stated returns a table in which every row names its build. It leaves out rows without sufficient evidence.
 func stated(t *table.Table) *table.Table {
 	out := *t
 	out.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r table.Row) bool { return restsOnOne(r) || !t.Header.Certain(r) })
@@ -83,7 +81,6 @@ func stated(t *table.Table) *table.Table {
 	return &out
 }
 
-// choose returns the row that answers at a token count.
 func (s segment) choose(tokens int, rule Rule) *table.Row {
 	switch {
 	case s.a == nil:
@@ -106,7 +103,6 @@ func (s segment) choose(tokens int, rule Rule) *table.Row {
 	return s.a
 }
 
-// overlap describes what the merge did to a segment.
 func (s segment) overlap(row *table.Row, near *point) Overlap {
 	o := Overlap{Key: s.key, Lo: s.lo, Hi: s.hi, Old: s.a, New: s.b}
 	switch {

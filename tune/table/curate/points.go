@@ -13,7 +13,6 @@ type point struct {
 	row    *table.Row
 }
 
-// points returns the measured token counts of a key in order.
 func (g group) points(rule Rule) []point {
 	var out []point
 	for _, s := range g.cut() {
@@ -40,8 +39,8 @@ func (g group) measuredThere(s segment, tokens int) segment {
 	return s
 }
 
-// outranked reports whether a row was only timed at a token count, while the other table has a search nearby: between
-// the two nearest searches of the row's own table.
+// outranked reports whether a row was timed at a token count without a search, while the other table has a search
+// nearby: between the two nearest searches of the row's own table.
 func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	if r == nil || other == nil || !slices.Contains(r.Evidence.Between, tokens) || len(r.Evidence.Between) == len(r.Evidence.Tokens) {
 		return false
@@ -53,7 +52,6 @@ func (g group) outranked(side int, r, other *table.Row, tokens int) bool {
 	})
 }
 
-// searched returns the token counts that had a search, in rising order.
 func searched(rows []*table.Row) []int {
 	var out []int
 	for _, r := range rows {
@@ -83,8 +81,7 @@ func measuredAt(r *table.Row, tokens int) bool {
 	return r != nil && slices.Contains(r.Evidence.Tokens, tokens)
 }
 
-// ends returns the token counts at which the nearest point may change: the points, and the
-// midpoints between neighbours.
+// ends returns the token counts at which the nearest point may change.
 func ends(points []point) []int {
 	var out []int
 	for i, p := range points {
@@ -96,7 +93,7 @@ func ends(points []point) []int {
 	return out
 }
 
-// winner returns the row that answers in a segment, and the point from which the row comes, if any.
+// winner returns the row that answers in a segment, and the row's point, if any.
 func (s segment) winner(points []point, rule Rule) (row *table.Row, from *point) {
 	if s.a != nil && s.b != nil && rule.builds.Serves(s.a.ABI) != rule.builds.Serves(s.b.ABI) {
 		return s.choose(s.lo, rule), nil

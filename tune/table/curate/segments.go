@@ -8,21 +8,20 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// segment is an interval of token counts of one key. In the whole interval, each of the two tables has the same row
-// or none.
+// segment is an interval of token counts of one key. Each of the two tables has one row or none there.
 type segment struct {
 	key  table.Key
 	lo   int
 	hi   int        // inclusive
-	a, b *table.Row // rows of the two tables; nil for none
+	a, b *table.Row // nil for none
 }
 
 type group struct {
 	key  table.Key
-	rows [2][]*table.Row // of the first and the second table
+	rows [2][]*table.Row
 }
 
-// groups returns the rows of two tables by key, sorted by Key.Vector.
+// groups returns the rows of two tables by key.
 func groups(a, b *table.Table) []group {
 	byKey := map[table.Key]*group{}
 	for side, t := range []*table.Table{a, b} {

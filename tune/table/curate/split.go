@@ -15,8 +15,8 @@ type Timing struct {
 }
 
 // Split divides a row that was measured at several token counts into parts, each with its own times. `timed` returns
-// the times at one token count; ok is false if they are unknown. A token count with unknown times joins the part
-// before it, unless it is Evidence.TimedAt.
+// the times at one token count; ok is false if they are unknown. Token counts with unknown times join the part
+// before.
 func Split(t *table.Table, timed func(r table.Row, tokens int) (Timing, bool)) *table.Table {
 	out := *t
 	out.Rows = nil

@@ -29,7 +29,7 @@ func upper(word string) string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ":", "_").Replace(word))
 }
 
-// cString quotes bytes for C. It uses octal escapes, because hexadecimal ones have no fixed length, and escapes
+// cString quotes bytes for C. It uses octal escapes, because hexadecimal escapes have no fixed length, and escapes
 // question marks against trigraphs.
 func cString(s string) string {
 	var b strings.Builder

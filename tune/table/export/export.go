@@ -21,8 +21,7 @@ type File struct {
 	Data []byte
 }
 
-// Exporter writes one format. Files takes a sealed table and a name without extension, and returns the main file
-// first.
+// Exporter writes one format. Files takes a sealed table and a name without extension.
 type Exporter struct {
 	Name  string // value of --format
 	Ext   string // extension of the main file
@@ -53,7 +52,6 @@ func Find(name string) (Exporter, error) {
 //go:embed templates
 var templates embed.FS
 
-// view is a table for the templates.
 type view struct {
 	Name       string
 	Upper      string
@@ -63,7 +61,7 @@ type view struct {
 	Fallback   []int // indices in Fields
 	Routing    int   // index in Fields
 	Precision  int   // index in Fields
-	Minimax    int   // AllRoutings in Classes
+	Minimax    int   // index in Classes
 	Even       int   // index in Classes
 	Op         int   // index in Fields
 	Combine    int   // index in RowOps
@@ -76,7 +74,6 @@ type view struct {
 	Bounds     bounds
 }
 
-// list is an enumeration. Keys hold indices of its elements.
 type list struct {
 	Name  string
 	Words []string
@@ -85,11 +82,10 @@ type list struct {
 type viewRow struct {
 	Key     [table.KeyFields]int
 	Lo, Hi  int
-	Config  int // index in Configs
+	Config  int
 	Default bool
 }
 
-// bounds holds the limits between routing classes.
 type bounds struct{ EvenShare, EvenHottest, ConcentratedShare, HotRankHottest float64 }
 
 func newView(t *table.Table, base string) view {

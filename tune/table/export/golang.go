@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// exportGo writes a Go file and the table that it embeds, because composite literals of 10,000 rows
-// would slow every build.
+// exportGo writes a Go file and the table that it embeds.
 func exportGo(t *table.Table, base string) ([]File, error) {
 	src, err := render("table.go.tmpl", template.FuncMap{"base": func() string { return base }}, newView(t, base))
 	if err != nil {

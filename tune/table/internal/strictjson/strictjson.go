@@ -1,7 +1,7 @@
 // Package strictjson reads JSON files that may be truncated, edited or hostile. It refuses what encoding/json
 // refuses, and these:
 //
-//   - a field whose name is not exactly the tag of a field of the struct
+//   - a field whose name is not exactly a tag of the struct
 //   - a field that is given twice
 //   - a field that is missing and not tagged omitempty or omitzero
 //   - null
@@ -79,13 +79,11 @@ func tooDeep(data []byte) int {
 	return -1
 }
 
-// longestTime bounds the bytes of a time.
 const longestTime = 64
 
-// longestPath bounds the bytes of a path in an error.
 const longestPath = 320
 
-// before returns the data before the error of encoding/json.
+// before returns the data before the position of an encoding/json error.
 func before(data []byte, err error) []byte {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -123,7 +121,7 @@ type shape struct {
 	typ    reflect.Type
 	kind   reflect.Kind
 	custom bool
-	elem   *shape // of list or map elements
+	elem   *shape
 	fields []field
 }
 
@@ -167,11 +165,11 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 type walker struct {
 	data []byte
 	pos  int
-	at   int    // start of the current name or value
-	path []byte // path of the current or faulty value
+	at   int // start of the current value
+	path []byte
 
 	want  string // path that Line looks for
-	found int    // start of the deepest part of want
+	found int
 }
 
 var errEnd = errors.New("the end")
@@ -283,7 +281,6 @@ func (w *walker) list(elem *shape) error {
 	return nil
 }
 
-// inside walks the value at the current path and the comma after it.
 func (w *walker) inside(s *shape, outer int) error {
 	if w.peek() != 0 && w.want != "" && w.leadsTo(w.want) {
 		w.found = w.pos
@@ -297,7 +294,6 @@ func (w *walker) inside(s *shape, outer int) error {
 	return nil
 }
 
-// leadsTo reports whether `path` begins with the current path.
 func (w *walker) leadsTo(path string) bool {
 	rest, ok := strings.CutPrefix(path, string(w.path))
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -8,21 +8,20 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Former is a kernel that has become a config of another kernel.
+// Former describes a kernel of earlier builds that is now a config of another kernel.
 type Former struct {
 	Revision int
-	Values   map[string]ep.Value // values of the parameters that the former kernel did not have
+	Values   map[string]ep.Value // of parameters that it did not have
 	Params   map[string]Respelled
 }
 
-// Respelled is a renamed parameter of a former kernel. Values maps former values to values of today.
+// Respelled is a renamed parameter. Values maps its old values to new values.
 type Respelled struct {
 	Name   string
 	Values map[ep.Value]ep.Value
 }
 
-// Current rewrites a config of an earlier build for this build. A config of an unknown kernel is returned
-// unchanged.
+// Current rewrites a config of an earlier build for this build. It returns configs of unknown kernels unchanged.
 func Current(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config {
 		c = rename(all, c)
@@ -39,8 +38,7 @@ func Current(all []Kernel, c ep.Config) ep.Config {
 	})
 }
 
-// Rename replaces a former kernel by the kernel that it has become, and adds the values that the former kernel
-// stands for. It adds no other parameters.
+// Rename replaces a former kernel by the config that it has become. It adds no parameters that are newer.
 func Rename(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SpellHooks spells the hooks that a caller set as tables keep them: name=value,name=value, sorted, without
-// defaults.
+// SpellHooks spells hooks (parameters that the caller sets) as name=value,name=value: sorted, without defaults.
 func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	var out []string
 	for _, k := range all {
@@ -23,7 +22,7 @@ func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// ParseHooks reads the spelling of SpellHooks. Parts that are not name=value are ignored.
+// ParseHooks reads the spelling of SpellHooks, and ignores other parts.
 func ParseHooks(hooks string) map[string][]ep.Value {
 	out := map[string][]ep.Value{}
 	for _, part := range strings.Split(hooks, ",") {
@@ -34,8 +33,8 @@ func ParseHooks(hooks string) map[string][]ep.Value {
 	return out
 }
 
-// WithHooks returns the kernels with the caller's values of hooks as the only legal values. It drops kernels
-// without the hook from an op in which another kernel has it.
+// WithHooks returns kernels for which only the given values of hooks are legal. Where one kernel of an op has the
+// hook, it drops kernels that lack it.
 func WithHooks(all []Kernel, given map[string][]ep.Value) []Kernel {
 	wanted := map[ep.Op]map[string]ep.Value{}
 	for _, k := range all {

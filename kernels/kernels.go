@@ -1,10 +1,9 @@
 // Package kernels defines the interfaces between the tuner and the code that moves tokens between GPUs.
 //
-// A [Kernel] is one implementation of an operation. The operation dispatch sends each token to the GPUs that hold its
-// experts. The operation combine brings the experts' outputs back and adds them up. A kernel has launch parameters, and
-// a config ([ep.Config]) is a kernel with a value for each of its parameters. A [Backend] runs kernels on one kind of
-// machine. It opens a [Session] for each problem to measure, and the session runs configs and times them. A rank is one
-// GPU, with its share of the experts and tokens.
+// A [Kernel] implements an operation. Dispatch sends each token to the GPUs that hold its experts. Combine brings the
+// experts' outputs back and adds them up. A config ([ep.Config]) is a kernel with a value for each of its parameters.
+// A [Backend] runs kernels on one kind of machine, and its [Session] measures configs on one problem. A rank is one
+// GPU.
 package kernels
 
 import (
@@ -17,26 +16,25 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Binding says what has to be done again when the value of a parameter changes.
+// Binding says what must be done again when a parameter changes.
 type Binding string
 
 const (
-	Compile Binding = "compile" // the device code must be compiled again
-	Setup   Binding = "session" // the buffers must be allocated again
-	Launch  Binding = "launch"  // nothing: the next launch uses the new value
+	Compile Binding = "compile" // compile the device code
+	Setup   Binding = "session" // allocate the buffers
+	Launch  Binding = "launch"  // nothing
 )
 
-// Class says what a parameter has an effect on.
+// Class says what a parameter changes.
 type Class string
 
 const (
-	Speed     Class = "speed"     // only the time of a call
-	Precision Class = "precision" // the time and the rounding of the result; a search varies it only if the user allows reduced precision (ep.Reduced)
-	Hook      Class = "hook"      // what the kernel computes; the caller sets it, and no search varies it
+	Speed     Class = "speed"     // only the time
+	Precision Class = "precision" // also rounding; searched only for ep.Reduced
+	Hook      Class = "hook"      // the computation; only the caller sets it
 )
 
-// Cost names the resource of which a parameter sets the amount. NoCost means none. Each of the others is a field of
-// ep.Cost.
+// Cost names the resource whose amount a parameter sets: a field of ep.Cost.
 type Cost int
 
 const (
@@ -51,22 +49,19 @@ type Param struct {
 	Name    string     `json:"name"`
 	Doc     string     `json:"doc"`
 	Unit    string     `json:"unit"`
-	Values  []ep.Value `json:"values"`  // what a sweep tries, unless the user gives other values
-	Default ep.Value   `json:"default"` // usually one of Values
+	Values  []ep.Value `json:"values"` // what a search tries
+	Default ep.Value   `json:"default"`
 	Binding Binding    `json:"binding"`
 	Class   Class      `json:"class"`
 	Cost    Cost       `json:"cost"`
 
-	// Before is set if earlier builds of epbench did not have this parameter. Their kernels behaved as today's kernel
-	// does with the value Before, so configs that they wrote get this value.
+	// Before is the value for configs of earlier builds that lack this parameter.
 	Before ep.Value `json:"before,omitempty"`
 
-	// Design is true if each value selects another algorithm. A search then treats the values like different kernels,
-	// and measures some configs with each of them.
+	// Design is true if each value selects another algorithm. A search then measures some configs with each value.
 	Design bool `json:"design,omitempty"`
 
-	// Outside may be set for a parameter of class Hook. With some values of such a parameter, the caller does a part of
-	// the work before it calls the kernel. Outside maps each of these values to the name of that part in ep.Parts.
+	// Outside maps values of a Hook to the part of the work (see ep.Parts) that the caller then does itself.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
@@ -76,37 +71,34 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	// Revision is the version of the parameters' meanings; 0 means 1. Raise it by hand when an old config would now do
-	// something else: rows of tuned tables that were measured with another revision are then refused. Do not raise it
-	// when a change only makes the kernel faster.
+	// Revision is the version of the parameters' meanings; 0 means 1. Raise it when an old config would now do
+	// something else: rows of tables with another revision are then refused. A faster kernel keeps its revision.
 	Revision int
-	// Formerly describes kernels of earlier builds that have become configs of this kernel. Its keys are their names.
+	// Formerly describes kernels of earlier builds, by name, that are now configs of this kernel.
 	Formerly map[string]Former
 	// Work says what the kernel outputs and what its time includes.
 	Work ep.Work
-	// Layouts lists the ways in which this kernel can arrange received rows in memory. Nil means only ep.LayoutExpert.
+	// Layouts lists the layouts of received rows that the kernel serves. Nil means only ep.LayoutExpert.
 	Layouts []ep.Layout
-	// Check returns why a config cannot run, or nil if it can. It needs no GPU. Its error names the parameter and the
-	// bound that the value breaks.
+	// Check returns why a config cannot run, or nil. It needs no GPU. Its error names the parameter and the bound.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
-	// CheckPair is for combine kernels. It returns why this combine cannot follow this dispatch, or nil if it can. If
-	// CheckPair is nil, the combine can follow every dispatch.
+	// CheckPair returns why this combine cannot follow a dispatch, or nil. Without CheckPair it can follow every
+	// dispatch.
 	CheckPair func(dispatch, combine ep.Config) error
-	// Default returns the config that a caller without a tuned table launches. If Default is nil, this config has each
-	// parameter's own default value.
+	// Default returns the default config. If Default is nil, each parameter has its own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
-	// Starts returns configs that every search measures besides the default config. Nil means no such configs.
+	// Starts returns configs that every search measures besides the default. It may be nil.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped is for a dispatch and a combine that are launched one after the other. It changes a config so that this
-	// kernel may run at the same time as the other one. If Overlapped is nil, the kernel cannot do that.
+	// Overlapped changes a config so that the kernel may run at the same time as the kernel before or after it. It is
+	// nil if the kernel cannot do that.
 	Overlapped func(ep.Config) ep.Config
-	// Split returns the default among the configs that send in one launch and receive in a second one. If Split is nil,
-	// the kernel has no such configs.
+	// Split returns the default config that sends in one launch and receives in a second launch. It is nil if there is
+	// none.
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
-// ModeParam is the parameter that chooses between one launch (ModeFused) and two launches (ModeSplit), of which one
-// sends and the other receives.
+// ModeParam is the parameter that chooses one launch (ModeFused), or a launch that sends and a launch that receives
+// (ModeSplit).
 const (
 	ModeParam = "mode"
 	ModeFused = "fused"
@@ -116,8 +108,7 @@ const (
 // Splits reports whether c sends and receives in two launches. c must be a config of k.
 func (k Kernel) Splits(c ep.Config) bool { return k.Split != nil && c.Str(ModeParam) == ModeSplit }
 
-// SplitWithin returns the config of k.Split, limited to `sms` SMs. If sms is 0, the number of SMs is not limited. k.Split
-// must not be nil.
+// SplitWithin returns the config of k.Split with at most `sms` SMs; 0 means no limit. k.Split must not be nil.
 func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	k.Default = k.Split
 	return k.DefaultWithin(m, p, sms)
@@ -154,7 +145,7 @@ func (k Kernel) DefaultConfig(m ep.Machine, p ep.Problem) ep.Config {
 	return c
 }
 
-// DefaultWithin returns the default config, limited to `sms` SMs. If sms is 0, the number of SMs is not limited.
+// DefaultWithin returns the default config with at most `sms` SMs; 0 means no limit.
 func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	if sms == 0 {
 		return k.DefaultConfig(m, p)
@@ -169,8 +160,7 @@ func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return c
 }
 
-// StartsWithin returns the default config and the configs of k.Starts, for a machine that has at most `sms` SMs. If sms
-// is 0, the number of SMs is not limited.
+// StartsWithin returns the configs of DefaultWithin and k.Starts for a machine with at most `sms` SMs.
 func (k Kernel) StartsWithin(m ep.Machine, p ep.Problem, sms int) []ep.Config {
 	out := []ep.Config{k.DefaultWithin(m, p, sms)}
 	if k.Starts == nil {
@@ -182,7 +172,7 @@ func (k Kernel) StartsWithin(m ep.Machine, p ep.Problem, sms int) []ep.Config {
 	return append(out, k.Starts(m, p)...)
 }
 
-// within returns the largest of q.Values that is not above the bound. If all are above it, within returns the bound.
+// within returns the largest of q.Values up to `bound`, or `bound` if there is none.
 func (q Param) within(bound int) ep.Value {
 	best := -1
 	for _, v := range q.Values {
@@ -196,8 +186,7 @@ func (q Param) within(bound int) ep.Value {
 	return ep.Value(strconv.Itoa(best))
 }
 
-// CostOf returns the resources that a config takes. If several parameters are amounts of one resource, the largest of
-// their values counts.
+// CostOf returns the resources that a config takes. If several parameters set one resource, the largest value counts.
 func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	var out ep.Cost
 	field := [...]*int{SMCost: &out.SMs, ThreadCost: &out.Threads, BufferCost: &out.Bytes}
@@ -209,8 +198,7 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes looks only at the parameters of one class. It returns the name of the first one whose value in c differs from
-// the value in the default config dflt, or "" if none differs.
+// Changes returns the first parameter of a class whose value in c differs from the default config dflt, or "".
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -223,45 +211,42 @@ func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 // Backend runs kernels on one kind of machine. Only one goroutine at a time may use it.
 type Backend interface {
 	Machine() ep.Machine
-	// Kernels lists the kernels that a sweep searches. For each operation and layout, the default config of the first
-	// kernel is the one that all other configs are compared with.
+	// Kernels lists the kernels to search. In each operation and layout, all configs are compared with the default of
+	// the first kernel.
 	Kernels() []Kernel
-	// Open returns a session for a workload, which is a problem with a routing (which experts the tokens select). It
-	// returns an error if the workload cannot run here.
+	// Open returns a session for a workload: a problem, and the experts that its tokens select.
 	Open(context.Context, *workloads.Workload) (Session, error)
 	Close() error
 }
 
-// Session runs configs on one workload, in memory that is laid out once. Only one goroutine at a time may use it. After
-// an error of type *Failure the session can run other configs. After any other error it must be closed.
+// Session runs configs on one workload. Only one goroutine at a time may use it. After a *Failure it can run other
+// configs; after any other error it must be closed.
 type Session interface {
-	// Prepare compiles and loads the kernel of a config, and allocates its buffers. A second call with the same config
-	// costs nothing. All work that could block another rank must happen here, and not in Run.
+	// Prepare compiles and loads a config's kernel and allocates its buffers. All work that could block another rank
+	// belongs here, not in Run.
 	Prepare(context.Context, ep.Config) error
-	// Run measures a prepared config in spec.Rounds rounds. In each round all ranks take part. Run queues the work of
-	// all ranks before it waits for any of them.
+	// Run measures a prepared config. It queues the work of all ranks before it waits for any rank.
 	Run(context.Context, ep.Config, RunSpec) (Rounds, error)
-	// Verify checks the outputs of a prepared config. It fills the outputs with a pattern, so that it notices what the
-	// kernel does not write. It then runs the config once, and compares every output with a reference that is computed
-	// on the CPU.
+	// Verify fills the outputs with a pattern, runs a prepared config once, and compares every output with a reference
+	// from the CPU.
 	Verify(context.Context, ep.Config) (Comparison, error)
 	Close() error
 }
 
-// RunSpec says how often Run calls a config. Each round is Fold calls in a row, and its time is their mean.
+// RunSpec says how often Run calls a config. The time of a round is the mean of Fold calls in a row.
 type RunSpec struct {
 	Rounds int
 	Fold   int // at least 1
 }
 
-// AsyncVerifier is implemented by sessions that can compare the outputs of one config while they run another.
+// AsyncVerifier is implemented by sessions that can compare the outputs of one config while another runs.
 type AsyncVerifier interface {
-	// StartVerify does the first part of Verify: it runs a prepared config. The function finish does the second part: it
-	// compares the outputs. Any goroutine may call finish, also while the session runs other configs.
+	// StartVerify runs a prepared config, and returns the function that compares its outputs. Any goroutine may call
+	// finish, also while the session runs other configs.
 	StartVerify(context.Context, ep.Config) (finish func() Comparison, err error)
 }
 
-// StartVerify calls the StartVerify of a session. If the session has no such method, it calls Verify.
+// StartVerify calls s.StartVerify, or s.Verify if s is no AsyncVerifier.
 func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Comparison, err error) {
 	if d, ok := s.(AsyncVerifier); ok {
 		return d.StartVerify(ctx, c)
@@ -270,20 +255,20 @@ func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Com
 	return func() Comparison { return v }, err
 }
 
-// Turn asks for one round of a prepared config. The JSON names are those of the worker protocol.
+// Turn asks for one round of a prepared config. The worker protocol fixes the JSON names.
 type Turn struct {
 	Config ep.Config `json:"config"`
 	Fold   int       `json:"fold"` // calls in the round
 }
 
-// TurnRunner is implemented by sessions that can run many rounds of different configs faster than by one Run for each.
+// TurnRunner is implemented by sessions that run rounds of different configs faster together.
 type TurnRunner interface {
-	// RunTurns runs turns in order, and returns one Rounds for each turn that it has run. If it returns an error, the
-	// Rounds of the turns before the error are valid. It may run only the first few turns and return no error.
+	// RunTurns runs turns in order, and returns a Rounds for each turn that it ran. It may stop early without an
+	// error. After an error the returned Rounds are valid.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
-// RunTurns calls the RunTurns of a session. If the session has no such method, it calls Run once for each turn.
+// RunTurns calls s.RunTurns, or s.Run for each turn if s is no TurnRunner.
 func RunTurns(ctx context.Context, s Session, turns []Turn) (done []Rounds, err error) {
 	if many, ok := s.(TurnRunner); ok {
 		return many.RunTurns(ctx, turns)
@@ -298,34 +283,33 @@ func RunTurns(ctx context.Context, s Session, turns []Turn) (done []Rounds, err 
 	return done, nil
 }
 
-// Rounds holds the times that Run measured. The JSON names are those of the worker protocol.
+// Rounds holds the times that Run measured. The worker protocol fixes the JSON names.
 type Rounds struct {
-	Clock   string      `json:"clock"`           // how the time was measured: chain, span, span:STAGE, event or wall
+	Clock   string      `json:"clock"`           // chain, span, span:STAGE, event or wall
 	Fold    int         `json:"fold"`            // calls in each round
 	Seconds [][]float64 `json:"seconds"`         // [round][rank] time of one call
-	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank in the last round; nil if unknown
-	Notes   []string    `json:"notes,omitempty"` // what may have disturbed the times, such as a GPU that lowered its clock
+	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank; nil if unknown
+	Notes   []string    `json:"notes,omitempty"` // what may have disturbed the times
 
-	// Beside is set if the problem asks for calls that run at the same time as a matrix product. It holds the times of
-	// the calls and of the product, and Seconds is computed from them.
+	// Beside holds the times of calls that ran at the same time as a matrix product, and of the product. Seconds is
+	// computed from them.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
-	// Stages is set for a whole MoE layer. It holds the time of each stage on the slowest rank.
+	// Stages holds the times of the stages of an MoE layer, on the slowest rank.
 	Stages []ep.StageTime `json:"stages,omitempty"`
 
-	Took ep.RunTime `json:"took,omitzero"` // how long each step of the run took
+	Took ep.RunTime `json:"took,omitzero"`
 }
 
-// Comparison is the result of comparing the outputs of a config with a reference that is computed on the CPU. The JSON
-// names are those of the worker protocol.
+// Comparison says how outputs differ from a reference. The worker protocol fixes the JSON names.
 type Comparison struct {
 	Rows   int     `json:"rows"`             // rows compared
-	Wrong  int     `json:"wrong"`            // rows whose error is larger than allowed
-	MaxErr float64 `json:"max_err"`          // largest error of an element, divided by the largest magnitude in its row
-	Detail string  `json:"detail,omitempty"` // the first difference: rank, row, column, expected value, value found
+	Wrong  int     `json:"wrong"`            // rows with a larger error than allowed
+	MaxErr float64 `json:"max_err"`          // relative to the largest magnitude in the row
+	Detail string  `json:"detail,omitempty"` // the first difference
 
-	Took ep.CheckTime `json:"took,omitzero"` // how long each step of the check took
+	Took ep.CheckTime `json:"took,omitzero"`
 }
 
-// OK reports whether no compared row is wrong. It is also true if no row was compared.
+// OK reports whether no compared row is wrong.
 func (c Comparison) OK() bool { return c.Wrong == 0 }

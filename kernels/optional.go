@@ -25,7 +25,7 @@ type MultiSession interface{ MultiSession() bool }
 
 // Precompiler is implemented by backends that can compile early and in parallel.
 type Precompiler interface {
-	// Precompile announces configs and returns at once; Prepare returns the errors.
+	// Precompile starts to compile configs and returns at once. Prepare returns the errors.
 	Precompile(ep.Problem, []ep.Config)
 }
 
@@ -35,7 +35,7 @@ type ProductRunner interface {
 	Products() []string
 }
 
-// Condition is an expression that every legal config of a kernel satisfies. docs/worker-protocol.md has the rules.
+// Condition is an expression that every legal config of a kernel satisfies: see docs/worker-protocol.md.
 type Condition struct{ Expr, Reason string }
 
 // Conditioned is implemented by backends that can state which configs of their kernels are legal.
@@ -45,11 +45,11 @@ type Conditioned interface {
 
 // Explainer is implemented by sessions that can find out why a call slows down the matrix product beside it.
 type Explainer interface {
-	// Explain measures the product beside a prepared candidate, and beside loads that each take one resource.
+	// Explain times the product beside a prepared config, and beside loads that each take one resource.
 	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
 }
 
-// Effect compares the product's times with and without a load, in seconds of the slowest rank.
+// Effect holds the product's times with and without a load, in seconds of the slowest rank.
 type Effect struct {
 	Load  string    `json:"beside"`
 	Alone []float64 `json:"alone"`
@@ -58,6 +58,6 @@ type Effect struct {
 
 // Digester is implemented by sessions that can show whether runs repeat bit by bit.
 type Digester interface {
-	// Digest runs a prepared combine or pair from poisoned buffers and hashes the combined tokens of all ranks.
+	// Digest runs a prepared combine or pair and hashes the combined tokens of all ranks.
 	Digest(context.Context, ep.Config) (string, error)
 }

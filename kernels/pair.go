@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// PairOf joins a dispatch and a combine kernel. Its parameters have the prefixes of ep.Join.
+// PairOf joins two kernels. The parameters have the prefixes dispatch. and combine.
 func PairOf(d, c Kernel) Kernel {
 	k := Kernel{
 		Name: d.Name + "+" + c.Name,

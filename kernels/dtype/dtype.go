@@ -1,6 +1,5 @@
-// Package dtype defines how tokens of each data type (BF16, FP8, MXFP4, NVFP4) are stored: in the messages with which
-// ranks (GPUs) send tokens to each other, and in the output of dispatch. Dispatch is the operation that sends each token
-// to the ranks of its experts.
+// Package dtype defines how tokens of each data type are stored in messages between ranks (GPUs), and in the output of
+// dispatch. Dispatch sends each token to the ranks of its experts.
 package dtype
 
 import (
@@ -12,16 +11,14 @@ import (
 // Align is the alignment of every part of a message, in bytes.
 const Align = 16
 
-// ScaleBlockRows is the number of rows in one tile of NVFP4 scales. The scales of each row group (see Groups) begin with
-// a new tile.
+// ScaleBlockRows is the number of rows in one tile of NVFP4 scales.
 const ScaleBlockRows = 128
 
-// Encoding says how one token is stored. Quantized elements share scales: the value of an element is its code times the
-// scale of its block.
+// Encoding says how one token is stored. The value of an element is its code times the scale of its group.
 type Encoding struct {
 	DType      ep.DType
 	Hidden     int // elements of a token
-	Group      int // elements that share one scale; 0 for BF16, which has no scales
+	Group      int // elements that share one scale; 0 for BF16
 	Payload    int // bytes of all elements
 	ScaleBytes int // bytes of one scale; 0 for BF16
 	Scales     int // number of scales
@@ -48,7 +45,7 @@ func Of(f ep.DType, hidden int) Encoding {
 // ScaleOffset returns the offset in bytes of the scales in a message.
 func (l Encoding) ScaleOffset() int { return up(l.Payload, Align) }
 
-// TokenBytes returns the bytes that the elements and the scales take in a message, with padding.
+// TokenBytes returns the bytes of a token in a message, with padding.
 func (l Encoding) TokenBytes() int {
 	return up(l.Payload, Align) + up(l.Scales*l.ScaleBytes, Align)
 }
@@ -64,22 +61,21 @@ func (l Encoding) Code(payload []byte, c int) int {
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-// Header describes the parts of a dispatch message that follow the token. There are two kinds of messages. One brings a
-// token to a single expert of a rank. The other brings it to all experts of the rank that the token selects. All offsets
-// are in bytes from the start of the message.
+// Header describes what follows the token in a dispatch message. A message is for one expert, or for all selected
+// experts of a rank. Offsets are in bytes from the start of the message.
 type Header struct {
-	// SrcInfo is the offset of the index of the token on its own rank, an int32. IDs is the offset of the ids of the
-	// topK experts that the token selects, uint16.
+	// SrcInfo is the offset of the token's index on its own rank, int32. IDs is the offset of the ids of its topK
+	// experts, uint16.
 	SrcInfo, IDs int
-	Weights      int // offset of the topK router weights, float32; only in a message for all experts of a rank
-	Bytes        int // size of a message for one expert
-	Dedup        int // size of a message for all experts of a rank
+	Weights      int // offset of topK weights, float32; see Dedup
+	Bytes        int // size of message for one expert
+	Dedup        int // size of message for all experts
 }
 
-// NoExpert takes the place of an expert id in a message if the token selects less than topK experts.
+// NoExpert fills the ids in a message if a token selects fewer than topK experts.
 const NoExpert = 0xffff
 
-// Message returns where the parts of a dispatch message are.
+// Message returns the offsets in a dispatch message.
 func (l Encoding) Message(topK int) Header {
 	src := l.TokenBytes()
 	ids := src + up(4, Align)
@@ -87,8 +83,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the multiple to which the number of rows in each row group is padded. FP8 needs 4, because its scales
-// are stored in columns of 4-byte values, which must begin at multiples of 16 bytes.
+// RowPad returns the multiple to which the rows of a group are padded. FP8 needs 4, because columns of 4-byte scales
+// must begin at multiples of 16 bytes.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:
@@ -99,9 +95,8 @@ func RowPad(p ep.Problem) int {
 	return 1
 }
 
-// Groups returns the number of row groups in the dispatch output of one rank. The layout of a problem says how the
-// received rows lie in memory. If it orders them by rank, a group holds the rows from one source rank. Otherwise a group
-// holds the rows for one of the rank's experts, and the shared expert, which every token selects, has a group of its own.
+// Groups returns the number of row groups in the dispatch output of one rank. In layouts by rank a group holds the
+// rows from one source rank. In other layouts it holds the rows for one expert, or for the shared expert.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks
@@ -112,8 +107,7 @@ func Groups(p ep.Problem) int {
 	return p.LocalExperts()
 }
 
-// Sources returns the number of ranks whose tokens a rank handles. If p.SkipA2A is set, all ranks have the same tokens,
-// so that the number is 1.
+// Sources returns the number of ranks whose tokens a rank handles. With p.SkipA2A all ranks have the same tokens.
 func Sources(p ep.Problem) int {
 	if p.SkipA2A {
 		return 1
@@ -121,8 +115,7 @@ func Sources(p ep.Problem) int {
 	return p.Ranks
 }
 
-// Capacity returns the number of rows for which each row group has room. It returns 0 if the layout has no fixed room:
-// then each group begins where the group before it ends.
+// Capacity returns the rows of room in each group, or 0 if groups have no fixed room.
 func Capacity(p ep.Problem) int {
 	switch p.Layout {
 	case ep.LayoutMasked:
@@ -155,8 +148,8 @@ func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	return first + g*stride
 }
 
-// FP8Scales returns where the scales of a row are in the array of FP8 scales: the index of the first one, and the
-// distance from each scale to the next. The array has float32 elements. Its shape depends on the kind of the layout:
+// FP8Scales returns the index of a row's first scale in the array of FP8 scales, and the distance from scale to scale.
+// The float32 array has a shape for each kind of layout:
 //
 //	expert  [hidden/128, maxRows]
 //	masked  [experts of the rank, hidden/128, rows of an expert]
@@ -178,7 +171,7 @@ func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 //	MXFP4  [maxRows, hidden/32] bytes
 //	NVFP4  [tiles, ceil(hidden/64), 32, 4, 4] bytes; a tile has ScaleBlockRows rows
 //
-// NVFP4 has room for one more tile in each row group, because each group begins with a new tile.
+// Each group of NVFP4 has one spare tile, because it begins with a new tile.
 func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	if l.DType == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows
@@ -187,5 +180,4 @@ func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	return l.Scales * l.ScaleBytes * maxRows
 }
 
-// up rounds n up to a multiple of unit.
 func up(n, unit int) int { return (n + unit - 1) / unit * unit }

@@ -14,18 +14,18 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// LevelVariable names the environment variable of the matrix's level: quick, default or stress.
+// LevelVariable is the environment variable of the suite's level: quick, default or stress.
 const LevelVariable = "EPBENCH_CONFORM"
 
-// PartVariable names the environment variable that selects part I of N, as "I/N".
+// PartVariable is the environment variable that selects part I of N, as "I/N".
 const PartVariable = "EPBENCH_PART"
 
 // Options selects how much of a backend is tested.
 type Options struct {
 	Mode ep.Mode
-	Axes *conform.Axes // nil: conform.AxesFor, or few with -short
+	Axes *conform.Axes // nil: conform.AxesFor
 
-	Configs int // most configs of a kernel, 0 for the level's bound
+	Configs int // most configs of a kernel; 0: the level's
 }
 
 // TestBackend checks a backend's declarations, refusals, cancellation and outputs.
@@ -84,7 +84,6 @@ func Part[T any](t *testing.T, cases []T) []T {
 	return mine
 }
 
-// short returns axes for the race detector.
 func short(a conform.Axes) conform.Axes {
 	small := func(values []int, most int) []int {
 		return slices.DeleteFunc(slices.Clone(values), func(v int) bool { return v > most })
@@ -183,7 +182,6 @@ func cancelled(t *testing.T, b kernels.Backend, cases []conform.Case) {
 	}
 }
 
-// openFirst opens the first case that the backend can run.
 func openFirst(t *testing.T, b kernels.Backend, cases []conform.Case) (kernels.Session, ep.Config) {
 	t.Helper()
 	for _, c := range cases {

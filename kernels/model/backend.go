@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Backend returns predictions in place of measurements. Tables and run directories refuse its machine.
+// Backend returns predicted times. Tables and run directories refuse them.
 type Backend struct {
 	model *Model
 	path  string

@@ -11,9 +11,8 @@ import (
 //
 //	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
 //
-// in microseconds, for the counts of the busiest rank. fixed grows with the local experts and with each
-// doubling of the host's ranks. stream is about the larger of two times: that of link and memory together,
-// and that of the SMs. A megabyte has 10^6 bytes.
+// in microseconds. fixed grows with the local experts, and with each doubling of the host's ranks. stream is about the
+// larger of two times: link and memory together, and SMs. A megabyte has 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
@@ -50,13 +49,13 @@ func FromVector(x []float64) Coefficients {
 
 // Call holds the work of the busiest rank in one call. Sizes are in bytes.
 type Call struct {
-	Host         float64 // over the link inside the host
+	Host         float64 // inside the host
 	Network      float64 // over the network
-	Rows         float64 // rows of the fullest rank's experts
+	Rows         float64 // rows of the fullest rank
 	Expert       float64
 	Own          float64 // a rank's own tokens in BF16
 	LocalExperts float64
-	HostRanks    float64 // ranks of a host that take part
+	HostRanks    float64
 	SMs          float64
 	Hops         int // hops over the network
 	Forwards     int // hops inside the receiving host
@@ -114,8 +113,8 @@ type Prediction struct {
 	Network   float64
 }
 
-// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do not. The
-// network's full bandwidth counts, because no run over a network was recorded.
+// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do not. Network
+// bandwidth is not fitted.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),
@@ -133,7 +132,6 @@ func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	return p.inSeconds()
 }
 
-// norm returns the p-norm of two parts.
 func norm(p, a, b float64) float64 {
 	big := max(a, b)
 	if big <= 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Shape is the input of Count. Its ranks need not divide its experts.
+// Shape is the input of Count. Experts need not be a multiple of Ranks.
 type Shape struct {
 	Ranks   int
 	PerHost int // divides Ranks
@@ -31,11 +31,10 @@ const (
 // Transports lists every transport.
 func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 
-// Index returns the place in Transports, or -1.
+// Index returns the index in Transports, or -1.
 func (t Transport) Index() int { return slices.Index(Transports(), t) }
 
-// Choices returns the transports that an op may use. A combine of full precision must not round partial sums, so
-// it sends every selection.
+// Choices returns the transports that an op may use. A combine of full precision may not round partial sums.
 func Choices(op ep.Op, precision ep.Precision) []Transport {
 	if op == ep.Combine && precision == ep.Full {
 		return []Transport{Select}
@@ -43,18 +42,16 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts the messages of one dispatch on the busiest rank. Of sent and received messages the larger number
-// counts, because links move both directions at once.
+// Traffic counts the messages of one dispatch on the busiest rank: those sent or those received, whichever are more.
 type Traffic struct {
 	Host    float64 // inside a host
 	Network float64 // between hosts
 	Rows    float64 // rows of the fullest rank's experts
-	Places  float64 // mean destinations of a token, with the source's own
-	Drawn   int     // tokens drawn for each rank; below Shape.Tokens the counts are scaled up
+	Places  float64 // mean destinations of a token
+	Drawn   int     // tokens drawn for each rank
 }
 
-// maxDrawn is the largest number of selections that Count draws; they take 128 MiB. With 2,048 ranks the noise is
-// about 1 %.
+// maxDrawn is the largest number of selections that Count draws. With 2,048 ranks the noise is about 1 %.
 const maxDrawn = 1 << 24
 
 // Validate checks every field. Its error names the field and the bound.
@@ -77,8 +74,8 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// Count draws a routing and counts its messages under each transport, in the order of Transports. If the ranks do
-// not divide the experts, spare places hold replicas that take turns.
+// Count draws a routing and counts its messages under each transport, in the order of Transports. Replicas of experts
+// fill spare places.
 func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -96,8 +93,8 @@ func Counted(w *workloads.Workload) []Traffic {
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw draws the tokens of all ranks. The workload may have fewer ranks than s, because they must divide its
-// experts.
+// draw draws the tokens of all ranks. The ranks of a workload must divide its experts, so they may be fewer than those
+// of s.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks
@@ -136,7 +133,7 @@ func countDrawn(s Shape, w *workloads.Workload) []Traffic {
 	return out
 }
 
-// eachToken calls `visit` for every token. A rank of the workload can stand for several ranks of s.
+// eachToken calls `visit` for every token. A rank of w can stand for several ranks of s.
 func eachToken(s Shape, w *workloads.Workload, visit func(source, token int, experts []int32)) {
 	each, k := s.Ranks/w.Problem.Ranks, w.Problem.TopK
 	token := 0
@@ -165,7 +162,7 @@ func newPlacement(experts, ranks int) placement {
 	return placement{experts, local * ranks, local}
 }
 
-// ranks appends the rank of each unmasked selection of a token.
+// ranks appends the ranks of the experts that a token selects.
 func (p placement) ranks(to []int, token int, experts []int32) []int {
 	for _, e := range experts {
 		if e < 0 {

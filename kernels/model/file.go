@@ -24,10 +24,10 @@ const maxFile = 1 << 20
 type File struct {
 	Schema    int      `yaml:"schema"`
 	Links     []Link   `yaml:"links"`
-	SMs       int      `yaml:"sms,omitempty"` // SMs of a GPU of the recorded runs
+	SMs       int      `yaml:"sms,omitempty"` // of a GPU of the recorded runs
 	Recorded  []string `yaml:"recorded,omitempty"`
-	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
-	LeftOut   *Error   `yaml:"left_out,omitempty"`    // on the parts that were left out
+	LeftOutBy string   `yaml:"left_out_by,omitempty"` // parts left out: run, shape or ranks
+	LeftOut   *Error   `yaml:"left_out,omitempty"`
 	Families  []Family `yaml:"families,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type File struct {
 type Link struct {
 	Name      string `yaml:"name"`
 	Reach     Reach  `yaml:"reach"`
-	Bandwidth Fact   `yaml:"gb_per_s"`   // the rank's share, in 10^9 bytes per second
+	Bandwidth Fact   `yaml:"gb_per_s"`   // share of a rank, 10^9 bytes per second
 	Latency   Fact   `yaml:"latency_us"` // time of one message
 }
 
@@ -51,19 +51,19 @@ const (
 type Fact struct {
 	Value  float64 `yaml:"value"`
 	Source string  `yaml:"source"`
-	Date   string  `yaml:"date"` // date of the source, or when it was read
+	Date   string  `yaml:"date"`
 }
 
 // Error sums up relative errors |predicted/recorded - 1|.
 type Error struct {
-	Parts  int     `yaml:"parts"`  // each is predicted by a fit without it
+	Parts  int     `yaml:"parts"`  // parts predicted by fits without them
 	Rows   int     `yaml:"rows"`   // recorded times
 	Median float64 `yaml:"median"` // 0.05 is 5 %
 	P95    float64 `yaml:"p95"`
 	Worst  float64 `yaml:"worst"`
 }
 
-// Family is one set of coefficients with the calls that it is for.
+// Family holds the coefficients of one kind of call.
 type Family struct {
 	Design    string       `yaml:"design"` // tuned, default, or a library's kernel
 	Op        ep.Op        `yaml:"op"`
@@ -121,7 +121,7 @@ func Read(r io.Reader) (*File, error) {
 	return &f, f.check()
 }
 
-// isModel reports whether b is a faulty model file and not another file.
+// isModel reports whether b is a faulty model file rather than another file.
 func isModel(b []byte) bool {
 	var fields struct {
 		Links yaml.Node `yaml:"links"`

@@ -25,7 +25,7 @@ func New(f *File, host, network string) (*Model, error) {
 	return m, err
 }
 
-// Predict returns the time of a call under the fastest transport. Ranks, experts and tokens come from the shape.
+// Predict returns the time of a call under the fastest transport. Ranks, experts and tokens come from s.
 func (m *Model) Predict(p ep.Problem, s Shape, n []Traffic) (Prediction, error) {
 	family, err := m.File.Family(m.Design, p)
 	if err != nil {
@@ -64,7 +64,6 @@ func (m *Model) choices(p ep.Problem, s Shape, n []Traffic) []choice {
 	return out
 }
 
-// half returns the calls of a dispatch or a combine, one for each legal transport.
 func (m *Model) half(op ep.Op, p ep.Problem, s Shape, n []Traffic) []choice {
 	var out []choice
 	for _, t := range Choices(op, p.Precision) {

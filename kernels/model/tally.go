@@ -19,7 +19,7 @@ type tally struct {
 	transport Transport
 	host, net flow
 	rows      []int64
-	seen      []int // last token for each rank, then for each host
+	seen      []int // last token of each rank, then host
 	tokens    int
 	places    int
 }
@@ -29,7 +29,7 @@ func newTally(s Shape, t Transport) tally {
 		rows: make([]int64, s.Ranks), seen: make([]int, s.Ranks+s.Ranks/s.PerHost)}
 }
 
-// token counts the messages of one token. to holds the rank of each selected expert.
+// token counts the messages of one token. `to` holds the rank of each selected expert.
 func (t *tally) token(source int, to []int) {
 	t.tokens++
 	for _, rank := range to {
@@ -46,14 +46,14 @@ func (t *tally) token(source int, to []int) {
 	}
 }
 
-// first reports whether the current token goes to this place for the first time.
+// first reports whether the current token goes to a rank or host for the first time.
 func (t *tally) first(place int) bool {
 	again := t.seen[place] == t.tokens
 	t.seen[place] = t.tokens
 	return !again
 }
 
-// send counts one copy of a token. fresh is true for the first copy to that host.
+// send counts one copy of a token. `fresh` is true for the first copy to a host.
 func (t *tally) send(source, rank int, fresh bool) {
 	here, there := source/t.perHost, rank/t.perHost
 	switch {

@@ -21,8 +21,7 @@ type Activated struct {
 	Poison  byte                 // value of Beyond before the call
 }
 
-// ActivationPicks returns the rows that CheckActivation compares, ascending, without padding. A limit of 0 means
-// all rows.
+// ActivationPicks returns the rows that CheckActivation compares, ascending. A limit of 0 means all rows.
 func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	d := o.Dispatch(rank)
 	pick, n := picker(d.rows(), limit), 0
@@ -38,14 +37,13 @@ func (o *Oracle) ActivationPicks(rank, limit int) []int {
 	return out
 }
 
-// CheckActivation compares a rank's output of an activation with the oracle. Device and oracle round exp
-// differently:
-//   - a BF16 value may differ by two codes, an element of another dtype by one code;
-//   - an FP8 scale may differ by one part in a million, an NVFP4 scale by one code, and an MXFP4 row may encode
-//     values that differ by one part in a million;
-//   - about 999 of 1,000 values must be equal: see mostOff.
+// CheckActivation compares a rank's output of an activation with the oracle. The rounding of exp may differ, so:
+//   - BF16 values may differ by two codes, elements of other dtypes by one code;
+//   - FP8 scales and the values of MXFP4 rows may differ by one part in a million;
+//   - NVFP4 scales may differ by one code;
+//   - mostOff bounds the number of differences.
 //
-// The scales of NVFP4's padding rows must be zero, and rows after the last row must be unchanged.
+// Scales of padding rows must be zero for NVFP4. Rows after the last row must be unchanged.
 func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit int) kernels.Comparison {
 	d, l := o.Dispatch(rank), o.Encoding()
 	picked := o.ActivationPicks(rank, limit)
@@ -72,14 +70,14 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	return j.result()
 }
 
-// mostOff returns how many of n values may differ by a code: 1 in 1,000, and three standard deviations. Correct
-// outputs differ in 1 of 10,000 values, unevenly spread.
+// mostOff returns how many of n values may differ: 1 in 1,000 and three standard deviations. In correct outputs 1 in
+// 10,000 differs.
 func mostOff(n int) int {
 	mean := float64(n) / 1000
 	return int(mean + 3*math.Sqrt(mean))
 }
 
-// checkActivated compares one row. off counts tolerated differences.
+// checkActivated compares one row, and counts tolerated differences.
 func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f finding, off int) {
 	d, l := o.Dispatch(rank), o.Encoding()
 	g := groupOf(d, row)
@@ -109,8 +107,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns factors near 1. A row times one of them is also correct. MXFP4 rounds scales to powers
-// of two, so a value's last bit can decide.
+// acceptedFactors returns factors by which a correct row may be multiplied. The last bit of a value can double an
+// MXFP4 scale.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
@@ -142,7 +140,7 @@ func scaleBlock(d Delivery, g int) int {
 	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
 }
 
-// nearRow describes the first value that differs too much, or "". off counts tolerated differences.
+// nearRow describes the first value that differs too much, and counts tolerated differences.
 func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {
@@ -184,7 +182,7 @@ func nearScale(t ep.DType, want, got []byte) bool {
 	return want[0] == got[0]
 }
 
-// signedCode returns the code of the element in column c, negated for a set sign bit.
+// signedCode returns the code of column c, negated for a set sign bit.
 func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	code, sign := l.Code(payload, c), 8
 	switch l.DType {
@@ -199,7 +197,6 @@ func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	return code
 }
 
-// activatedError returns the largest error of a row, relative to the largest magnitude of the unrounded z.
 func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	var worst, largest float64
 	for i, v := range Dequantize(l.DType, got, l.Hidden, workloads.ActivationScale(group)) {
@@ -209,7 +206,6 @@ func activatedError(l dtype.Encoding, z []float64, got Row, group int) float64 {
 	return relative(worst, largest)
 }
 
-// checkScalePadding checks that NVFP4's scales are zero after each group's last row.
 func (o *Oracle) checkScalePadding(j *judge, d Delivery, got Activated) {
 	l := o.Encoding()
 	if l.DType != ep.NVFP4 {

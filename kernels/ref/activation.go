@@ -22,10 +22,9 @@ func (c Clamp) Apply(gate, up float32) float64 {
 	return (u + 1) * g / (1 + math.Exp(-float64(c.Alpha)*g))
 }
 
-// Activation describes the SwiGLU of a fused activation kernel. Results are then quantized; each group of NVFP4
-// has its own global scale.
+// Activation describes the SwiGLU that a kernel computes before it quantizes.
 type Activation struct {
-	Interleaved bool // gate0, up0, gate1, ... instead of all gates, then all ups
+	Interleaved bool // gate0, up0, gate1, ...
 	Clamp       *Clamp
 }
 
@@ -59,7 +58,7 @@ func (a Activation) Row(in []uint16) []float64 {
 	return out
 }
 
-// Narrow rounds to float32, as the kernels do before they quantize.
+// Narrow rounds to float32, as kernels do before they quantize.
 func Narrow(z []float64) []float32 {
 	out := make([]float32, len(z))
 	for i, v := range z {

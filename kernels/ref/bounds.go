@@ -2,10 +2,10 @@ package ref
 
 import "math"
 
-// sumBounds holds the lowest and highest correct BF16 number of each element. Computing them takes 30 times as
-// long as comparing, so they are cached.
+// sumBounds holds the lowest and highest correct BF16 number of each element. It is cached, because comparing is 30
+// times faster.
 type sumBounds struct {
-	low, high []uint16  // [hidden] positions (see placeOf); low > high if no number is correct
+	low, high []uint16  // [hidden] of placeOf; low > high: none correct
 	exact     []float32 // [hidden]
 }
 
@@ -17,7 +17,7 @@ func (o *Oracle) finished(rank, token int, c Compare) Sum {
 	return s
 }
 
-// boundsOf returns the bounds of a token's sum, cached unless there is an epilogue.
+// boundsOf returns the bounds of a token's sum. It does not cache them with an epilogue.
 func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	compute := func() sumBounds { return o.finished(rank, token, c).bounds(c.Bits) }
 	if c.Epilogue != nil {
@@ -28,7 +28,6 @@ func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 
 const sumKinds = 5
 
-// sumKind returns which of the sumKinds bounds c needs.
 func (c Compare) sumKind() int {
 	switch {
 	case c.Bits:
@@ -56,7 +55,7 @@ func (s Sum) bounds(bits bool) sumBounds {
 	return b
 }
 
-// between returns the first and last correct position near two rounded numbers.
+// between returns the lowest and highest correct positions.
 func between(right func(place uint16) bool, low, high float32) (first, last uint16) {
 	first, last = placeOf(BF16(low))-1, placeOf(BF16(high))+1
 	for first <= last && !right(first) {
@@ -68,7 +67,7 @@ func between(right func(place uint16) bool, low, high float32) (first, last uint
 	return first, last
 }
 
-// placeOf returns a BF16 number's position in ascending order. NaNs lie outside the infinities.
+// placeOf returns a BF16 number's position in ascending order. NaNs come before -Inf and after +Inf.
 func placeOf(bits uint16) uint16 {
 	if bits>>15 != 0 {
 		return ^bits

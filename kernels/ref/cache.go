@@ -2,14 +2,13 @@ package ref
 
 import "sync"
 
-// Cache sizes in bytes: the tokens of 8 ranks with 4,096 tokens of 7 KiB, and the bounds of 16 million elements on
-// 2 ranks.
+// Cache sizes in bytes.
 const (
 	cachedTokens = 256 << 20
 	cachedSums   = 320 << 20
 )
 
-// cache keeps values by list and index. A full cache stores no more.
+// cache keeps values by list and place until it is full.
 type cache[V any] struct {
 	mu   sync.RWMutex
 	kept []map[int]V // [list][place]
@@ -25,7 +24,7 @@ func newCache[V any](lists, bytes int, size func(V) int) *cache[V] {
 	return c
 }
 
-// get returns a value, computed if it is missing. Goroutines may compute the same value twice rather than wait.
+// get returns a value, and computes a missing one. Several goroutines may compute the same value.
 func (c *cache[V]) get(list, place int, compute func() V) V {
 	c.mu.RLock()
 	v, ok := c.kept[list][place]

@@ -9,14 +9,14 @@ import (
 
 // Compare says how strictly an output is compared.
 type Compare struct {
-	// MaxRows is the number of rows compared element by element; 0 means all. Offsets, ids and sources are checked
-	// for every row.
+	// MaxRows is the number of rows compared element by element; 0 means all. Offsets, ids and sources are compared in
+	// all rows.
 	MaxRows int
 	// Ordered requires each source rank's tokens in ascending order.
 	Ordered bool
-	// Partial is how combine sums the rows of one expert rank.
+	// Partial is how a rank sums the rows of its experts.
 	Partial Partial
-	// Bits requires the exact bits of the sum in the order of Partial.
+	// Bits requires the exact bits of the sum.
 	Bits bool
 	// Epilogue is the operation on each finished value, or nil.
 	Epilogue *Epilogue
@@ -26,15 +26,14 @@ type Compare struct {
 type Output struct {
 	RowOffsets   []uint32  // [groups+1], see Delivery
 	ExpertIDs    []int32   // [groups], only in layout expert
-	SrcInfo      []int32   // [rows, 2]: token, then top-k position or source rank; the shared expert's are not read
+	SrcInfo      []int32   // [rows, 2]: token; top-k position or source rank
 	ScaleOffsets []uint32  // [groups], only with NVFP4
-	Ranges       []uint64  // [local experts, ranks], layout masked: first row << 32 | number of rows
+	Ranges       []uint64  // [local experts, ranks], masked: first row << 32 | rows
 	Experts      []int32   // [rows, top-k], layouts by rank: local expert or -1
 	Weights      []float32 // [rows, top-k], layouts by rank: 0 for experts of other ranks
 	MaxRows      int       // rows of room in the scale output
 	Scales       []byte    // nil for BF16
-	// Payload returns one row. One goroutine calls it, with ascending rows. The bytes must stay valid during the
-	// check.
+	// Payload returns one row, valid during the check. One goroutine calls it, with ascending rows.
 	Payload func(row int) []byte
 	// Expect is called before Payload with all rows to be compared; it may be nil.
 	Expect func(rows []int)
@@ -61,7 +60,7 @@ func Merge(a, b kernels.Comparison) kernels.Comparison {
 	return a
 }
 
-// CheckDispatch compares a rank's output of dispatch with the oracle. It reports the lowest wrong row.
+// CheckDispatch compares a rank's output of dispatch with the oracle.
 func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparison {
 	j := &judge{rank: rank}
 	d := o.Dispatch(rank)
@@ -84,8 +83,7 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 	return j.result()
 }
 
-// picker returns a function that chooses one row in each of `limit` ranges; 0 chooses all. The place in the range
-// varies, to see every position of a kernel's tile.
+// picker returns a function that chooses one row in each of `limit` ranges, at varying positions; 0 chooses all.
 func picker(total, limit int) func(row int) bool {
 	if limit <= 0 || limit >= total {
 		return func(int) bool { return true }
@@ -111,8 +109,8 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	return picked
 }
 
-// CheckCombine compares a rank's combined tokens with the oracle. `got` returns [hidden] BF16 bits. Several
-// goroutines call it, and the bits must stay valid during the check.
+// CheckCombine compares a rank's combined tokens with the oracle. `got` returns [hidden] BF16 bits, valid during the
+// check, to several goroutines.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))

@@ -16,13 +16,13 @@ func BF16(x float32) uint16 {
 
 const maxE4M3 = 448
 
-// E4M3 rounds x to the nearest e4m3fn number (4 exponent bits, bias 7, no infinities), ties to even. Larger values
-// become 448, and NaN becomes 0x7f.
+// E4M3 rounds x to the nearest e4m3fn number (4 exponent bits, bias 7), ties to even. Larger values become 448, and
+// NaN becomes 0x7f.
 func E4M3(x float32) byte {
 	const (
 		leastNormal = 1. / 64
 		drop        = 23 - 3  // dropped bits of mantissa
-		rebias      = 127 - 7 // difference of the exponent biases
+		rebias      = 127 - 7 // difference of biases
 		// Float32 numbers of this size are 2^-9 apart, like subnormal e4m3fn numbers.
 		step = 1 << 14
 	)
@@ -37,7 +37,7 @@ func E4M3(x float32) byte {
 		return sign | byte(math.Float32bits(size+step))
 	}
 	odd := a >> drop & 1
-	rounded := a + (1<<(drop-1) - 1) + odd // a carry moves into the exponent
+	rounded := a + (1<<(drop-1) - 1) + odd // may carry into the exponent
 	return sign | byte((rounded>>drop)-(rebias<<3))
 }
 
@@ -66,11 +66,10 @@ func decodeE4M3(b byte) float32 {
 	return float32(v)
 }
 
-// e2m1 lists the magnitudes in code order.
 var e2m1 = [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
-// E2M1 returns the code of the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, with the sign in bit 3. Ties go to the
-// even code, larger values become 6, and NaN becomes +6.
+// E2M1 returns the nearest e2m1 code, with the sign in bit 3. Ties go to the even code, larger values become 6, and
+// NaN becomes +6.
 func E2M1(x float32) byte {
 	if x != x {
 		return 7

@@ -15,7 +15,7 @@ type Sum struct {
 	Bound []float64 // [hidden] largest |result - Exact| of a correct result
 }
 
-// Unit roundoffs: BF16 has 8 significant bits, float32 has 24.
+// Unit roundoffs.
 const (
 	bf16Unit = 1. / (1 << 8)
 	f32Unit  = 1. / (1 << 24)
@@ -25,9 +25,9 @@ const (
 type Partial int
 
 const (
-	NoPartial   Partial = iota // every row is sent and summed in top-k order
-	BF16Partial                // each rank rounds its sum in top-k order to BF16; the sums are added in rank order
-	F32Partial                 // like BF16Partial, but not rounded
+	NoPartial   Partial = iota // all rows are sent and summed
+	BF16Partial                // each rank's sum is rounded to BF16
+	F32Partial                 // each rank's sum is not rounded
 	Weighted                   // like BF16Partial, with products rounded to BF16
 )
 
@@ -36,8 +36,8 @@ func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
-// CombineCasts iterates over the correct sums for a library that casts the token itself. With FP8 the second sum
-// rounds ties between codes the other way.
+// CombineCasts returns the correct sums for a library that casts the token itself. With FP8 a second sum rounds ties
+// the other way.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
@@ -49,7 +49,6 @@ func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	}
 }
 
-// combine returns the sum for a token that was delivered as `row`.
 func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	p := o.w.Problem
 	if p.Layout.ByRank() {
@@ -93,13 +92,13 @@ func (o *Oracle) combine(rank, token int, partial Partial, row Row) Sum {
 	return s
 }
 
-// Epilogue is an operation on each finished value: it adds a bias, or multiplies by a power of two.
+// Epilogue adds a bias to each finished value, or multiplies by a power of two.
 type Epilogue struct {
 	Scale float64  // used if Bias is nil
 	Bias  []uint16 // [hidden] BF16 numbers, or nil
 }
 
-// apply applies the epilogue. Adding a bias rounds once more.
+// apply changes s. Adding a bias rounds once more.
 func (e *Epilogue) apply(s Sum) {
 	if e == nil {
 		return
@@ -115,14 +114,13 @@ func (e *Epilogue) apply(s Sum) {
 	}
 }
 
-// term is one selection that takes part in a token's sum.
 type term struct {
 	rank   int
 	gain   float32
 	weight float32
 }
 
-// terms returns a token's selections in top-k order; with skip_a2a only those of the rank's own experts.
+// terms returns a token's selections in top-k order; with skip_a2a only those on its rank.
 func (o *Oracle) terms(rank, token int) []term {
 	p := o.w.Problem
 	r := o.w.Ranks[o.w.BatchRank(rank)]
@@ -142,8 +140,7 @@ func (o *Oracle) inSlice(rank, token int) bool {
 	return token >= start && token < start+count
 }
 
-// sumInOrder sums weight times y over the terms `which`, in order. The conversion to float32 prevents a fused
-// multiply-add.
+// sumInOrder sums weight times y over the terms `which`. The conversion to float32 prevents a fused multiply-add.
 func sumInOrder(y []float32, terms []term, which []int) float32 {
 	var acc float32
 	for _, i := range which {
@@ -152,7 +149,7 @@ func sumInOrder(y []float32, terms []term, which []int) float32 {
 	return acc
 }
 
-// byRank groups the indices of terms by rank, ascending, in top-k order inside a group.
+// byRank groups the indices of terms by ascending rank, in top-k order inside a group.
 func byRank(terms []term) [][]int {
 	var groups [][]int
 	sorted := upTo(len(terms))
@@ -167,7 +164,7 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank adds the groups' sums in rank order. It rounds them first unless partial is F32Partial.
+// sumByRank adds the groups' sums in rank order.
 func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {
@@ -180,7 +177,7 @@ func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint1
 	return BF16(acc)
 }
 
-// exactSum returns the float64 sum, and the sums of magnitudes of terms and of partial sums.
+// exactSum returns the float64 sum, the sum of |term| and the sum of |partial sum|.
 func exactSum(y []float32, terms []term, groups [][]int) (sum, magnitude, partials float64) {
 	for _, g := range groups {
 		var partial float64

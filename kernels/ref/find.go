@@ -2,8 +2,8 @@ package ref
 
 import "fmt"
 
-// Received returns the [hidden] BF16 values that the k-th expert of a source's token received. `delivered` returns
-// a rank's output of dispatch. The error says why there is no such row.
+// Received returns the [hidden] BF16 values that the k-th expert of a source's token received. `delivered` returns a
+// rank's output of dispatch.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])
@@ -33,7 +33,7 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
 }
 
-// owner returns the rank that processes a selection.
+// owner returns the rank that holds the expert.
 func (o *Oracle) owner(source, expert int) int {
 	if o.w.Problem.SkipA2A {
 		return source
@@ -41,7 +41,7 @@ func (o *Oracle) owner(source, expert int) int {
 	return expert / o.w.Problem.LocalExperts()
 }
 
-// seek moves to an item's row in group i, and reports whether it exists.
+// seek moves to an item's row in group i, if it exists.
 func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	r.enter(d, i)
 	for s, items := range r.group.Items {

@@ -11,12 +11,12 @@ import (
 
 // finding is the result of checking one place of an output.
 type finding struct {
-	place  int     // number in the order of the output
-	wrong  string  // difference, or ""
+	place  int // index in the output
+	wrong  string
 	maxErr float64 // relative
 }
 
-// judge collects findings, in any order, into a Comparison.
+// judge collects findings into a Comparison.
 type judge struct {
 	kernels.Comparison
 	rank  int
@@ -28,7 +28,7 @@ func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds a finding. Detail keeps the difference of the lowest place, the first one there.
+// finding adds a finding. Detail keeps the difference of the lowest place.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {

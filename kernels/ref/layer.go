@@ -7,18 +7,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// layerSpread is the largest error of a layer's value, in standard deviations.
+// layerSpread is the allowed error in standard deviations.
 const layerSpread = 4
 
 // fp8Unit is the largest relative error of rounding to E4M3.
 const fp8Unit = 1. / 16
 
-// LayerRow returns the float64 output of op layer for one token: the sum over its experts of weight * W2 h, with h
-// = silu(gate) * up, and gate and up the halves of W1 x. Want is nil: no order is prescribed.
+// LayerRow returns the float64 output of op layer for one token: the sum over its experts of weight * W2 h, where h =
+// silu(gate) * up. gate and up are the halves of W1 x. Want is nil.
 //
-// The bound is layerSpread times the root of the sum of squared errors of all BF16 roundings (Higham and Mary, A
-// New Approach to Probabilistic Rounding Error Analysis, 2019). The worst case is as large as the result. With
-// FP8, h is rounded to E4M3 too.
+// The bound is layerSpread times the root of the sum of squared errors of all roundings (Higham and Mary, A New
+// Approach to Probabilistic Rounding Error Analysis, 2019).
 func (o *Oracle) LayerRow(rank, token int) Sum {
 	p := o.w.Problem
 	x := Dequantize(p.Dispatch, o.Token(o.w.BatchRank(rank), token), p.Hidden, o.global)
@@ -51,7 +50,7 @@ func (o *Oracle) LayerRow(rank, token int) Sum {
 	return out
 }
 
-// expertOutput returns W2 h of one expert before rounding, and the variance of earlier roundings.
+// expertOutput returns W2 h of one expert, and its variance from the rounding of h.
 func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 	p := o.w.Problem
 	h, deviation := make([]float64, p.Intermediate), make([]float64, p.Intermediate)
@@ -77,8 +76,7 @@ func (o *Oracle) expertOutput(expert int, x []float32) (y, variance []float64) {
 	return y, variance
 }
 
-// swiglu returns silu(gate) * up and its deviation if everything is rounded to BF16. The derivative of silu is at
-// most 1.1.
+// swiglu returns silu(gate) * up, and its deviation from rounding to BF16. The derivative of silu is at most 1.1.
 func swiglu(gate, up float64) (h, deviation float64) {
 	silu := gate / (1 + math.Exp(-gate))
 	return silu * up, bf16Unit * math.Abs(up) * math.Sqrt(square(1.1*gate)+3*square(silu))
@@ -93,10 +91,9 @@ func dot(row []uint16, x []float32) (sum float64) {
 	return sum
 }
 
-// rowsTogether is the number of weight rows that a goroutine takes at a time.
 const rowsTogether = 64
 
-// parallelRows calls f for every row below n, with memory of a row's length.
+// parallelRows calls f for 0 to n-1, with a buffer for one row.
 func parallelRows(n, length int, f func(i int, row []uint16)) {
 	var all sync.WaitGroup
 	for first := 0; first < n; first += rowsTogether {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// bySource returns a rank's tokens in the layouts by rank: a group for each source rank, each token once.
+// bySource returns a group for each source rank, with each token once.
 func (o *Oracle) bySource(rank int) []Group {
 	p := o.w.Problem
 	var groups []Group
@@ -35,7 +35,6 @@ func (o *Oracle) isOn(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }
 
-// checkMetadata checks a row's source rank, local experts and weights in a layout by rank.
 func (r *rowCheck) checkMetadata(source, token int) {
 	p := r.o.w.Problem
 	if got := int(r.got.SrcInfo[2*r.row+1]); got != source {
@@ -56,7 +55,7 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 }
 
-// checkIndex checks the arrays of row positions. If it returns false, nothing else can be checked.
+// checkIndex checks the arrays of row positions. After false nothing else can be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false
@@ -106,7 +105,6 @@ func checkGroups(j *judge, d Delivery, got Output) {
 	}
 }
 
-// checkRanges checks each first row and number of rows.
 func checkRanges(j *judge, d Delivery, got Output) {
 	for e, g := range d.Groups {
 		first := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Row is one token: elements in column order, and scales in group order. Both are little-endian. 4-bit element 2i
-// is in the low half of byte i.
+// Row is one token: elements in column order, scales in group order, little-endian. 4-bit element 2i is in the low
+// half of byte i.
 type Row struct {
 	Payload []byte
 	Scales  []byte
@@ -39,8 +39,7 @@ func Quantize(f ep.DType, x []float32, global float32) Row {
 	return row
 }
 
-// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). The least amax, which DeepEP has too, avoids a
-// division by zero.
+// quantizeFP8 computes s = max(amax, 1e-4)/448 and q = e4m3(x/s). DeepEP has the same 1e-4.
 func quantizeFP8(x []float32, row Row, g int) {
 	s := max(amax(x), 1e-4) / maxE4M3
 	binary.LittleEndian.PutUint32(row.Scales[4*g:], math.Float32bits(s))
@@ -49,11 +48,11 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack bounds the relative difference of x/s between FP8 casts: three roundings of float32 differ by at most
-// 3 * 2^-24. DeepEP's low-latency kernels compute x * (448/amax), PyTorch amax * (1/448).
+// castSlack bounds the relative difference of x/s between FP8 casts: 3 * 2^-24. DeepEP computes x * (448/amax),
+// PyTorch amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
-// otherCast returns the FP8 row whose near ties have the other code than in `row`.
+// otherCast returns `row` with ties between codes rounded the other way.
 func otherCast(x []float32, row Row) Row {
 	other := Row{make([]byte, len(row.Payload)), row.Scales}
 	group := len(x) / (len(row.Scales) / 4)
@@ -121,7 +120,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor returns a group's multiplier. b begins with the group's scale.
+// factor returns the multiplier of a group whose scale begins b.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -132,8 +131,8 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
-// ScaleAt returns the byte offset of scale g of a row. firstBlock is the group's first block of 128 scale rows.
-// FP8 scales are stored as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
+// ScaleAt returns the byte offset of scale g of a row. firstBlock is the first block of 128 scale rows of the row's
+// group. FP8 scales are stored as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
 // [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	switch l.DType {

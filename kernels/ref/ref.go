@@ -1,31 +1,28 @@
-// Package ref is the oracle: it computes the correct outputs of dispatch, combine and the activation kernels in
-// all dtypes, and compares outputs of backends with them. It is written from the specification and shares no
-// code with the backends.
+// Package ref is the oracle: it computes the correct outputs of dispatch, combine and activation kernels, and
+// compares outputs of backends with them. It shares no code with the backends.
 //
 // # What is computed
 //
-// A rank's output of dispatch has a group of rows for each local expert, with a segment for each source rank,
-// whose tokens are in any order. A fused shared expert is group 0: the rank's own tokens in order. With FP8
-// groups are padded to multiples of four rows; padding is neither written nor checked.
+// A rank's output of dispatch has a group of rows for each local expert. A group has a segment for each source
+// rank, with tokens in any order. A fused shared expert is group 0: the rank's own tokens in order. Padding rows
+// are not checked.
 //
 // Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) stands for the experts. Combine
-// returns for each token bf16(sum of weight*y in the order of k), in float32. A shared row is added to this
-// result in BF16, which rounds a second time.
+// returns for each token bf16(sum of weight*y in the order of k), in float32. The shared expert's row is then
+// added in BF16.
 //
 // # Tolerance
 //
 // A dispatched row must have the oracle's bytes.
 //
-// A combined value may differ from the float64 sum by a bound. Each rounding to BF16 adds 2^-8 of its result:
-// of the routed sum, of the sum with the shared expert, and with BF16Partial of each rank's partial sum.
-// Float32 arithmetic in any order, fused or not, adds (K+1)*2^-24 of the sum of magnitudes. With Compare.Bits
-// the bits must be exact.
+// A combined value may differ from the float64 sum. Each rounding to BF16 adds 2^-8 of its result to the bound.
+// Float32 arithmetic adds (K+1)*2^-24 of the sum of magnitudes. With Compare.Bits the bits must be exact.
 //
 // # Layouts
 //
-// In layout masked, each local expert has a fixed number of rows. In the layouts by rank, a rank receives a
-// token once, with the local expert and the weight of each top-k position. It adds its experts' weighted
-// outputs in float32 in top-k order and rounds to BF16. Combine adds these rows in the order of ranks.
+// In layout masked, each local expert has a fixed number of rows. In the layouts by rank, a rank receives a token
+// once, with the local expert and the weight of each top-k position. The rank adds the weighted outputs of its
+// experts in float32 and rounds to BF16. Combine adds these sums in the order of ranks.
 package ref
 
 import (
@@ -60,13 +57,12 @@ func New(w *workloads.Workload, inputScale float32) *Oracle {
 	return o
 }
 
-// Item is one delivered row. K is the top-k position, or -1 for the shared expert and for a row for several
-// experts.
+// Item is one delivered row. K is the top-k position, or -1 for the shared expert and in layouts by rank.
 type Item struct{ Token, K int }
 
 // Group holds the rows of one expert, or of one source rank in the layouts by rank.
 type Group struct {
-	Expert  int      // global id or Shared; in the layouts by rank the source rank
+	Expert  int      // global id, Shared, or source rank
 	Sources []int    // in the order of the output
 	Items   [][]Item // [source], tokens ascending
 }
@@ -84,8 +80,8 @@ func (g Group) Rows() int {
 type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
-	End          int      // rows up to the end of the last group
-	RowOffsets   []uint32 // [groups+1] first rows with padding; for groups of fixed size their numbers of rows, then the total
+	End          int      // end of the last group
+	RowOffsets   []uint32 // [groups+1] first rows; with dtype.Capacity: counts, total
 	ScaleOffsets []uint32 // [groups] NVFP4: first scale block minus RowOffsets/128
 }
 
@@ -97,7 +93,7 @@ func (d Delivery) rows() int {
 	return n
 }
 
-// Dispatch returns every row that a rank receives; do not change it.
+// Dispatch returns the rows that a rank receives; do not change them.
 func (o *Oracle) Dispatch(rank int) Delivery { return o.deliveries[rank]() }
 
 func (o *Oracle) deliver(rank int) Delivery {
@@ -155,7 +151,6 @@ func placeGroups(p ep.Problem, groups []Group) Delivery {
 	return d
 }
 
-// packGroups places groups one after the other, each at a multiple of pad rows.
 func packGroups(groups []Group, pad int) Delivery {
 	d := Delivery{Groups: groups, RowOffsets: make([]uint32, len(groups)+1)}
 	blocks := 0
@@ -185,7 +180,7 @@ func (o *Oracle) Token(source, token int) Row {
 	})
 }
 
-// Cast returns elements and scales of a source rank's tokens in FP8.
+// Cast returns a source rank's tokens in FP8.
 func (o *Oracle) Cast(source int) (payload, scales []byte) {
 	for token := range o.w.Ranks[o.w.BatchRank(source)].Tokens {
 		row := o.Token(source, token)

@@ -13,11 +13,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads pieces of a part of a rank's memory, each of `bytes` bytes, in the order of the offsets. They stay
-// valid until the next read of the part. Several ranks are read in parallel.
+// Memory reads pieces of `bytes` bytes at offsets of a part of a rank's memory. They stay valid until the next read of
+// the part. It serves several goroutines.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
-// Pieces cuts data into pieces of the given number of bytes.
+// Pieces cuts data into pieces of `bytes` bytes.
 func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	for at := 0; at < len(data); at += bytes {
 		pieces = append(pieces, data[at:min(at+bytes, len(data))])
@@ -25,7 +25,7 @@ func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	return pieces
 }
 
-// contiguous concatenates pieces. It does not copy adjacent ones, because scales can be megabytes.
+// contiguous concatenates pieces, without a copy if they are adjacent.
 func contiguous(pieces [][]byte) []byte {
 	if len(pieces) == 0 {
 		return nil
@@ -54,21 +54,21 @@ const (
 // feedRows is the number of rows that Judge compares of the dispatch before a combine.
 const feedRows = 64
 
-// wholeElements is the largest output that is read as a whole, in elements.
+// wholeElements is the largest output, in elements, that is read as a whole.
 const wholeElements = 16 << 20
 
 // Remote compares outputs in memory that this program cannot address.
 type Remote struct {
 	oracle   *Oracle
 	maxRows  int // rows of room in the scale output
-	whole    int // wholeElements, less in tests
+	whole    int // wholeElements, or less
 	read     Memory
 	reading  []float64 // seconds of reading in Judge, by rank
 	verified []*verifiedBits
 	fetched  []*fetched // by rank; nil after Forget
 }
 
-// NewRemote returns a Remote that reads with `read`. maxRows is the room of the scale output in rows.
+// NewRemote returns a Remote. maxRows is the room of the scale output in rows.
 func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	r := &Remote{oracle: o, maxRows: maxRows, whole: wholeElements, reading: make([]float64, len(o.w.Ranks))}
 	r.read = func(rank int, part string, bytes int, offsets ...int) ([][]byte, error) {
@@ -82,11 +82,10 @@ func NewRemote(o *Oracle, maxRows int, read Memory) *Remote {
 	return r
 }
 
-// Forget drops the outputs that were read. Call it when the memory changes.
+// Forget drops the outputs that were read. Call it when memory changes.
 func (r *Remote) Forget() { r.fetched = nil }
 
-// Judge compares the outputs of an op on all ranks. Rows of the dispatch before a combine count only if they are
-// wrong.
+// Judge compares the outputs of an op on all ranks.
 func (r *Remote) Judge(op ep.Op, dispatch, combine Compare) (kernels.Comparison, error) {
 	start, ranks := time.Now(), len(r.oracle.w.Ranks)
 	clear(r.reading)
@@ -143,7 +142,7 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	return r.verified[rank].check(c, rows, check), nil
 }
 
-// fetched is a rank's output of dispatch, and the first error of reading it.
+// fetched is a rank's output of dispatch.
 type fetched struct {
 	Output
 	err error
@@ -163,7 +162,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 	return out, out.err
 }
 
-// fetch reads a rank's output of dispatch, large ones row by row on demand.
+// fetch reads a rank's output of dispatch, without the rows of large ones.
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
@@ -191,7 +190,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
 	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
-	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // [scale, maxRows]: only the used rows are read
+	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // read only used rows
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
 			offsets[g] = g * r.maxRows * l.ScaleBytes
@@ -208,8 +207,7 @@ func (r *Remote) fetch(rank int) *fetched {
 	return out
 }
 
-// sample makes `out` read the compared rows at once, and others on demand. Each read replaces the rows of the read
-// before.
+// sample makes `out` read the compared rows together, and other rows on demand.
 func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	known := map[int][]byte{}
 	fetch := func(rows []int) {
@@ -240,8 +238,7 @@ func (r *Remote) pieces(rank int, part string, rowBytes int, rows []int) ([][]by
 	return r.read(rank, part, rowBytes, offsets...)
 }
 
-// Probe returns one row of [hidden] BF16 values that Judge compared: a token's combined row for k = -1, else what
-// its k-th expert received.
+// Probe returns [hidden] BF16 values: a token's combined row for k = -1, else the row that its k-th expert received.
 func (r *Remote) Probe(rank, token, k int) ([]uint16, error) {
 	w := r.oracle.w
 	if rank < 0 || rank >= len(w.Ranks) || token < 0 || token >= w.Ranks[w.BatchRank(rank)].Tokens || k >= w.Problem.TopK {

@@ -2,9 +2,8 @@
 
 package drive
 
-// This file calls the C code of native/shim, which queues steps on GPUs. The C files are included
-// here, because Go compiles only C files of the package's own folder. Go does not notice when they
-// change, so native/cuda.mk passes a hash of native/ in CGO_CFLAGS.
+// This file calls the C code of native/shim. It includes the C files, because Go compiles only those of the package's
+// folder. Go does not notice when they change, so native/cuda.mk passes a hash of native/ in CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
@@ -25,7 +24,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// driverError returns the error of a CUresult, nil for 0.
+// driverError returns the error of a CUresult, or nil for 0.
 func driverError(what string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -35,15 +34,14 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle returns the driver's handle of v: its only field, which is not exported.
+// handle returns the driver's handle, the only field of v.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
 
-// occupancy is what a kernel takes with one launch shape.
 type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
 
-// readyFunction prepares a function for launching, and returns its resources.
+// readyFunction prepares a function for launching.
 func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	var out C.EpFunction
 	r := C.ep_function(handle(f), C.uint32_t(block), C.uint32_t(shared), &out)
@@ -51,7 +49,7 @@ func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	return o, driverError("function attributes", r)
 }
 
-// newFault allocates a fault record that the host can read at any time.
+// newFault allocates a fault record in host memory.
 func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
 	p, d, err := allocHost(C.sizeof_EpFault)
 	return (*C.EpFault)(p), d, err
@@ -63,7 +61,6 @@ func allocHost(bytes int) (host unsafe.Pointer, device cu.DevicePtr, err error) 
 	return host, cu.DevicePtr(d), err
 }
 
-// newHost allocates pinned host memory.
 func newHost(bytes int) ([]byte, error) {
 	p, _, err := allocHost(bytes)
 	if err != nil {
@@ -120,7 +117,7 @@ func (c *cSteps) setEvents(i int, events []cu.Event) {
 	c.ranks[i].events, c.ranks[i].pairs = p, C.int32_t(len(events)/2)
 }
 
-// capture makes every rank's CUDA graph in parallel. If one fails no rank keeps one, so that all queue alike.
+// capture makes every rank's CUDA graph. After an error no rank keeps a graph.
 func (c *cSteps) capture() error {
 	err := sideBySide(len(c.ranks), func(i int) error {
 		return driverError(fmt.Sprintf("capture the graph of rank %d", i), C.ep_capture(&c.ranks[i]))
@@ -148,7 +145,7 @@ func (c *cSteps) free() {
 	c.ranks, c.steps = nil, nil
 }
 
-// progress returns each rank's finished rounds, also while c runs.
+// progress returns each rank's finished rounds. c may be running.
 func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {
@@ -157,24 +154,22 @@ func (c *cSteps) progress() []int {
 	return out
 }
 
-// errFault means that a kernel wrote a fault record.
 var errFault = errors.New("a kernel gave up waiting")
 
-// refusal means that the driver refused a launch. No kernel is running.
+// refusal means that the driver refused a launch, and no kernel is running.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// batch says how many rounds to run, and how to wait.
 type batch struct {
 	rounds int
 	window int   // rounds queued at a time
 	words  int   // readings of each rank in a round
-	limit  int64 // longest wait for a window, in nanoseconds
+	limit  int64 // wait for a window, in nanoseconds
 }
 
 // run returns readings, [rank][round][word]. Its error is the context's, errFault, or a *refusal. After any other
-// error the GPUs are lost to this process.
+// error this process cannot use the GPUs.
 func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -195,7 +190,7 @@ func (c *cSteps) run(ctx context.Context, b batch) ([]uint64, error) {
 	})
 	end := C.ep_run(batch)
 	if !forget() {
-		<-told // the function above must write to batch before it is freed
+		<-told // AfterFunc writes to batch, which is freed on return
 	}
 	if end == C.EP_END_OK {
 		out := make([]uint64, n)

@@ -14,7 +14,6 @@ type topology struct {
 	split        bool // one host may count as several
 }
 
-// condition returns which ranks and nodes are legal, as an expression.
 func (t topology) condition() kernels.Condition {
 	nodes := fmt.Sprintf("problem.nodes == %d", t.hosts)
 	if t.split {
@@ -23,7 +22,7 @@ func (t topology) condition() kernels.Condition {
 	return kernels.Condition{Expr: fmt.Sprintf("problem.ranks == %d && %s", t.ranks, nodes), Reason: "ranks and nodes must be the numbers that were launched"}
 }
 
-// check refuses what condition excludes, and what no kernel across hosts does.
+// check refuses problems that cannot run on the launched ranks.
 func (t topology) check(p ep.Problem) error {
 	switch {
 	case p.Op == ep.Activation:

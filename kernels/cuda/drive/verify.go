@@ -45,7 +45,7 @@ func (s *session) Probe(rank, token, k int) ([]uint16, error) {
 	return s.outputs.Probe(rank, token, k)
 }
 
-// runVerification runs the candidate once from poisoned outputs.
+// runVerification fills the outputs with a pattern and runs the candidate once.
 func (s *session) runVerification(ctx context.Context, k *candidate) error {
 	s.outputs.Forget()
 	s.checking = ep.CheckTime{}

@@ -17,10 +17,9 @@ import (
 type world struct {
 	rank, ranks, nodes int
 	library            *shmem.Library
-	heap               *arena // symmetric, of one size
+	heap               *arena // symmetric; all ranks: the same size
 }
 
-// newWorldRankSet makes a rankSet of this process's rank.
 func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error) {
 	r, err := newBareRankSet(n, 1, deadline)
 	if err != nil {
@@ -49,7 +48,6 @@ func (r *rankSet) count() int {
 	return len(r.local)
 }
 
-// parts lists the heap's parts for aligning and timing.
 func (r *rankSet) parts() []declare.Region {
 	if r.world == nil {
 		return declare.TimingParts()
@@ -57,7 +55,7 @@ func (r *rankSet) parts() []declare.Region {
 	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
 }
 
-// takeArena returns memory for a heap. In a world it is collective, with the same sizes in order.
+// takeArena returns memory for a heap. With a world, all ranks must call it with the same sizes in the same order.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n + r.spare())
@@ -83,7 +81,7 @@ func (w *world) take(g *gpu, n int64) (*arena, error) {
 	return w.heap, err
 }
 
-// idle returns the present heap's bytes, which a new one replaces.
+// idle returns the bytes that a new heap would free.
 func (w *world) idle() int64 {
 	if w == nil || w.heap == nil {
 		return 0
@@ -91,7 +89,7 @@ func (w *world) idle() int64 {
 	return w.heap.bytes
 }
 
-// joinWorld writes the table of hosts/transport.cuh: the heaps of this host's ranks. The words after it stay zero.
+// joinWorld writes the heap addresses of this host's ranks, for hosts/transport.cuh.
 func (r *rankSet) joinWorld() error {
 	w := r.world
 	if w == nil || r.heap.Offset[declare.PartWorld] == 0 {

@@ -25,13 +25,12 @@ type Linker struct {
 
 // Part is one input of a link.
 type Part struct {
-	Name    string // for messages
+	Name    string
 	Data    []byte
 	Library bool // host objects with device code
 }
 
-// OpenLinker looks in a folder, where the dynamic linker looks, in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64.
-// Its error lists what was tried.
+// OpenLinker loads libnvJitLink from a folder or from the system. Its error lists what was tried.
 func OpenLinker(folder string) (*Linker, error) {
 	var tried []string
 	for _, path := range linkerPaths(folder) {
@@ -74,12 +73,12 @@ func (l *Linker) load(path string) string {
 	return ""
 }
 
-// Version returns the version, such as 13.0. It links what NVRTC of this or an older version compiled.
+// Version returns the version, such as 13.0. NVRTC must not be newer.
 func (l *Linker) Version() string { return l.version }
 
-// Link links parts for an architecture such as sm_90a. The log has every kernel's registers.
+// Link links parts for an architecture such as sm_90a. The log tells each kernel's registers.
 func (l *Linker) Link(arch string, parts []Part) (cubin []byte, log string, err error) {
-	runtime.LockOSThread() // one link needs one thread
+	runtime.LockOSThread() // a link must stay on one thread
 	defer runtime.UnlockOSThread()
 	options := newStrings([]string{"-arch=" + arch, "-verbose"})
 	defer options.free()

@@ -1,5 +1,5 @@
-/* Functions of libnvJitLink, NVIDIA's linker for device code, which is loaded by dlopen. A function
- * that returns an int returns an nvJitLinkResult: 0 for success. */
+/* Calls libnvJitLink, NVIDIA's linker for device code, after dlopen. Functions that return an int
+ * return an nvJitLinkResult: 0 for success. */
 #ifndef EP_NVJITLINK_H
 #define EP_NVJITLINK_H
 
@@ -20,11 +20,11 @@ typedef struct EpJitLink {
   int (*cubin)(void *handle, void *bytes);
 } EpJitLink;
 
-/* Kinds of input: nvJitLinkInputType. */
+/* Values of nvJitLinkInputType. */
 #define EP_LINK_CUBIN 1
 #define EP_LINK_LIBRARY 6
 
-/* Loads the library by path or soname. Returns null, or the reason why it cannot be loaded. */
+/* Loads the library by path or soname. Returns null or an error text. */
 const char *ep_jitlink_load(EpJitLink *l, const char *path);
 
 int ep_jitlink_version(const EpJitLink *l, unsigned *major, unsigned *minor);
@@ -32,8 +32,7 @@ int ep_jitlink_create(const EpJitLink *l, void **handle, unsigned options, const
 int ep_jitlink_add(const EpJitLink *l, void *handle, int kind, const void *data, size_t bytes, const char *name);
 int ep_jitlink_complete(const EpJitLink *l, void *handle);
 void ep_jitlink_destroy(const EpJitLink *l, void *handle);
-/* Each of the three returns a buffer that the caller frees: the error log, the log with the
- * registers of each kernel, or the linked binary. */
+/* Return the error log, each kernel's registers, or the binary, in a buffer that the caller frees. */
 int ep_jitlink_log(const EpJitLink *l, void *handle, char **text, size_t *bytes);
 int ep_jitlink_info(const EpJitLink *l, void *handle, char **text, size_t *bytes);
 int ep_jitlink_cubin(const EpJitLink *l, void *handle, char **data, size_t *bytes);

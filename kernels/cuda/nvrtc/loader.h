@@ -1,5 +1,5 @@
-/* Functions of libnvrtc, NVIDIA's run-time compiler, which is loaded by dlopen. A function that
- * returns an int returns an nvrtcResult: 0 for success. */
+/* Calls libnvrtc, NVIDIA's run-time compiler, after dlopen. Functions that return an int return an
+ * nvrtcResult: 0 for success. */
 #ifndef EP_NVRTC_LOADER_H
 #define EP_NVRTC_LOADER_H
 
@@ -19,13 +19,11 @@ typedef struct EpNvrtc {
   int (*cubin)(void *program, char *bytes);
 } EpNvrtc;
 
-/* Loads the library by path or soname. Returns null, or the reason why it cannot be loaded. The text
- * is valid until the next call. */
+/* Loads the library by path or soname. Returns null, or an error text that is valid until the next call. */
 const char *ep_nvrtc_load(EpNvrtc *n, const char *path);
 
-/* Loads libnvrtc-builtins from a path. libnvrtc later loads it by its bare name, which finds only a
- * library that is loaded already or is on the library path. Returns null, or the reason why it cannot
- * be loaded. */
+/* Loads libnvrtc-builtins from a path, because libnvrtc looks only on the library path. Returns null
+ * or an error text. */
 const char *ep_nvrtc_preload(const char *path);
 
 const char *ep_nvrtc_error(const EpNvrtc *n, int result);
@@ -34,7 +32,7 @@ int ep_nvrtc_create(const EpNvrtc *n, void **program, const char *source, int he
                     const char *const *names);
 int ep_nvrtc_compile(const EpNvrtc *n, void *program, int options, const char *const *texts);
 void ep_nvrtc_destroy(const EpNvrtc *n, void *program);
-/* Each of the two returns a buffer that the caller frees. */
+/* Return a buffer that the caller frees. */
 int ep_nvrtc_log(const EpNvrtc *n, void *program, char **text, size_t *bytes);
 int ep_nvrtc_cubin(const EpNvrtc *n, void *program, char **data, size_t *bytes);
 

@@ -16,7 +16,7 @@ import (
 	"unsafe"
 )
 
-// Env names the environment variable of the folder where Open looks first.
+// Env is the environment variable of the folder where Open looks first.
 const Env = "EPBENCH_NVRTC"
 
 var sonames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}
@@ -48,9 +48,7 @@ func Open() (*Library, error) {
 	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc with this program (pip install 'epbench[cuda]'), set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
-// candidates lists the libraries to try: in $EPBENCH_NVRTC, beside the program, in .cuda of the repository, in
-// Python packages installed with the program, where the dynamic linker looks, in $CUDA_HOME/lib64 and in
-// /usr/local/cuda/lib64.
+// candidates lists the libraries that Open tries, in order.
 func candidates(exe string) []string {
 	var folders []string
 	if dir := os.Getenv(Env); dir != "" {
@@ -72,7 +70,7 @@ func candidates(exe string) []string {
 	return append(out, existing("/usr/local/cuda/lib64")...)
 }
 
-// wheels lists the folders of NVIDIA's Python wheels for a program that pip installed in bin. CUDA 13 comes first.
+// wheels lists the folders of NVIDIA's Python packages beside a program in `bin`.
 func wheels(bin string) []string {
 	var out []string
 	for _, packages := range []string{"../lib/python3*/*-packages", ".."} {
@@ -82,7 +80,6 @@ func wheels(bin string) []string {
 	return out
 }
 
-// existing lists a folder's libraries.
 func existing(dir string) []string {
 	var out []string
 	for _, name := range sonames {
@@ -94,14 +91,13 @@ func existing(dir string) []string {
 	return out
 }
 
-// load opens the library, and returns "" or why it cannot. libnvrtc-builtins of the same folder must be loaded
-// first.
+// load opens the library, and returns an error text or "". libnvrtc-builtins must be loaded first.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
 		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*"))
 		for _, b := range builtins {
 			p := C.CString(b)
-			C.ep_nvrtc_preload(p) // an error shows at the first compilation
+			C.ep_nvrtc_preload(p) // the first compilation shows an error
 			C.free(unsafe.Pointer(p))
 		}
 	}
@@ -178,7 +174,6 @@ func take(p *C.char, n C.size_t) []byte {
 	return C.GoBytes(unsafe.Pointer(p), C.int(n))
 }
 
-// cstrings is an array of C strings in C memory.
 type cstrings struct {
 	array unsafe.Pointer
 	items []*C.char

@@ -1,9 +1,8 @@
-// Package pack makes the file that the C library epcomm runs in production. A pack is for one problem shape and
-// one GPU architecture. It has the configs that tables name, their compiled kernels, and the layout of their
-// memory. Making it needs no GPU.
+// Package pack makes the file from which the C library epcomm runs kernels. A pack is for one problem shape and one
+// GPU architecture. It holds tuned configs, their compiled kernels and their memory layout.
 //
-// For every dtype, precision, purpose (the op that should be fast) and routing class, the pack lists ranges of
-// token counts ("runs"). Each run has a dispatch and a combine that can follow it.
+// For each dtype, precision, routing class and purpose (the op that should be fast), a pack lists ranges of token
+// counts (runs). A run names a dispatch and a combine.
 package pack
 
 import (
@@ -47,7 +46,7 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	return Read(data)
 }
 
-// sizes returns a pack without binaries, for HeapBytes alone.
+// sizes returns a pack for HeapBytes, without binaries.
 func (b *builder) sizes() *Pack {
 	p := &Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
 	p.DTypes, p.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
@@ -108,10 +107,10 @@ type builder struct {
 	runs     []runRecord
 	strings  bytes.Buffer
 	cubins   bytes.Buffer
-	units    []sources.Unit // of each module
+	units    []sources.Unit
 	manifest manifest
 	place    map[string]uint32 // index of each record, by kind and name
-	groups   map[string]int    // of each kind, see group
+	groups   map[string]int    // records of each kind
 }
 
 func newBuilder(r Request) *builder {
@@ -141,7 +140,7 @@ func newBuilder(r Request) *builder {
 	return b
 }
 
-// once returns the index of a key's record, which `add` makes for a new key.
+// once returns the index of a key's record. For a new key `add` makes the record.
 func (b *builder) once(key string, add func() (at int)) uint32 {
 	if _, ok := b.place[key]; !ok {
 		b.place[key] = uint32(add())
@@ -212,10 +211,10 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// purposeNames lists the purposes by number: the op that should be fast, or Halves.
+// purposeNames lists the purposes in the order of their numbers.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
-// plan adds a pair for at most `tokens` tokens on the fullest rank.
+// plan adds a pair for at most `tokens` tokens.
 func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	if cast := p.Dispatch.Values["input"] == "fp8"; cast != v.raw() {
 		of := map[bool]string{true: "FP8", false: "BF16"}
@@ -239,13 +238,11 @@ func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	}), nil
 }
 
-// describe returns a config's launches for at most `tokens` tokens.
 func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec, error) {
 	return declare.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
-// config adds an op's launches in its state. A config that needs more shared memory for more tokens is added
-// again.
+// config adds a config with its launches, once.
 func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
@@ -325,7 +322,6 @@ func (b *builder) compileAll(compile Compile) error {
 
 func (b *builder) severalNodes() bool { return b.hosts.Nodes > 1 }
 
-// linkedTo records NVSHMEM's version, such as 3.8.0.
 func (b *builder) linkedTo(version string) error {
 	v := &b.hosts.Network
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n != 3 {
@@ -334,7 +330,6 @@ func (b *builder) linkedTo(version string) error {
 	return nil
 }
 
-// pad fills up to a 16-byte boundary.
 func pad(b *bytes.Buffer) { b.Write(make([]byte, (16-b.Len()%16)%16)) }
 
 func (b *builder) encode() ([]byte, error) {
@@ -374,7 +369,7 @@ func (b *builder) encode() ([]byte, error) {
 	return data, nil
 }
 
-// recordBytes lists the bytes of a record by section.
+// recordBytes holds the size of a record, by section.
 var recordBytes = [sections]int{
 	binary.Size(dtypeRecord{}), binary.Size(stateRecord{}), binary.Size(regionRecord{}), binary.Size(moduleRecord{}),
 	binary.Size(launchRecord{}), binary.Size(configRecord{}), binary.Size(planRecord{}), binary.Size(lookupRecord{}),

@@ -21,8 +21,8 @@ type half struct {
 	why    string     // why it was taken
 }
 
-// join makes a pair of a dispatch d and a combine c that use different memory. It keeps d or c with the nearest
-// that fits, or takes the nearest row for pairs. The pair with the least time in proportion to tokens wins.
+// join makes a pair if d and c use different memory. It replaces d or c, or takes the nearest row for pairs. The pair
+// with the least estimated time wins.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -44,8 +44,7 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took estimates a row's seconds at a token count, in proportion to tokens. For rows without TimedAt it assumes
-// the smallest count, so that they do not seem faster. Without a row it is infinite.
+// took estimates a row's seconds at `tokens`, in proportion to the tokens. It returns infinity without a row.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -57,7 +56,7 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest returns the row of an op nearest to `tokens` that is legal, fits, and takes the callers' tokens.
+// nearest returns the legal row of an op that is nearest to `tokens`, and that `fits` accepts.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -106,7 +105,7 @@ func (v *resolver) combineFor(dispatch ep.Config, tokens int) (half, error) {
 	return half{}, fmt.Errorf("no combine can follow %s", dispatch.Key())
 }
 
-// elsewhere returns the pair for outputs outside the symmetric heap: no peer writes its output rows.
+// elsewhere returns the pair for outputs outside the symmetric heap, where other ranks cannot write rows.
 func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	h, ok := v.nearest(ep.Dispatch, tokens, func(c ep.Config) bool {
 		places, err := v.peersWrite(c, tokens)
@@ -123,8 +122,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns a default or Start of a dispatch whose output rows no peer writes. The kernels of Modular's
-// MAX come first and need far more memory, so the first config with another state is preferred.
+// localDefault returns a dispatch whose output rows no other rank writes. The first one is of Modular's MAX and needs
+// far more memory, so a later one with another state (memory) is preferred.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

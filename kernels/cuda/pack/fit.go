@@ -7,22 +7,21 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Fitter finds how many tokens of each rank fit into device memory. It compiles nothing.
+// Fitter finds how many tokens of each rank fit into device memory.
 type Fitter struct {
 	Request Request // without its Problem.MaxTokens
 	known   map[int]sizing
 }
 
-// sizing holds a rank's memory for one token count, or why there is no pack.
+// sizing is a rank's memory for one token count.
 type sizing struct {
-	around, slot int64 // bytes of all calls, and of each call in flight
+	around, slot int64 // shared bytes, and bytes of each call
 	err          error
 }
 
 func (s sizing) heap(inFlight int) int64 { return s.around + int64(inFlight)*s.slot }
 
-// Tokens returns the largest of fitCounts whose memory is at most `bytes`, and this memory; 0 if none fits. An
-// unsupported count does not fit.
+// Tokens returns the largest of fitCounts that fits into `bytes`, and its memory. It returns 0 if none fits.
 func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err error) {
 	if err := f.sizing(fitCounts[0]).err; err != nil {
 		return 0, 0, err
@@ -45,7 +44,7 @@ func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err 
 	return fitCounts[lo], f.sizing(fitCounts[lo]).heap(inFlight), nil
 }
 
-// estimate returns an index between lo and hi for `bytes`, if memory grows linearly.
+// estimate interpolates an index between lo and hi.
 func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	if lo < 0 || hi == len(fitCounts) || f.sizing(fitCounts[hi]).err != nil {
 		return (lo + hi) / 2
@@ -65,7 +64,7 @@ var fitCounts = func() (out []int) {
 	return out
 }()
 
-// Beyond returns why there is no pack for the next larger count, nil if there is one.
+// Beyond returns why no pack can have the next larger count, or nil.
 func (f *Fitter) Beyond(tokens int) error {
 	i, _ := slices.BinarySearch(fitCounts, tokens+1)
 	if i == len(fitCounts) {
@@ -97,7 +96,6 @@ func (f *Fitter) sizing(tokens int) sizing {
 	return s
 }
 
-// sizing adds up the memory of every config of a request's pack.
 func (r Request) sizing() sizing {
 	if err := r.check(); err != nil {
 		return sizing{err: err}

@@ -2,14 +2,13 @@ package pack
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// The file has a header and then the sections in order, lists of records without gaps. Numbers are little-endian,
-// and sections begin on 16-byte boundaries. native/epcomm/src/pack.h declares the same records in C.
+// The file has a header and then the sections. A section is a list of records without gaps, and begins on a 16-byte
+// boundary. Numbers are little-endian. native/epcomm/src/pack.h declares the same records in C.
 
 // Magic begins a pack.
 const Magic = "EPCOMMPK"
 
-// Version is the version of the file format. Since version 2, regions can lie in areas and states can share call
-// numbers; version 1 has zeros there.
+// Version is the version of the file format. In version 1, regionRecord.Area and stateRecord.Numbers are 0.
 const Version = 2
 
 // Sections, by index of header.Sections.
@@ -36,14 +35,14 @@ const (
 	flagReduced
 	flagExact     // only for compute capability Major.Minor
 	flagRaw       // callers pass fp8 tokens with scales
-	flagSurvivors // continues without a lost rank
+	flagSurvivors // kernels continue without a lost rank
 )
 
 // Flags of a config, of a launch and of a module.
 const (
 	flagPlaces  = 1
 	flagPDL     = 1
-	flagNetwork = 1 // NVSHMEM must be told of the loaded module
+	flagNetwork = 1 // announce the module to NVSHMEM
 )
 
 type section struct {
@@ -75,28 +74,28 @@ type header struct {
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
-	Kernels     uint32 // string: build of every kernel, see ep.ABI; 0 in old packs
+	Kernels     uint32 // string: builds of kernels; 0 in old packs
 	Layout      uint32 // index in ep.Layouts
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header for several nodes, inside HeaderBytes. Older libraries read packs without it.
+// hostsHeader follows the header in packs for several nodes. HeaderBytes includes it.
 type hostsHeader struct {
 	Nodes   uint32
 	Network [3]uint32 // NVSHMEM's version
 }
 
-// digestFrom is the digest's first byte.
+// digestFrom is the offset of the first byte that the digest covers.
 const digestFrom = 8 + 4 + 4 + 8 + 32
 
 type dtypeRecord struct {
-	DType      uint32 // 1 + number, such as EP_BF16
+	DType      uint32 // 1 + index in ep.DTypes
 	RowPad     uint32 // groups are padded to multiples of this
 	MaxRows    uint64
 	RowBytes   uint64
 	OutBytes   uint64
-	ScaleBytes uint64 // bytes of all scales
-	Scales     uint32 // number of scales of a row
+	ScaleBytes uint64
+	Scales     uint32 // of a row
 	ScaleSize  uint32 // bytes of a scale
 }
 
@@ -106,19 +105,19 @@ type stateRecord struct {
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
-	Numbers     [2]uint16 // by op: states with the same number (not 0) count their calls together
+	Numbers     [2]uint16 // by op; 0, or common to several states
 }
 
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
-	Halves uint8  // 1: regions of an area share their middle; 0: their beginning
-	Area   uint16 // regions with the same Area (not 0) share memory
+	Halves uint8  // 1: share the middle; 0: the beginning
+	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
 }
 
 type moduleRecord struct {
-	Offset uint64 // offset in the binaries
+	Offset uint64 // in the binaries
 	Bytes  uint64
 	Name   uint32
 	Flags  uint32
@@ -158,8 +157,8 @@ type lookupRecord struct {
 }
 
 type runRecord struct {
-	Last      uint32 // largest count, on the fullest rank
+	Last      uint32 // largest token count
 	Plan      uint32 // index of planRecord
-	Elsewhere uint32 // planRecord for outputs outside the symmetric heap
-	Text      uint32 // string: why these configs
+	Elsewhere uint32 // for outputs outside the symmetric heap
+	Text      uint32 // string: the reason
 }

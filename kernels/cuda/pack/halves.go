@@ -7,11 +7,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Halves is the purpose of a caller that sends and receives in two calls. Between them no SM is occupied.
+// Halves is the purpose of callers that send in one call and receive in a second call.
 const Halves ep.Op = "halves"
 
-// purposes lists a layout's purposes. Halves is one if split-phase kernels use the memory of the layout's first
-// kernels. Otherwise they would need a second set of buffers.
+// purposes lists a layout's purposes. Halves is among them if split-phase kernels need no buffers of their own.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -20,8 +19,7 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves returns the run for pairs if it is split-phase, otherwise split-phase defaults. A search for the fastest
-// call makes no rows for them.
+// halves returns the run for pairs if its kernels are split-phase, otherwise split-phase defaults.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil
@@ -33,7 +31,7 @@ func (v *resolver) halves(tokens int) (Run, error) {
 	return Run{Pair: p, Text: "default: split-phase kernels are searched only with a matrix product beside the calls"}, nil
 }
 
-// phased returns the first split-phase defaults. ok is true if they use the memory of the layout's first kernels.
+// phased returns the first split-phase defaults. ok is true if they use the memory of the default kernels.
 func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	d, c := v.firstPhased(ep.Dispatch, tokens), v.firstPhased(ep.Combine, tokens)
 	if d.IsDefault() || c.IsDefault() {
@@ -43,7 +41,6 @@ func (v *resolver) phased(tokens int) (p Pair, ok bool) {
 	return Pair{d, c}, same
 }
 
-// firstPhased returns an op's first split-phase default, or a zero config.
 func (v *resolver) firstPhased(op ep.Op, tokens int) (none ep.Config) {
 	p := v.at(op, tokens)
 	for _, k := range kernels.For(v.all, p) {

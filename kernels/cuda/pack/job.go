@@ -15,19 +15,19 @@ import (
 
 // Job is a request to the program epbench-compile.
 type Job struct {
-	ABI   ep.ABI         `json:"abi"`   // requester's build; epbench-compile must have the same
-	Hosts ep.ABI         `json:"hosts"` // build of the kernels that cross hosts
+	ABI   ep.ABI         `json:"abi"`   // epbench-compile must have the same build
+	Hosts ep.ABI         `json:"hosts"` // build of kernels that cross hosts
 	Arch  string         `json:"arch"`
 	Units []sources.Unit `json:"units"`
 }
 
 // Compiled is the answer to a Job.
 type Compiled struct {
-	Cubins  [][]byte `json:"cubins"`            // in the order of the Job
+	Cubins  [][]byte `json:"cubins"`
 	Network string   `json:"network,omitempty"` // NVSHMEM's version, if a unit crosses hosts
 }
 
-// CompileWith has a program answer a Job.
+// CompileWith has a program such as epbench-compile answer a Job.
 func CompileWith(program, arch string, units []sources.Unit) (out Compiled, err error) {
 	ask, err := json.Marshal(Job{declare.ABI(), declare.HostABI(), arch, units})
 	if err != nil {

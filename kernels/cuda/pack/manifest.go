@@ -8,14 +8,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// manifest describes the pack for people and scripts.
+// manifest is the pack's JSON description.
 type manifest struct {
-	Problem  ep.Problem `json:"problem"` // Op, Dispatch and Tokens have no meaning
+	Problem  ep.Problem `json:"problem"` // without Op, Dispatch and Tokens
 	DTypes   []ep.DType `json:"dtypes"`
 	Reduced  bool       `json:"reduced"`
 	MaxSMs   int        `json:"max_sms,omitempty"`
 	Machine  ep.Machine `json:"machine"`
-	TableIDs []string   `json:"tables"` // sorted ids
+	TableIDs []string   `json:"tables"`
 	Notes    []string   `json:"notes,omitempty"`
 	Network  *Network   `json:"network,omitempty"` // nil on one host
 	Lookups  []answers  `json:"lookups"`
@@ -24,9 +24,9 @@ type manifest struct {
 // Network is the network library that a program on several nodes loads before the first call.
 type Network struct {
 	Library string   `json:"library"` // nvshmem
-	Version string   `json:"version"` // version of device library and host library
-	Modules []string `json:"modules"` // binaries to announce after loading
-	// HeapBytes is each rank's symmetric memory for one call in flight and all dtypes.
+	Version string   `json:"version"`
+	Modules []string `json:"modules"` // modules to announce to NVSHMEM
+	// HeapBytes is each rank's symmetric memory for one call in flight.
 	HeapBytes int64 `json:"heap_bytes"`
 }
 
@@ -39,13 +39,13 @@ type answers struct {
 	Runs    []Answer `json:"runs"`
 }
 
-// Answer names a run's configs, and the reason.
+// Answer names a run's configs.
 type Answer struct {
 	Lo        int      `json:"lo"`
 	Hi        int      `json:"hi"`
 	Dispatch  string   `json:"dispatch"` // ep.Config.Key
 	Combine   string   `json:"combine"`
-	Elsewhere string   `json:"elsewhere,omitempty"` // for outputs outside the symmetric heap
+	Elsewhere string   `json:"elsewhere,omitempty"` // outside the symmetric heap
 	Uncovered bool     `json:"uncovered,omitempty"` // no row: the default
 	Certified bool     `json:"certified"`           // rows of this build and kind of machine
 	Text      string   `json:"text"`

@@ -7,12 +7,12 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// heapAlign is the boundary of every part of the heap.
+// heapAlign is the alignment of every part of the heap, in bytes.
 const heapAlign = 256
 
 func aligned(n uint64) uint64 { return (n + heapAlign - 1) / heapAlign * heapAlign }
 
-// HeapBytes returns a rank's device memory for calls in flight of these dtypes, or of all if there are none.
+// HeapBytes returns a rank's bytes of device memory for calls in flight. No dtypes means all dtypes.
 func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	chosen := make([]bool, len(p.dtypes))
 	for i, d := range p.DTypes {
@@ -42,7 +42,7 @@ func (p *Pack) of(d ep.DType) ep.Problem {
 
 // Area is device memory of one call in flight.
 type Area struct {
-	For   string // what is kept there
+	For   string // purpose
 	Bytes uint64
 }
 
@@ -53,13 +53,12 @@ const (
 	forWords   = "counts and routes"
 )
 
-// purposeOf maps regions to purposes; all others hold words.
 var purposeOf = map[string]string{
 	"slots": forTokens, "send": forTokens, "recv": forTokens, "relay": forTokens,
 	"return": forReturn, "polled": forReturn, "gather": forReturn, "sums": forReturn,
 }
 
-// Areas lists the memory of one call in flight by purpose, for all dtypes.
+// Areas lists the memory of one call in flight for all dtypes.
 func (p *Pack) Areas() []Area {
 	chosen := slices.Repeat([]bool{true}, len(p.dtypes))
 	var out []Area
@@ -80,7 +79,7 @@ func total(all []Area) (bytes uint64) {
 	return bytes
 }
 
-// slot lists the memory of one call in flight, as native/epcomm/src/heap.c computes it.
+// slot lists the memory of one call in flight. It must agree with native/epcomm/src/heap.c.
 func (p *Pack) slot(chosen []bool) []Area {
 	var out, scales, y uint64
 	var index declare.Index
@@ -103,11 +102,11 @@ func (p *Pack) slot(chosen []bool) []Area {
 	return append(areas, p.shared(chosen)...)
 }
 
-// idBytes returns the bytes of ids narrowed to 32 bits.
+// idBytes returns the bytes of expert ids narrowed to 32 bits.
 func (p *Pack) idBytes() uint64 {
 	ids := aligned(4 * uint64(p.head.MaxTokens) * uint64(p.head.TopK))
 	switch {
-	case p.head.Flags&flagSurvivors != 0: // dispatch and combine each have ids without lost ranks
+	case p.head.Flags&flagSurvivors != 0: // dispatch and combine have different ids
 		return 2 * ids
 	case p.Problem.Layout.Kind() == "expert":
 		return ids
@@ -115,7 +114,7 @@ func (p *Pack) idBytes() uint64 {
 	return 0 // kernels read the caller's ids
 }
 
-// shared lists the states' memory, shared memory once.
+// shared lists the memory of states. It counts memory that several states use once.
 func (p *Pack) shared(chosen []bool) (out []Area) {
 	areas, numbers := map[uint16]int{}, map[[2]uint16]bool{}
 	for _, s := range p.states {

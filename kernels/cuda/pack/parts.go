@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// run adds a run, split where more tokens need more shared memory. Too much of it may leave no room on an SM for
-// the next kernel.
+// run adds a run, split where more tokens need more shared memory. Unused shared memory can keep the next kernel off
+// an SM.
 func (b *builder) run(v *resolver, run Run) error {
 	for lo := run.Lo; lo <= run.Hi; {
 		hi, err := v.partOf(run, lo)
@@ -30,11 +30,10 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared bounds a launch's spare shared memory to 1/spareShared of its need. Without any there would be a
-// part for every 32 tokens.
+// spareShared bounds a launch's unused shared memory to need/spareShared. Without it a run is split every 32 tokens.
 const spareShared = 8
 
-// partOf returns the last count of the part that begins at lo. Shared memory never shrinks with tokens.
+// partOf returns the last token count of the part that begins at lo. Shared memory never shrinks as tokens grow.
 func (v *resolver) partOf(run Run, lo int) (int, error) {
 	least, err := v.shared(run, lo)
 	if err != nil {
@@ -46,13 +45,13 @@ func (v *resolver) partOf(run Run, lo int) (int, error) {
 		return slices.EqualFunc(got, least, func(bytes, need int) bool { return bytes <= need+need/spareShared })
 	}
 	last := run.Hi
-	if !fits(last) { // usually one part
+	if !fits(last) {
 		last = lo + sort.Search(run.Hi-lo, func(i int) bool { return !fits(lo + 1 + i) })
 	}
 	return last, err
 }
 
-// shared returns the dynamic shared bytes of a run's launches.
+// shared returns the dynamic shared bytes of each launch.
 func (v *resolver) shared(run Run, tokens int) (out []int, err error) {
 	for _, call := range []struct {
 		op ep.Op

@@ -29,7 +29,6 @@ type Pack struct {
 	modules []moduleRecord
 }
 
-// maxPackBytes bounds the file of ReadFile.
 const maxPackBytes = 1 << 30
 
 // ReadFile reads a pack from a file.
@@ -52,7 +51,7 @@ func ReadFile(name string) (*Pack, error) {
 	return p, nil
 }
 
-// Read checks a pack's digest, and what `epbench pack show` prints. The C library checks all records.
+// Read decodes a pack and checks its digest. Only the C library checks all records.
 func Read(data []byte) (*Pack, error) {
 	p := &Pack{Data: data}
 	size := binary.Size(p.head)
@@ -95,7 +94,6 @@ func Read(data []byte) (*Pack, error) {
 	return p, p.check()
 }
 
-// check compares the manifest with the records.
 func (p *Pack) check() error {
 	if len(p.DTypes) != len(p.dtypes) || len(p.DTypes) == 0 {
 		return fmt.Errorf("pack: %d dtypes, but the manifest names %d", len(p.dtypes), len(p.DTypes))
@@ -125,7 +123,7 @@ func (p *Pack) text(at uint32) string {
 	return word
 }
 
-// abi returns the build of the kernels. Old packs have one hash for all.
+// abi returns the builds of the kernels. Old packs have one hash for all kernels.
 func (p *Pack) abi() (ep.ABI, error) {
 	if p.head.Kernels == 0 {
 		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil

@@ -13,41 +13,41 @@ import (
 
 // Request describes the pack to make.
 type Request struct {
-	Problem ep.Problem // op and dtype are ignored; for Tokens see Only
+	Problem ep.Problem // op and dtype are ignored
 	DTypes  []ep.DType // the first is the default
 	Raw     bool       // callers pass fp8 tokens with scales
-	Reduced bool       // also answers callers that accept reduced precision
-	// Survivors compiles kernels that continue without a lost rank: layouts masked, rank and rank:packed on one
-	// host.
+	Reduced bool       // also pack reduced precision
+	// Survivors makes kernels continue without a lost rank. It needs one host and layout masked, rank or rank:packed.
 	Survivors bool
-	MaxSMs    int        // SMs of a kernel; 0 is no bound
-	Machine   ep.Machine // GPUs of the binaries
+	MaxSMs    int // 0: no bound
+	Machine   ep.Machine
 	Tables    *table.Set // nil packs defaults
 	ABI       ep.ABI     // build of the packed kernels
-	// Certified accepts only rows of this build.
+	// Certified accepts only table rows of this build.
 	Certified bool
-	// OtherMachines accepts rows of other GPUs with the same architecture and link.
+	// OtherMachines accepts table rows of other GPUs with the same architecture and link.
 	OtherMachines bool
 
-	// Only gives every call's configs instead of tables. Problem.Tokens above 0 then bounds its tokens.
+	// Only replaces the tables by one dispatch and one combine. Problem.Tokens then bounds their tokens, unless it is
+	// 0.
 	Only *[2]ep.Config
 }
 
 // Pair is a dispatch and the combine after it.
 type Pair struct{ Dispatch, Combine ep.Config }
 
-// Run is a range of token counts of the fullest rank with one answer.
+// Run is a range of token counts of the fullest rank that have one answer.
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair
 	Elsewhere Pair         // for outputs outside the symmetric heap
 	Text      string       // why this pair
-	Rows      []*table.Row // rows of the pair; none for a default
+	Rows      []*table.Row // none for a default
 	// Certified is true for rows of this build and kind of machine.
 	Certified bool
 }
 
-// Lookup holds the runs, from 1 to MaxTokens, of one dtype, precision, purpose and routing class.
+// Lookup holds the runs of one dtype, precision, purpose and routing class.
 type Lookup struct {
 	DType   ep.DType
 	Reduced bool
@@ -60,13 +60,12 @@ type Lookup struct {
 type resolver struct {
 	request Request
 	all     []kernels.Kernel
-	problem ep.Problem // request's problem with dtype and precision
+	problem ep.Problem // with dtype and precision
 	class   ep.Class
 	runs    map[ep.Op][]table.Run
 	doubted map[*table.Row]bool // rows of an earlier build or another machine
 }
 
-// lookups returns all answers, and the tables' notes, each once.
 func (r Request) lookups() (out []Lookup, notes []string, err error) {
 	said := map[string]bool{}
 	for _, d := range r.DTypes {
@@ -107,7 +106,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}, doubted: map[*table.Row]bool{}}
 }
 
-// machine returns where configs must be legal: MaxSMs SMs, and a GPU for each rank.
+// machine returns the machine with at most MaxSMs SMs and a GPU for each rank.
 func (v *resolver) machine() ep.Machine {
 	m := v.request.Machine
 	m.GPUs = max(m.GPUs, v.problem.Ranks)
@@ -117,7 +116,6 @@ func (v *resolver) machine() ep.Machine {
 	return m
 }
 
-// at returns a call's problem. Request.Only bounds its tokens.
 func (v *resolver) at(op ep.Op, tokens int) ep.Problem {
 	p := v.problem
 	if most := v.request.Problem.Tokens; v.request.Only != nil && most > 0 {
@@ -135,7 +133,6 @@ func (v *resolver) legal(m ep.Machine, p ep.Problem, c ep.Config) error {
 	return k.Check(m, p, c)
 }
 
-// resolve reads the rows of every op for all classes, and returns notes about the tables.
 func (v *resolver) resolve() (answers map[ep.Op]*table.Resolved, notes []string) {
 	set := v.request.Tables
 	if set == nil || v.request.Only != nil {
@@ -164,7 +161,7 @@ func (v *resolver) take(answers map[ep.Op]*table.Resolved) {
 	}
 }
 
-// answer returns the runs of a purpose. A run ends where a row or a default changes; equal neighbours are merged.
+// answer returns the runs of a purpose. It merges neighbours with the same answer.
 func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	var out []Run
 	for lo := 1; lo <= v.problem.MaxTokens; {
@@ -190,7 +187,7 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	return out, nil
 }
 
-// steady returns the largest count up to hi with lo's answer. Defaults change at most once in between.
+// steady returns the largest count up to `hi` that has the answer of `lo`. Between them defaults change at most once.
 func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	alike := func(tokens int) (bool, error) {
 		other, err := v.answerAt(purpose, tokens)
@@ -199,7 +196,7 @@ func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	if ok, err := alike(hi); ok || err != nil {
 		return hi, err
 	}
-	for hi-lo > 1 { // lo has the answer, hi another
+	for hi-lo > 1 {
 		mid := (lo + hi) / 2
 		ok, err := alike(mid)
 		if err != nil {
@@ -218,7 +215,6 @@ func same(a, b Pair) bool {
 	return a.Dispatch.Key() == b.Dispatch.Key() && a.Combine.Key() == b.Combine.Key()
 }
 
-// runAt returns the table's run at a token count.
 func runAt(runs []table.Run, tokens int) table.Run {
 	for _, r := range runs {
 		if tokens <= r.Hi {
@@ -270,7 +266,7 @@ func (v *resolver) takes(dispatch ep.Config) bool {
 	return !declare.TakesCast(dispatch)
 }
 
-// fitsTokens reports it for any op; a combine takes no tokens.
+// fitsTokens applies takes to any op. A combine takes no tokens.
 func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 	switch op {
 	case ep.Dispatch:
@@ -300,7 +296,7 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 	return half{a.Config, a.Row, rowText(a)}
 }
 
-// defaultOf returns an op's first default within the bound on SMs.
+// defaultOf returns the default of an op's first kernel.
 func (v *resolver) defaultOf(op ep.Op, tokens int) ep.Config {
 	p := v.at(op, tokens)
 	return kernels.For(v.all, p)[0].DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
@@ -341,7 +337,7 @@ func (v *resolver) pair(tokens int) (Run, error) {
 		if err != nil || v.takes(d) {
 			return Run{Pair: Pair{d, c}, Text: rowText(a), Rows: []*table.Row{a.Row}}, err
 		}
-	} else if a.Reason == table.Kept { // the default is the fastest
+	} else if a.Reason == table.Kept {
 		return Run{
 			Pair: Pair{v.defaultOf(ep.Dispatch, tokens), v.defaultOf(ep.Combine, tokens)},
 			Text: "default: " + defaultReason(a), Rows: rows(a.Row),
@@ -354,7 +350,7 @@ func (v *resolver) pair(tokens int) (Run, error) {
 	return v.join(tokens, d, c)
 }
 
-// alone returns the best config of one op, and one that fits it.
+// alone returns the best config of one op, with a config of the other op that fits it.
 func (v *resolver) alone(op ep.Op, tokens int) (Run, error) {
 	h := v.chosen(op, tokens)
 	run := Run{Text: h.why, Rows: rows(h.row)}

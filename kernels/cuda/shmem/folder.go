@@ -1,5 +1,4 @@
-// Package shmem loads NVSHMEM, which transfers bytes between hosts through a symmetric heap. The library is never
-// linked, so that the worker runs without it.
+// Package shmem loads NVSHMEM at run time. NVSHMEM moves bytes between hosts through a symmetric heap.
 package shmem
 
 import (
@@ -9,7 +8,7 @@ import (
 	"strings"
 )
 
-// Env names the environment variable of the folder of make cuda-deps NVSHMEM=1: lib/, include/ and VERSION.
+// Env is the environment variable of the folder that make cuda-deps NVSHMEM=1 makes.
 const Env = "EPBENCH_NVSHMEM"
 
 var errMissing = errors.New("no NVSHMEM: run make cuda-deps NVSHMEM=1 and set " + Env + " to .cuda/nvshmem, or copy that folder to nvshmem beside this program")
@@ -31,7 +30,7 @@ func Folder() (string, error) {
 	return "", errMissing
 }
 
-// Version returns a folder's version, such as 3.8.0. Host library, device library and headers must agree.
+// Version returns a folder's version, such as 3.8.0.
 func Version(folder string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "VERSION"))
 	return strings.TrimSpace(string(text)), err

@@ -25,18 +25,18 @@ import (
 	"unsafe"
 )
 
-// ID names a group of ranks, made by rank 0.
+// ID names a group of ranks.
 type ID [C.sizeof_EpShmemID]byte
 
-// Library is a loaded NVSHMEM. All ranks make its collective calls, in the same order, with their GPU's primary
-// context current.
+// Library is a loaded NVSHMEM. All ranks make collective calls in the same order, with the GPU's primary context
+// current.
 //
-// The collective finalize is never called: it would wait forever for a rank that died.
+// Do not call NVSHMEM's finalize: it waits forever for a dead rank.
 type Library struct{ c C.EpShmem }
 
 const hostLibrary = C.EP_SHMEM_LIBRARY
 
-// Open loads the host library of Folder, in the device library's version.
+// Open loads the host library of Folder. Its version must be that of the device library.
 func Open() (*Library, error) {
 	dir, err := Folder()
 	if err != nil {
@@ -62,7 +62,7 @@ func Open() (*Library, error) {
 	return l, nil
 }
 
-// NewID makes the id of a new group. Rank 0 calls it before it joins.
+// NewID makes the id of a new group. Only rank 0 calls it.
 func (l *Library) NewID() (id ID, err error) {
 	var c C.EpShmemID
 	if r := C.ep_shmem_unique(&l.c, &c); r != 0 {
@@ -80,7 +80,6 @@ func (l *Library) Join(id ID, rank, ranks int) error {
 	return nil
 }
 
-// transportHint returns a hint for hosts without InfiniBand.
 func transportHint() string {
 	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) > 0 || os.Getenv("NVSHMEM_REMOTE_TRANSPORT") != "" {
 		return ""
@@ -113,7 +112,7 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet makes the default stream wait until all sent data has arrived. The caller must synchronize afterwards.
+// Quiet queues a wait for all sent data on the default stream. The caller must synchronize afterwards.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

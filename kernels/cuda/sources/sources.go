@@ -1,5 +1,4 @@
-// Package sources holds the embedded device sources, and names the binaries that are compiled from them. It knows no
-// kernel.
+// Package sources holds the embedded device sources, and names the binaries made from them.
 package sources
 
 import (
@@ -27,9 +26,8 @@ func Read(name string) (string, error) {
 
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-// Closure returns the texts of a device source and of everything it includes, by the names in
-// #include lines. It follows conditional includes too. It leaves out files that it does not find:
-// only the CPU emulation has them.
+// Closure returns the texts of a device source and of everything that it includes, by file name. It ignores #if. It
+// leaves out headers that only the CPU emulation has.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}
@@ -54,15 +52,14 @@ func Closure(source string) (map[string]string, error) {
 	return out, nil
 }
 
-// cToken matches one piece of C: a comment, a literal, the head of a definition, a word, an
-// operator, or white space. The head of a definition includes a bracket that follows at once,
-// since `#define F (x)` differs from `#define F(x)`.
+// cToken matches a comment, white space or a token of C. It keeps `#define F(` together, because `#define F (x)`
+// differs from `#define F(x)`.
 var cToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'` +
 	`|#[ \t]*define[ \t]+\w+\(?|\w+|\\\r?\n|\n|\s` +
 	`|<<=|>>=|\.\.\.|->|::|##|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.`)
 
-// CodeOnly spells a C source so that comments, indentation and line breaks make no difference:
-// one space between two pieces, and each directive on a line of its own.
+// CodeOnly removes comments and layout from a C source. Tokens have one space between them, and directives have lines
+// of their own.
 func CodeOnly(text string) string {
 	var out strings.Builder
 	directive := false
@@ -82,10 +79,9 @@ func CodeOnly(text string) string {
 	return out.String()
 }
 
-// codes caches the results of Code.
 var codes sync.Map
 
-// Code returns the code of a device source and of all that it includes, without comments.
+// Code returns CodeOnly of a device source and all that it includes.
 func Code(source string) (string, error) {
 	if code, ok := codes.Load(source); ok {
 		return code.(string), nil
@@ -102,11 +98,9 @@ func Code(source string) (string, error) {
 	return out.String(), nil
 }
 
-// mentioned caches the results of mentions. One search calls it thousands of times with a few names
-// and a few sources.
 var mentioned sync.Map
 
-// mentions reports whether the code of a source has a name.
+// mentions reports whether a source or its includes mention a name.
 func mentions(source, name string) (bool, error) {
 	key := [2]string{source, name}
 	if found, ok := mentioned.Load(key); ok {
@@ -128,7 +122,7 @@ func ArgsVersion() uint32 {
 	text, err := Read("ep_args.h")
 	m := argsVersion.FindStringSubmatch(text)
 	if err != nil || m == nil {
-		panic("sources: ep_args.h defines no EP_ARGS_VERSION") // it is embedded
+		panic("sources: ep_args.h defines no EP_ARGS_VERSION")
 	}
 	n, _ := strconv.Atoi(m[1]) // the pattern matches digits only
 	return uint32(n)

@@ -11,36 +11,32 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A Unit is a source file and its macros. It is compiled into one device binary. Units with the
-// same Key have the same binary.
+// A Unit is a source file with macros, compiled into one device binary.
 type Unit struct {
 	Source  string   `json:"source"`  // path under native/kernels
 	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// Key names the binary of u. The name does not depend on the architecture or the compiler.
+// Key names u, for all architectures and compilers.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
-// Surviving returns u with the macro that lets calls go on after ranks are lost: see ep_alive in
-// common/check.cuh.
+// Surviving returns u with the macro for calls that go on after ranks are lost.
 func (u Unit) Surviving() Unit {
 	u.Defines = append(slices.Clip(u.Defines), "EP_SURVIVORS=1")
 	return u
 }
 
-// RoundBlocks is the value of EP_OWN_ROUNDS in the kernels of a pack. Their grids have at most
-// this many blocks.
+// RoundBlocks is the largest number of blocks of a kernel in a pack.
 const RoundBlocks = 192
 
-// Packed returns u with EP_OWN_ROUNDS, the macro that all units of a pack have.
+// Packed returns u with the macro EP_OWN_ROUNDS, as all units of a pack have it.
 func (u Unit) Packed() Unit {
 	u.Defines = append(slices.Clip(u.Defines), fmt.Sprintf("EP_OWN_ROUNDS=%d", RoundBlocks))
 	return u
 }
 
-// NewUnit returns the unit of a source with the macros of a problem and the macros `own`. A macro
-// of the problem is left out if neither the source nor its includes mention it. So two problems
-// share a binary if they differ only in such macros.
+// NewUnit returns a unit with the macros `own`, and with those of `problem` that the source or its includes mention.
+// So problems can share a binary.
 func NewUnit(source string, problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
 	for _, d := range problem {
@@ -57,11 +53,11 @@ func NewUnit(source string, problem, own []string) (Unit, error) {
 	return u, nil
 }
 
-// Text returns the text that is compiled. The macros are not in it: they are compiler options.
+// Text returns the text that is compiled, without the macros.
 func (u Unit) Text() string { return "#include \"" + u.Source + "\"\n" }
 
-// Options returns the compiler's options for an architecture such as sm_90a. Fast math is off,
-// because quantized bytes must equal the oracle's, and the oracle divides as IEEE 754 says.
+// Options returns the compiler's options for an architecture such as sm_90a. Do not add fast math: quantized bytes
+// must equal the oracle's (package ref).
 func (u Unit) Options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
 	if u.CrossesHosts() {
@@ -75,15 +71,14 @@ func (u Unit) Options(arch string) []string {
 
 // Sources of kernels that belong to no op.
 const (
-	BesideSource = "beside/load.cuh" // artificial loads, and the kernel that fills the matrices of a matrix product
-	CopySource   = "beside/copy.cuh" // the plain copy of CopyProbe
+	BesideSource = "beside/load.cuh" // artificial loads, and filling of matrices
+	CopySource   = "beside/copy.cuh" // the plain copy
 )
 
 // HostsFolder holds the sources of kernels that cross hosts.
 const HostsFolder = "hosts/"
 
-// CrossesHosts reports whether the unit calls hosts/network.cuh. It is then compiled to a
-// relocatable binary and linked to NVSHMEM.
+// CrossesHosts reports whether the unit is linked to NVSHMEM.
 func (u Unit) CrossesHosts() bool { return strings.HasPrefix(u.Source, HostsFolder) }
 
 // Hash names the binary of u for an architecture and a compiler.
@@ -109,8 +104,8 @@ func ArchName(m ep.Machine) (string, error) {
 	return ArchOf(n/10, n%10), nil
 }
 
-// ArchOf returns the compiler's name of a compute capability. From 9.0 on it has the suffix a, which
-// allows architecture-specific instructions: a binary is made for one architecture only.
+// ArchOf returns the compiler's name of a compute capability. From 9.0 on its suffix a allows architecture-specific
+// instructions.
 func ArchOf(major, minor int) string {
 	if major >= 9 {
 		return fmt.Sprintf("sm_%d%da", major, minor)

@@ -21,7 +21,7 @@ type Respelled struct {
 	Values map[ep.Value]ep.Value
 }
 
-// Current rewrites a config of an earlier build for this build. It returns configs of unknown kernels unchanged.
+// Current rewrites a config of an earlier build. It returns configs of unknown kernels unchanged.
 func Current(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config {
 		c = rename(all, c)
@@ -38,7 +38,7 @@ func Current(all []Kernel, c ep.Config) ep.Config {
 	})
 }
 
-// Rename replaces a former kernel by the config that it has become. It adds no parameters that are newer.
+// Rename replaces a former kernel by the config that it has become. It adds no newer parameters.
 func Rename(all []Kernel, c ep.Config) ep.Config {
 	return ofHalves(c, func(c ep.Config) ep.Config { return rename(all, c) })
 }

@@ -1,9 +1,8 @@
 // Package kernels defines the interfaces between the tuner and the code that moves tokens between GPUs.
 //
 // A [Kernel] implements an operation. Dispatch sends each token to the GPUs that hold its experts. Combine brings the
-// experts' outputs back and adds them up. A config ([ep.Config]) is a kernel with a value for each of its parameters.
-// A [Backend] runs kernels on one kind of machine, and its [Session] measures configs on one problem. A rank is one
-// GPU.
+// experts' outputs back and adds them up. A config ([ep.Config]) is a kernel with values for its parameters. A
+// [Backend] runs kernels on one kind of machine, and its [Session] measures configs on one problem. A rank is one GPU.
 package kernels
 
 import (
@@ -58,10 +57,10 @@ type Param struct {
 	// Before is the value for configs of earlier builds that lack this parameter.
 	Before ep.Value `json:"before,omitempty"`
 
-	// Design is true if each value selects another algorithm. A search then measures some configs with each value.
+	// Design is true if each value selects another algorithm.
 	Design bool `json:"design,omitempty"`
 
-	// Outside maps values of a Hook to the part of the work (see ep.Parts) that the caller then does itself.
+	// Outside maps values of a Hook to the work (see ep.Parts) that the caller then does itself.
 	Outside map[ep.Value]string `json:"outside,omitempty"`
 }
 
@@ -71,44 +70,41 @@ type Kernel struct {
 	Op     ep.Op
 	Doc    string
 	Params []Param
-	// Revision is the version of the parameters' meanings; 0 means 1. Raise it when an old config would now do
-	// something else: rows of tables with another revision are then refused. A faster kernel keeps its revision.
+	// Revision is the version of the parameters' meanings; 0 means 1. Raise it when old configs would now do something
+	// else: table rows of another revision are refused. A faster kernel keeps its revision.
 	Revision int
 	// Formerly describes kernels of earlier builds, by name, that are now configs of this kernel.
 	Formerly map[string]Former
 	// Work says what the kernel outputs and what its time includes.
 	Work ep.Work
-	// Layouts lists the layouts of received rows that the kernel serves. Nil means only ep.LayoutExpert.
+	// Layouts lists the layouts of received rows that the kernel serves. Nil means ep.LayoutExpert.
 	Layouts []ep.Layout
 	// Check returns why a config cannot run, or nil. It needs no GPU. Its error names the parameter and the bound.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
-	// CheckPair returns why this combine cannot follow a dispatch, or nil. Without CheckPair it can follow every
-	// dispatch.
+	// CheckPair returns why this combine cannot follow a dispatch, or nil. It may be nil.
 	CheckPair func(dispatch, combine ep.Config) error
-	// Default returns the default config. If Default is nil, each parameter has its own default.
+	// Default returns the default config. If it is nil, each parameter has its own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
 	// Starts returns configs that every search measures besides the default. It may be nil.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped changes a config so that the kernel may run at the same time as the kernel before or after it. It is
-	// nil if the kernel cannot do that.
+	// Overlapped changes a config so that the kernel may run at the same time as its neighbour in a pair. It may be
+	// nil.
 	Overlapped func(ep.Config) ep.Config
-	// Split returns the default config that sends in one launch and receives in a second launch. It is nil if there is
-	// none.
+	// Split returns the default config that sends in one launch and receives in a second launch. It may be nil.
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
-// ModeParam is the parameter that chooses one launch (ModeFused), or a launch that sends and a launch that receives
-// (ModeSplit).
+// ModeParam is the parameter for one launch (ModeFused), or separate launches to send and receive (ModeSplit).
 const (
 	ModeParam = "mode"
 	ModeFused = "fused"
 	ModeSplit = "split"
 )
 
-// Splits reports whether c sends and receives in two launches. c must be a config of k.
+// Splits reports whether c, a config of k, sends and receives in two launches.
 func (k Kernel) Splits(c ep.Config) bool { return k.Split != nil && c.Str(ModeParam) == ModeSplit }
 
-// SplitWithin returns the config of k.Split with at most `sms` SMs; 0 means no limit. k.Split must not be nil.
+// SplitWithin returns the config of k.Split with at most `sms` SMs; 0 means no limit.
 func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	k.Default = k.Split
 	return k.DefaultWithin(m, p, sms)
@@ -186,7 +182,7 @@ func (q Param) within(bound int) ep.Value {
 	return ep.Value(strconv.Itoa(best))
 }
 
-// CostOf returns the resources that a config takes. If several parameters set one resource, the largest value counts.
+// CostOf returns the resources that a config takes.
 func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	var out ep.Cost
 	field := [...]*int{SMCost: &out.SMs, ThreadCost: &out.Threads, BufferCost: &out.Bytes}
@@ -198,7 +194,7 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes returns the first parameter of a class whose value in c differs from the default config dflt, or "".
+// Changes returns the first parameter of a class in which c differs from the default config dflt, or "".
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -211,8 +207,8 @@ func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 // Backend runs kernels on one kind of machine. Only one goroutine at a time may use it.
 type Backend interface {
 	Machine() ep.Machine
-	// Kernels lists the kernels to search. In each operation and layout, all configs are compared with the default of
-	// the first kernel.
+	// Kernels lists the kernels to search. For each operation and layout, the default of the first kernel is the
+	// baseline.
 	Kernels() []Kernel
 	// Open returns a session for a workload: a problem, and the experts that its tokens select.
 	Open(context.Context, *workloads.Workload) (Session, error)
@@ -220,20 +216,19 @@ type Backend interface {
 }
 
 // Session runs configs on one workload. Only one goroutine at a time may use it. After a *Failure it can run other
-// configs; after any other error it must be closed.
+// configs; after other errors it must be closed.
 type Session interface {
-	// Prepare compiles and loads a config's kernel and allocates its buffers. All work that could block another rank
+	// Prepare compiles and loads a config's kernel and allocates its buffers. Work that could block another rank
 	// belongs here, not in Run.
 	Prepare(context.Context, ep.Config) error
 	// Run measures a prepared config. It queues the work of all ranks before it waits for any rank.
 	Run(context.Context, ep.Config, RunSpec) (Rounds, error)
-	// Verify fills the outputs with a pattern, runs a prepared config once, and compares every output with a reference
-	// from the CPU.
+	// Verify fills the outputs with a pattern, runs a prepared config once, and compares the outputs with a reference.
 	Verify(context.Context, ep.Config) (Comparison, error)
 	Close() error
 }
 
-// RunSpec says how often Run calls a config. The time of a round is the mean of Fold calls in a row.
+// RunSpec says how often Run calls a config. A round's time is the mean of Fold calls.
 type RunSpec struct {
 	Rounds int
 	Fold   int // at least 1
@@ -241,8 +236,8 @@ type RunSpec struct {
 
 // AsyncVerifier is implemented by sessions that can compare the outputs of one config while another runs.
 type AsyncVerifier interface {
-	// StartVerify runs a prepared config, and returns the function that compares its outputs. Any goroutine may call
-	// finish, also while the session runs other configs.
+	// StartVerify runs a prepared config. Any goroutine may call finish, which compares the outputs, while other
+	// configs run.
 	StartVerify(context.Context, ep.Config) (finish func() Comparison, err error)
 }
 
@@ -255,16 +250,16 @@ func StartVerify(ctx context.Context, s Session, c ep.Config) (finish func() Com
 	return func() Comparison { return v }, err
 }
 
-// Turn asks for one round of a prepared config. The worker protocol fixes the JSON names.
+// Turn asks for one round of a prepared config.
 type Turn struct {
 	Config ep.Config `json:"config"`
-	Fold   int       `json:"fold"` // calls in the round
+	Fold   int       `json:"fold"`
 }
 
 // TurnRunner is implemented by sessions that run rounds of different configs faster together.
 type TurnRunner interface {
-	// RunTurns runs turns in order, and returns a Rounds for each turn that it ran. It may stop early without an
-	// error. After an error the returned Rounds are valid.
+	// RunTurns runs turns in order, and returns a Rounds for each turn that it ran, also with an error. It may stop
+	// early without an error.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
@@ -291,20 +286,19 @@ type Rounds struct {
 	MHz     []float64   `json:"mhz,omitempty"`   // SM clock of each rank; nil if unknown
 	Notes   []string    `json:"notes,omitempty"` // what may have disturbed the times
 
-	// Beside holds the times of calls that ran at the same time as a matrix product, and of the product. Seconds is
-	// computed from them.
+	// Beside holds the times of calls beside a matrix product, and of the product. Seconds is computed from them.
 	Beside *ep.BesideRounds `json:"beside,omitempty"`
 
-	// Stages holds the times of the stages of an MoE layer, on the slowest rank.
+	// Stages holds the times of an MoE layer's stages on the slowest rank.
 	Stages []ep.StageTime `json:"stages,omitempty"`
 
 	Took ep.RunTime `json:"took,omitzero"`
 }
 
-// Comparison says how outputs differ from a reference. The worker protocol fixes the JSON names.
+// Comparison says how outputs differ from a reference.
 type Comparison struct {
-	Rows   int     `json:"rows"`             // rows compared
-	Wrong  int     `json:"wrong"`            // rows with a larger error than allowed
+	Rows   int     `json:"rows"`
+	Wrong  int     `json:"wrong"`            // rows with too large errors
 	MaxErr float64 `json:"max_err"`          // relative to the largest magnitude in the row
 	Detail string  `json:"detail,omitempty"` // the first difference
 

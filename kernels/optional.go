@@ -16,7 +16,6 @@ type Versioned interface{ ABI() ep.ABI }
 
 // Restarting is implemented by backends that restart a lost worker.
 type Restarting interface {
-	// Losses describes each loss that no candidate caused.
 	Losses() []string
 }
 
@@ -25,27 +24,25 @@ type MultiSession interface{ MultiSession() bool }
 
 // Precompiler is implemented by backends that can compile early and in parallel.
 type Precompiler interface {
-	// Precompile starts to compile configs and returns at once. Prepare returns the errors.
+	// Precompile returns at once. Prepare returns its errors.
 	Precompile(ep.Problem, []ep.Config)
 }
 
 // ProductRunner is implemented by backends that run matrix products beside calls.
 type ProductRunner interface {
-	// Products lists kinds of ep.Product.
 	Products() []string
 }
 
 // Condition is an expression that every legal config of a kernel satisfies: see docs/worker-protocol.md.
 type Condition struct{ Expr, Reason string }
 
-// Conditioned is implemented by backends that can state which configs of their kernels are legal.
+// Conditioned is implemented by backends that can state Conditions.
 type Conditioned interface {
 	Conditions(kernel string) []Condition
 }
 
-// Explainer is implemented by sessions that can find out why a call slows down the matrix product beside it.
+// Explainer is implemented by sessions that can find out how a call slows down the matrix product beside it.
 type Explainer interface {
-	// Explain times the product beside a prepared config, and beside loads that each take one resource.
 	Explain(ctx context.Context, c ep.Config, rounds int) ([]Effect, error)
 }
 
@@ -56,8 +53,7 @@ type Effect struct {
 	With  []float64 `json:"with"`
 }
 
-// Digester is implemented by sessions that can show whether runs repeat bit by bit.
+// Digester is implemented by sessions that can hash the combined tokens of all ranks.
 type Digester interface {
-	// Digest runs a prepared combine or pair and hashes the combined tokens of all ranks.
 	Digest(context.Context, ep.Config) (string, error)
 }

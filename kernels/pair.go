@@ -55,7 +55,7 @@ func PairOf(d, c Kernel) Kernel {
 	return k
 }
 
-// Of returns the kernels of an op. For op pair it joins every dispatch with every combine.
+// Of returns the kernels of an op, for ep.Pair all pairs.
 func Of(all []Kernel, op ep.Op) []Kernel {
 	var out []Kernel
 	if op != ep.Pair {

@@ -14,14 +14,14 @@ const Align = 16
 // ScaleBlockRows is the number of rows in one tile of NVFP4 scales.
 const ScaleBlockRows = 128
 
-// Encoding says how one token is stored. The value of an element is its code times the scale of its group.
+// Encoding says how one token is stored.
 type Encoding struct {
 	DType      ep.DType
 	Hidden     int // elements of a token
-	Group      int // elements that share one scale; 0 for BF16
+	Group      int // elements with one scale; 0 for BF16
 	Payload    int // bytes of all elements
-	ScaleBytes int // bytes of one scale; 0 for BF16
-	Scales     int // number of scales
+	ScaleBytes int // 0 for BF16
+	Scales     int
 }
 
 // Of returns the encoding of a token that has `hidden` elements of type f.
@@ -61,8 +61,8 @@ func (l Encoding) Code(payload []byte, c int) int {
 	return int(payload[c/2]>>(c%2*4)) & 15
 }
 
-// Header describes what follows the token in a dispatch message. A message is for one expert, or for all selected
-// experts of a rank. Offsets are in bytes from the start of the message.
+// Header holds offsets of what follows the token in a dispatch message, in bytes from the start of the message. A
+// message is for one expert, or for all selected experts of a rank.
 type Header struct {
 	// SrcInfo is the offset of the token's index on its own rank, int32. IDs is the offset of the ids of its topK
 	// experts, uint16.
@@ -72,7 +72,7 @@ type Header struct {
 	Dedup        int // size of message for all experts
 }
 
-// NoExpert fills the ids in a message if a token selects fewer than topK experts.
+// NoExpert fills the ids of a token that selects fewer than topK experts.
 const NoExpert = 0xffff
 
 // Message returns the offsets in a dispatch message.
@@ -83,8 +83,8 @@ func (l Encoding) Message(topK int) Header {
 	return Header{SrcInfo: src, IDs: ids, Weights: bytes, Bytes: bytes, Dedup: bytes + up(4*topK, Align)}
 }
 
-// RowPad returns the multiple to which the rows of a group are padded. FP8 needs 4, because columns of 4-byte scales
-// must begin at multiples of 16 bytes.
+// RowPad returns the multiple to which the rows of a group are padded. In FP8, columns of scales must begin at
+// multiples of 16 bytes.
 func RowPad(p ep.Problem) int {
 	switch {
 	case p.Layout == ep.LayoutExpert128:
@@ -96,7 +96,7 @@ func RowPad(p ep.Problem) int {
 }
 
 // Groups returns the number of row groups in the dispatch output of one rank. In layouts by rank a group holds the
-// rows from one source rank. In other layouts it holds the rows for one expert, or for the shared expert.
+// rows from one source rank, in other layouts the rows for one expert.
 func Groups(p ep.Problem) int {
 	if p.Layout.ByRank() {
 		return p.Ranks
@@ -107,7 +107,7 @@ func Groups(p ep.Problem) int {
 	return p.LocalExperts()
 }
 
-// Sources returns the number of ranks whose tokens a rank handles. With p.SkipA2A all ranks have the same tokens.
+// Sources returns the number of ranks whose tokens a rank handles.
 func Sources(p ep.Problem) int {
 	if p.SkipA2A {
 		return 1
@@ -126,7 +126,7 @@ func Capacity(p ep.Problem) int {
 	return 0
 }
 
-// MaxRows returns the largest number of rows that the dispatch output of a rank can have, with padding.
+// MaxRows returns the largest number of rows in the dispatch output of a rank, with padding.
 func MaxRows(p ep.Problem) int {
 	switch p.Layout.Kind() {
 	case "masked":
@@ -148,8 +148,8 @@ func FP8Scale(p ep.Problem, maxRows, row, g int) int {
 	return first + g*stride
 }
 
-// FP8Scales returns the index of a row's first scale in the array of FP8 scales, and the distance from scale to scale.
-// The float32 array has a shape for each kind of layout:
+// FP8Scales returns the index of a row's first scale in the float32 array of scales, and the distance from scale to
+// scale. The array has these shapes:
 //
 //	expert  [hidden/128, maxRows]
 //	masked  [experts of the rank, hidden/128, rows of an expert]
@@ -165,13 +165,11 @@ func FP8Scales(p ep.Problem, maxRows, row int) (first, stride int) {
 	return row, maxRows
 }
 
-// OutputScaleBytes returns the bytes of all scales in the dispatch output of a rank. The scales have these shapes:
+// OutputScaleBytes returns the bytes of the scales in the dispatch output of a rank:
 //
 //	FP8    [hidden/128, maxRows] float32
 //	MXFP4  [maxRows, hidden/32] bytes
-//	NVFP4  [tiles, ceil(hidden/64), 32, 4, 4] bytes; a tile has ScaleBlockRows rows
-//
-// Each group of NVFP4 has one spare tile, because it begins with a new tile.
+//	NVFP4  [tiles, ceil(hidden/64), 32, 4, 4] bytes; each group has a spare tile
 func OutputScaleBytes(l Encoding, groups, maxRows int) int {
 	if l.DType == ep.NVFP4 {
 		blocks := (maxRows + groups*ScaleBlockRows) / ScaleBlockRows

@@ -1,4 +1,4 @@
-// Package kernelstest runs the conformance suite as a test that every backend must pass.
+// Package kernelstest runs the conformance suite as a test for backends.
 package kernelstest
 
 import (

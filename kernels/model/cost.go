@@ -11,8 +11,8 @@ import (
 //
 //	(fixed^p + stream^p)^(1/p), p = 1 + sharpness
 //
-// in microseconds. fixed grows with the local experts, and with each doubling of the host's ranks. stream is about the
-// larger of two times: link and memory together, and SMs. A megabyte has 10^6 bytes.
+// in microseconds. fixed grows with the local experts, and with each doubling of the host's ranks. stream combines the
+// times of link, memory and SMs: see Predict. A megabyte has 10^6 bytes.
 type Coefficients struct {
 	Fixed     float64 `yaml:"fixed_us"`
 	Expert    float64 `yaml:"us_per_local_expert"`
@@ -57,8 +57,8 @@ type Call struct {
 	LocalExperts float64
 	HostRanks    float64
 	SMs          float64
-	Hops         int // hops over the network
-	Forwards     int // hops inside the receiving host
+	Hops         int // over the network
+	Forwards     int // inside the receiving host
 }
 
 // NewCall returns the work of a dispatch or a combine.
@@ -113,8 +113,7 @@ type Prediction struct {
 	Network   float64
 }
 
-// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do not. Network
-// bandwidth is not fitted.
+// Predict returns the time of a call. Transfers over the network and inside a host overlap; latencies do not.
 func Predict(c Coefficients, call Call, host, net Link) Prediction {
 	p := Prediction{
 		Fixed: c.Fixed + c.Expert*call.LocalExperts + c.Doubling*math.Log2(call.HostRanks),

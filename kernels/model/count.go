@@ -8,13 +8,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Shape is the input of Count. Experts need not be a multiple of Ranks.
+// Shape is the input of Count.
 type Shape struct {
 	Ranks   int
 	PerHost int // divides Ranks
 	Experts int // routed
 	TopK    int
-	Tokens  int // tokens of each rank
+	Tokens  int // of each rank
 }
 
 const MaxRanks = 2048
@@ -24,8 +24,8 @@ type Transport string
 
 const (
 	Select  Transport = "select" // to each selected expert
-	PerRank Transport = "rank"   // to each distinct rank
-	PerHost Transport = "host"   // to each distinct host, where a rank forwards
+	PerRank Transport = "rank"   // to each rank
+	PerHost Transport = "host"   // to each host, where a rank forwards
 )
 
 // Transports lists every transport.
@@ -34,7 +34,7 @@ func Transports() []Transport { return []Transport{Select, PerRank, PerHost} }
 // Index returns the index in Transports, or -1.
 func (t Transport) Index() int { return slices.Index(Transports(), t) }
 
-// Choices returns the transports that an op may use. A combine of full precision may not round partial sums.
+// Choices returns the transports of an op. A combine of full precision may not round partial sums.
 func Choices(op ep.Op, precision ep.Precision) []Transport {
 	if op == ep.Combine && precision == ep.Full {
 		return []Transport{Select}
@@ -42,16 +42,16 @@ func Choices(op ep.Op, precision ep.Precision) []Transport {
 	return []Transport{PerRank, PerHost}
 }
 
-// Traffic counts the messages of one dispatch on the busiest rank: those sent or those received, whichever are more.
+// Traffic counts the messages of one dispatch that the busiest rank sends or receives, whichever are more.
 type Traffic struct {
 	Host    float64 // inside a host
 	Network float64 // between hosts
-	Rows    float64 // rows of the fullest rank's experts
+	Rows    float64 // of the fullest rank
 	Places  float64 // mean destinations of a token
-	Drawn   int     // tokens drawn for each rank
+	Drawn   int     // for each rank
 }
 
-// maxDrawn is the largest number of selections that Count draws. With 2,048 ranks the noise is about 1 %.
+// maxDrawn is the largest number of selections that Count draws.
 const maxDrawn = 1 << 24
 
 // Validate checks every field. Its error names the field and the bound.
@@ -74,8 +74,7 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// Count draws a routing and counts its messages under each transport, in the order of Transports. Replicas of experts
-// fill spare places.
+// Count draws a routing and counts its messages, by transport in the order of Transports.
 func Count(s Shape, d workloads.Distribution, seed uint64) ([]Traffic, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -93,8 +92,7 @@ func Counted(w *workloads.Workload) []Traffic {
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw draws the tokens of all ranks. The ranks of a workload must divide its experts, so they may be fewer than those
-// of s.
+// draw draws the tokens of all ranks. The workload may have fewer ranks than s, because they must divide its experts.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks
@@ -153,8 +151,8 @@ func gcd(a, b int) int {
 }
 
 type placement struct {
-	experts, places int // places: slots on all ranks
-	local           int // slots of one rank
+	experts, places int
+	local           int
 }
 
 func newPlacement(experts, ranks int) placement {
@@ -162,7 +160,6 @@ func newPlacement(experts, ranks int) placement {
 	return placement{experts, local * ranks, local}
 }
 
-// ranks appends the ranks of the experts that a token selects.
 func (p placement) ranks(to []int, token int, experts []int32) []int {
 	for _, e := range experts {
 		if e < 0 {

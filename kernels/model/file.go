@@ -24,9 +24,9 @@ const maxFile = 1 << 20
 type File struct {
 	Schema    int      `yaml:"schema"`
 	Links     []Link   `yaml:"links"`
-	SMs       int      `yaml:"sms,omitempty"` // of a GPU of the recorded runs
+	SMs       int      `yaml:"sms,omitempty"` // of a GPU
 	Recorded  []string `yaml:"recorded,omitempty"`
-	LeftOutBy string   `yaml:"left_out_by,omitempty"` // parts left out: run, shape or ranks
+	LeftOutBy string   `yaml:"left_out_by,omitempty"` // run, shape or ranks
 	LeftOut   *Error   `yaml:"left_out,omitempty"`
 	Families  []Family `yaml:"families,omitempty"`
 }
@@ -56,7 +56,7 @@ type Fact struct {
 
 // Error sums up relative errors |predicted/recorded - 1|.
 type Error struct {
-	Parts  int     `yaml:"parts"`  // parts predicted by fits without them
+	Parts  int     `yaml:"parts"`  // fits, each without one part
 	Rows   int     `yaml:"rows"`   // recorded times
 	Median float64 `yaml:"median"` // 0.05 is 5 %
 	P95    float64 `yaml:"p95"`
@@ -97,7 +97,7 @@ func Load(path string) (*File, error) {
 	return m, nil
 }
 
-// Read reads a model file. Unknown and doubled keys, and facts without source or date, are errors.
+// Read reads a model file. Unknown or doubled keys and facts without source or date are errors.
 func Read(r io.Reader) (*File, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -121,13 +121,13 @@ func Read(r io.Reader) (*File, error) {
 	return &f, f.check()
 }
 
-// isModel reports whether b is a faulty model file rather than another file.
+// isModel reports whether b is a faulty model file.
 func isModel(b []byte) bool {
 	var fields struct {
 		Links yaml.Node `yaml:"links"`
 	}
 	err := yaml.Unmarshal(b, &fields)
-	var other *yaml.TypeError // a text that is no YAML mapping
+	var other *yaml.TypeError
 	return err != nil && !errors.As(err, &other) || !fields.Links.IsZero()
 }
 

@@ -2,7 +2,6 @@ package model
 
 import "slices"
 
-// flow counts the messages of each rank over one kind of link.
 type flow struct{ out, in []int64 }
 
 func newFlow(ranks int) flow { return flow{make([]int64, ranks), make([]int64, ranks)} }
@@ -46,14 +45,14 @@ func (t *tally) token(source int, to []int) {
 	}
 }
 
-// first reports whether the current token goes to a rank or host for the first time.
+// first reports whether the current token goes to `place` for the first time.
 func (t *tally) first(place int) bool {
 	again := t.seen[place] == t.tokens
 	t.seen[place] = t.tokens
 	return !again
 }
 
-// send counts one copy of a token. `fresh` is true for the first copy to a host.
+// send counts one copy of a token; `fresh` for the first copy to a host.
 func (t *tally) send(source, rank int, fresh bool) {
 	here, there := source/t.perHost, rank/t.perHost
 	switch {

@@ -70,14 +70,12 @@ func (o *Oracle) CheckActivation(rank int, got Activated, how Activation, limit 
 	return j.result()
 }
 
-// mostOff returns how many of n values may differ: 1 in 1,000 and three standard deviations. In correct outputs 1 in
-// 10,000 differs.
+// mostOff returns how many of n values may differ: 1 in 1,000 and three standard deviations.
 func mostOff(n int) int {
 	mean := float64(n) / 1000
 	return int(mean + 3*math.Sqrt(mean))
 }
 
-// checkActivated compares one row, and counts tolerated differences.
 func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f finding, off int) {
 	d, l := o.Dispatch(rank), o.Encoding()
 	g := groupOf(d, row)
@@ -107,8 +105,7 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns factors by which a correct row may be multiplied. The last bit of a value can double an
-// MXFP4 scale.
+// acceptedFactors returns factors for correct rows. The last bit of a value can double an MXFP4 scale.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
@@ -135,12 +132,12 @@ func groupOf(d Delivery, row int) int {
 	return g
 }
 
-// scaleBlock returns a group's first block of 128 scale rows.
+// scaleBlock returns a group's first block of scales.
 func scaleBlock(d Delivery, g int) int {
 	return int(d.RowOffsets[g]/dtype.ScaleBlockRows + d.ScaleOffsets[g])
 }
 
-// nearRow describes the first value that differs too much, and counts tolerated differences.
+// nearRow describes the first value that differs too much, or "".
 func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !nearScale(l.DType, a, b) {
@@ -166,8 +163,7 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	return "", off
 }
 
-// vanishing is the BF16 code of 2^-110. Smaller outputs are not compared, because exp(-gate) may overflow on the
-// device.
+// vanishing is the BF16 code of 2^-110. For smaller outputs exp(-gate) may overflow on the device.
 const vanishing = (127 - 110) << 7
 
 func nearScale(t ep.DType, want, got []byte) bool {

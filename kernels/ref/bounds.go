@@ -2,8 +2,7 @@ package ref
 
 import "math"
 
-// sumBounds holds the lowest and highest correct BF16 number of each element. It is cached, because comparing is 30
-// times faster.
+// sumBounds holds the lowest and highest correct BF16 number of each element.
 type sumBounds struct {
 	low, high []uint16  // [hidden] of placeOf; low > high: none correct
 	exact     []float32 // [hidden]
@@ -17,7 +16,6 @@ func (o *Oracle) finished(rank, token int, c Compare) Sum {
 	return s
 }
 
-// boundsOf returns the bounds of a token's sum. It does not cache them with an epilogue.
 func (o *Oracle) boundsOf(rank, token int, c Compare) sumBounds {
 	compute := func() sumBounds { return o.finished(rank, token, c).bounds(c.Bits) }
 	if c.Epilogue != nil {
@@ -38,7 +36,7 @@ func (c Compare) sumKind() int {
 	return 0
 }
 
-// bounds returns the bounds of a sum. With `bits` only the expected number is correct.
+// bounds returns the bounds of a sum; with `bits` only the expected number.
 func (s Sum) bounds(bits bool) sumBounds {
 	n := len(s.Exact)
 	b := sumBounds{make([]uint16, n), make([]uint16, n), make([]float32, n)}
@@ -55,7 +53,6 @@ func (s Sum) bounds(bits bool) sumBounds {
 	return b
 }
 
-// between returns the lowest and highest correct positions.
 func between(right func(place uint16) bool, low, high float32) (first, last uint16) {
 	first, last = placeOf(BF16(low))-1, placeOf(BF16(high))+1
 	for first <= last && !right(first) {
@@ -67,7 +64,7 @@ func between(right func(place uint16) bool, low, high float32) (first, last uint
 	return first, last
 }
 
-// placeOf returns a BF16 number's position in ascending order. NaNs come before -Inf and after +Inf.
+// placeOf returns a BF16 number's position in ascending order.
 func placeOf(bits uint16) uint16 {
 	if bits>>15 != 0 {
 		return ^bits

@@ -24,7 +24,7 @@ func newCache[V any](lists, bytes int, size func(V) int) *cache[V] {
 	return c
 }
 
-// get returns a value, and computes a missing one. Several goroutines may compute the same value.
+// get returns a value, and computes a missing one.
 func (c *cache[V]) get(list, place int, compute func() V) V {
 	c.mu.RLock()
 	v, ok := c.kept[list][place]

@@ -9,8 +9,7 @@ import (
 
 // Compare says how strictly an output is compared.
 type Compare struct {
-	// MaxRows is the number of rows compared element by element; 0 means all. Offsets, ids and sources are compared in
-	// all rows.
+	// MaxRows is the number of rows compared element by element; 0 means all.
 	MaxRows int
 	// Ordered requires each source rank's tokens in ascending order.
 	Ordered bool
@@ -30,12 +29,12 @@ type Output struct {
 	ScaleOffsets []uint32  // [groups], only with NVFP4
 	Ranges       []uint64  // [local experts, ranks], masked: first row << 32 | rows
 	Experts      []int32   // [rows, top-k], layouts by rank: local expert or -1
-	Weights      []float32 // [rows, top-k], layouts by rank: 0 for experts of other ranks
+	Weights      []float32 // [rows, top-k], layouts by rank
 	MaxRows      int       // rows of room in the scale output
 	Scales       []byte    // nil for BF16
-	// Payload returns one row, valid during the check. One goroutine calls it, with ascending rows.
+	// Payload returns one row, valid during the check. Rows ascend.
 	Payload func(row int) []byte
-	// Expect is called before Payload with all rows to be compared; it may be nil.
+	// Expect, unless nil, is called before Payload with all rows to be compared.
 	Expect func(rows []int)
 }
 
@@ -83,7 +82,7 @@ func (o *Oracle) CheckDispatch(rank int, got Output, c Compare) kernels.Comparis
 	return j.result()
 }
 
-// picker returns a function that chooses one row in each of `limit` ranges, at varying positions; 0 chooses all.
+// picker returns a function that chooses one row in each of `limit` ranges; 0 chooses all.
 func picker(total, limit int) func(row int) bool {
 	if limit <= 0 || limit >= total {
 		return func(int) bool { return true }
@@ -109,8 +108,8 @@ func (o *Oracle) CombinePicks(rank int, c Compare) []int {
 	return picked
 }
 
-// CheckCombine compares a rank's combined tokens with the oracle. `got` returns [hidden] BF16 bits, valid during the
-// check, to several goroutines.
+// CheckCombine compares a rank's combined tokens with the oracle. Several goroutines call `got`, which returns
+// [hidden] BF16 bits.
 func (o *Oracle) CheckCombine(rank int, got func(token int) []uint16, c Compare) kernels.Comparison {
 	picked := o.CombinePicks(rank, c)
 	findings := make([]finding, len(picked))
@@ -152,7 +151,6 @@ func (o *Oracle) wrongSum(rank, token, column int, got uint16, c Compare) string
 		s.Want[column], s.Exact[column], got, BF16ToFloat(got))
 }
 
-// relative returns worst/largest, made finite for JSON.
 func relative(worst, largest float64) float64 {
 	if largest > 0 {
 		worst /= largest

@@ -10,7 +10,7 @@ import (
 
 // Sum is the expected result of combine for one token.
 type Sum struct {
-	Want  []uint16  // [hidden] BF16 bits of the float32 sum in Partial's order
+	Want  []uint16  // [hidden] BF16 bits
 	Exact []float64 // [hidden] float64 sum, nothing rounded
 	Bound []float64 // [hidden] largest |result - Exact| of a correct result
 }
@@ -36,8 +36,7 @@ func (o *Oracle) CombineRow(rank, token int, partial Partial) Sum {
 	return o.combine(rank, token, partial, o.Token(o.w.BatchRank(rank), token))
 }
 
-// CombineCasts returns the correct sums for a library that casts the token itself. With FP8 a second sum rounds ties
-// the other way.
+// CombineCasts returns the correct sums for a library that casts the token itself.
 func (o *Oracle) CombineCasts(rank, token int, partial Partial) iter.Seq[Sum] {
 	return func(yield func(Sum) bool) {
 		if !yield(o.CombineRow(rank, token, partial)) || o.w.Problem.Dispatch != ep.FP8 {
@@ -98,7 +97,6 @@ type Epilogue struct {
 	Bias  []uint16 // [hidden] BF16 numbers, or nil
 }
 
-// apply changes s. Adding a bias rounds once more.
 func (e *Epilogue) apply(s Sum) {
 	if e == nil {
 		return
@@ -120,7 +118,7 @@ type term struct {
 	weight float32
 }
 
-// terms returns a token's selections in top-k order; with skip_a2a only those on its rank.
+// terms returns a token's selections in top-k order.
 func (o *Oracle) terms(rank, token int) []term {
 	p := o.w.Problem
 	r := o.w.Ranks[o.w.BatchRank(rank)]
@@ -149,7 +147,6 @@ func sumInOrder(y []float32, terms []term, which []int) float32 {
 	return acc
 }
 
-// byRank groups the indices of terms by ascending rank, in top-k order inside a group.
 func byRank(terms []term) [][]int {
 	var groups [][]int
 	sorted := upTo(len(terms))
@@ -164,7 +161,6 @@ func byRank(terms []term) [][]int {
 	return groups
 }
 
-// sumByRank adds the groups' sums in rank order.
 func sumByRank(y []float32, terms []term, groups [][]int, partial Partial) uint16 {
 	var acc float32
 	for _, g := range groups {

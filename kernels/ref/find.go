@@ -2,8 +2,7 @@ package ref
 
 import "fmt"
 
-// Received returns the [hidden] BF16 values that the k-th expert of a source's token received. `delivered` returns a
-// rank's output of dispatch.
+// Received returns the [hidden] BF16 values that the k-th expert of a source's token received.
 func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output, error)) ([]uint16, error) {
 	p := o.w.Problem
 	e := int(o.w.Ranks[o.w.BatchRank(source)].Experts[token*p.TopK+k])
@@ -33,7 +32,6 @@ func (o *Oracle) Received(source, token, k int, delivered func(rank int) (Output
 	return nil, fmt.Errorf("rank %d has no row for token %d, k %d of rank %d", dst, token, k, source)
 }
 
-// owner returns the rank that holds the expert.
 func (o *Oracle) owner(source, expert int) int {
 	if o.w.Problem.SkipA2A {
 		return source

@@ -9,26 +9,24 @@ import (
 	"github.com/epbench/epbench/kernels"
 )
 
-// finding is the result of checking one place of an output.
 type finding struct {
 	place  int // index in the output
 	wrong  string
 	maxErr float64 // relative
 }
 
-// judge collects findings into a Comparison.
 type judge struct {
 	kernels.Comparison
 	rank  int
 	place int
-	first int // the place of Detail
+	first int // place of Detail
 }
 
 func (j *judge) wrong(format string, args ...any) {
 	j.finding(finding{place: j.place, wrong: fmt.Sprintf(format, args...)})
 }
 
-// finding adds a finding. Detail keeps the difference of the lowest place.
+// finding adds f. Detail keeps the difference of the lowest place.
 func (j *judge) finding(f finding) {
 	j.MaxErr = max(j.MaxErr, f.maxErr)
 	if f.wrong == "" {

@@ -10,7 +10,6 @@ import (
 // layerSpread is the allowed error in standard deviations.
 const layerSpread = 4
 
-// fp8Unit is the largest relative error of rounding to E4M3.
 const fp8Unit = 1. / 16
 
 // LayerRow returns the float64 output of op layer for one token: the sum over its experts of weight * W2 h, where h =
@@ -93,7 +92,6 @@ func dot(row []uint16, x []float32) (sum float64) {
 
 const rowsTogether = 64
 
-// parallelRows calls f for 0 to n-1, with a buffer for one row.
 func parallelRows(n, length int, f func(i int, row []uint16)) {
 	var all sync.WaitGroup
 	for first := 0; first < n; first += rowsTogether {

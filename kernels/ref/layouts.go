@@ -24,13 +24,12 @@ func (o *Oracle) bySource(rank int) []Group {
 	return groups
 }
 
-// selected returns the experts of a token, -1 for a masked selection.
 func (o *Oracle) selected(source, token int) []int32 {
 	k := o.w.Problem.TopK
 	return o.w.Ranks[source].Experts[token*k : (token+1)*k]
 }
 
-// isOn reports whether an expert is on a rank; false for -1.
+// isOn returns false for -1.
 func (o *Oracle) isOn(expert int32, rank int) bool {
 	return expert >= 0 && int(expert)/o.w.Problem.LocalExperts() == rank
 }
@@ -55,7 +54,7 @@ func (r *rowCheck) checkMetadata(source, token int) {
 	}
 }
 
-// checkIndex checks the arrays of row positions. After false nothing else can be checked.
+// checkIndex checks the row positions. After false nothing else can be checked.
 func (o *Oracle) checkIndex(j *judge, d Delivery, got Output) bool {
 	if !checkSizes(j, o.w.Problem, d, got) {
 		return false
@@ -118,7 +117,6 @@ func checkRanges(j *judge, d Delivery, got Output) {
 	}
 }
 
-// scalesAt returns the scales of a row in any layout.
 func (o *Oracle) scalesAt(out Output, row, inGroup, block int) []byte {
 	l, p := o.Encoding(), o.w.Problem
 	if l.DType != ep.FP8 {

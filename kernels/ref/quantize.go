@@ -8,8 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Row is one token: elements in column order, scales in group order, little-endian. 4-bit element 2i is in the low
-// half of byte i.
+// Row is one token, little-endian. 4-bit element 2i is in the low half of byte i.
 type Row struct {
 	Payload []byte
 	Scales  []byte
@@ -120,7 +119,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor returns the multiplier of a group whose scale begins b.
+// factor returns the multiplier of the scale at b.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -131,8 +130,8 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
-// ScaleAt returns the byte offset of scale g of a row. firstBlock is the first block of 128 scale rows of the row's
-// group. FP8 scales are stored as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
+// ScaleAt returns the byte offset of scale g of a row. firstBlock is the first 128-row block of the group. FP8 scales
+// are stored as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
 // [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	switch l.DType {
@@ -147,7 +146,7 @@ func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {
 	return (((block*columns+g/4)*32+r%32)*4+r/32)*4 + g%4
 }
 
-// ScalesOf returns a row's scales, nil if the output is too short. See ScaleAt for the arguments.
+// ScalesOf returns a row's scales, nil if the output is too short. See ScaleAt.
 func ScalesOf(l dtype.Encoding, scales []byte, row, inGroup, firstBlock, maxRows int) []byte {
 	out := make([]byte, 0, l.Scales*l.ScaleBytes)
 	for g := range l.Scales {

@@ -3,13 +3,11 @@
 //
 // # What is computed
 //
-// A rank's output of dispatch has a group of rows for each local expert. A group has a segment for each source
-// rank, with tokens in any order. A fused shared expert is group 0: the rank's own tokens in order. Padding rows
-// are not checked.
+// A rank's output of dispatch has a group of rows for each local expert. A group has a segment for each source rank,
+// with tokens in any order. A fused shared expert is group 0: the rank's own tokens in order.
 //
-// Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) stands for the experts. Combine
-// returns for each token bf16(sum of weight*y in the order of k), in float32. The shared expert's row is then
-// added in BF16.
+// Between dispatch and combine, y = bf16(dequantize(x) * workloads.ExpertGain) stands for the experts. Combine returns
+// for each token bf16(sum of weight*y in the order of k), in float32. The shared expert's row is added in BF16.
 //
 // # Tolerance
 //
@@ -20,9 +18,9 @@
 //
 // # Layouts
 //
-// In layout masked, each local expert has a fixed number of rows. In the layouts by rank, a rank receives a token
-// once, with the local expert and the weight of each top-k position. The rank adds the weighted outputs of its
-// experts in float32 and rounds to BF16. Combine adds these sums in the order of ranks.
+// In the layouts by rank, a rank receives a token once, with the local expert and the weight of each top-k position.
+// It adds the weighted outputs of its experts in float32 and rounds to BF16. Combine adds these sums in the order of
+// ranks.
 package ref
 
 import (
@@ -62,8 +60,8 @@ type Item struct{ Token, K int }
 
 // Group holds the rows of one expert, or of one source rank in the layouts by rank.
 type Group struct {
-	Expert  int      // global id, Shared, or source rank
-	Sources []int    // in the order of the output
+	Expert  int      // or source rank
+	Sources []int
 	Items   [][]Item // [source], tokens ascending
 }
 

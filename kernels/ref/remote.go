@@ -13,11 +13,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads pieces of `bytes` bytes at offsets of a part of a rank's memory. They stay valid until the next read of
-// the part. It serves several goroutines.
+// Memory reads pieces of `bytes` bytes at offsets of a part of a rank's memory. They stay valid until the part's next
+// read. It serves several goroutines.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
-// Pieces cuts data into pieces of `bytes` bytes.
 func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	for at := 0; at < len(data); at += bytes {
 		pieces = append(pieces, data[at:min(at+bytes, len(data))])
@@ -51,16 +50,15 @@ const (
 	PartCombined     = "combined"
 )
 
-// feedRows is the number of rows that Judge compares of the dispatch before a combine.
 const feedRows = 64
 
-// wholeElements is the largest output, in elements, that is read as a whole.
+// wholeElements is the largest output, in elements, that fetch reads whole.
 const wholeElements = 16 << 20
 
 // Remote compares outputs in memory that this program cannot address.
 type Remote struct {
 	oracle   *Oracle
-	maxRows  int // rows of room in the scale output
+	maxRows  int
 	whole    int // wholeElements, or less
 	read     Memory
 	reading  []float64 // seconds of reading in Judge, by rank
@@ -142,7 +140,6 @@ func (r *Remote) combined(rank int, c Compare) (kernels.Comparison, error) {
 	return r.verified[rank].check(c, rows, check), nil
 }
 
-// fetched is a rank's output of dispatch.
 type fetched struct {
 	Output
 	err error
@@ -150,7 +147,6 @@ type fetched struct {
 
 func (f *fetched) note(err error) { f.err = cmp.Or(f.err, err) }
 
-// dispatched returns a rank's output of dispatch, read once.
 func (r *Remote) dispatched(rank int) (*fetched, error) {
 	if have := r.fetched[rank]; have != nil {
 		return have, nil
@@ -162,7 +158,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 	return out, out.err
 }
 
-// fetch reads a rank's output of dispatch, without the rows of large ones.
+// fetch reads a rank's output of dispatch; of large outputs it leaves rows out.
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
@@ -207,7 +203,7 @@ func (r *Remote) fetch(rank int) *fetched {
 	return out
 }
 
-// sample makes `out` read the compared rows together, and other rows on demand.
+// sample makes `out` read rows when they are compared.
 func (r *Remote) sample(out *fetched, rank, rowBytes int) {
 	known := map[int][]byte{}
 	fetch := func(rows []int) {

@@ -9,10 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// leastBatch is the smallest number of experts in a launch of the matrix product. With fewer experts SMs are idle.
+// leastBatch is the smallest number of experts in a launch of the matrix product.
 const leastBatch = 8
 
-// checkHeld refuses a product that takes longer than a quarter of the deadline: calls may wait for its SMs.
+// checkHeld refuses a product that keeps calls from its SMs for over a quarter of their deadline.
 func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	if limit := deadline / 4; time.Duration(seconds*float64(time.Second)) > limit {
 		return fmt.Errorf("beside: %s takes %.3g s, but calls may wait at most %v for its SMs; give smaller sizes or fewer groups", of, seconds, limit)
@@ -20,8 +20,8 @@ func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	return nil
 }
 
-// shareOf divides `share` passes over a product's groups (experts) into at least `least` launches. It returns the
-// groups of a launch and the number of launches. The timed pass had `passes` launches.
+// shareOf divides `share` passes over a product's groups (experts) into launches. It returns the groups of a launch
+// and the number of launches, which is at least `least`. `passes` is the number of launches in the timed pass.
 func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	if passes > 1 || groups == 1 { // copies, or a single product
 		return groups, max(least, int(math.Ceil(share*float64(passes))))
@@ -34,19 +34,18 @@ func shareOf(share float64, groups, passes, least int) (batch, launches int) {
 	return batch, max(least, (want+batch-1)/batch)
 }
 
-// rounded rounds n up to three significant bits, so that runs whose calls differ slightly have the same launches.
+// rounded rounds n up to three significant bits, so that similar runs have the same launches.
 func rounded(n int) int {
 	step := 1 << max(bits.Len(uint(n-1))-3, 0)
 	return (n + step - 1) / step * step
 }
 
-// takenSMs lists numbers of SMs that calls often take.
 var takenSMs = []int{16, 32, 48, 64}
 
-// planMargin is the gain that a plan for fewer SMs needs. Times vary by up to 0.4 % from round to round.
+// planMargin is the gain that a plan for fewer SMs needs. Times vary by 0.4 %.
 const planMargin = 0.01
 
-// fastestPlan returns the index of the fastest plan. The first plan wins unless another is faster by planMargin.
+// fastestPlan returns the index of the fastest plan. Other plans must beat the first by planMargin.
 func fastestPlan(seconds []float64) (best int) {
 	bar := seconds[0] * (1 - planMargin)
 	for i, t := range seconds {
@@ -57,7 +56,7 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. The calls leave `left` SMs.
+// planBeside returns how many SMs the product's plan uses while calls run; 0 means all.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

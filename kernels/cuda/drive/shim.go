@@ -2,8 +2,8 @@
 
 package drive
 
-// This file calls the C code of native/shim. It includes the C files, because Go compiles only those of the package's
-// folder. Go does not notice when they change, so native/cuda.mk passes a hash of native/ in CGO_CFLAGS.
+// This file includes the C code of native/shim, because Go compiles only C files of a package's folder. Go does not
+// notice when they change, so native/cuda.mk passes a hash in CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
@@ -24,7 +24,6 @@ import (
 	"gorgonia.org/cu"
 )
 
-// driverError returns the error of a CUresult, or nil for 0.
 func driverError(what string, result C.int) error {
 	if result == 0 {
 		return nil
@@ -34,14 +33,13 @@ func driverError(what string, result C.int) error {
 	return fmt.Errorf("%s: %s", what, C.GoString(&text[0]))
 }
 
-// handle returns the driver's handle, the only field of v.
+// handle returns the only field of v, the driver's handle.
 func handle[T cu.CUContext | cu.Function | cu.Stream | cu.Event | cu.Module](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
 
 type occupancy struct{ blocksPerSM, registers, localBytes, maxThreads int }
 
-// readyFunction prepares a function for launching.
 func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	var out C.EpFunction
 	r := C.ep_function(handle(f), C.uint32_t(block), C.uint32_t(shared), &out)
@@ -49,7 +47,6 @@ func readyFunction(f cu.Function, block, shared int) (occupancy, error) {
 	return o, driverError("function attributes", r)
 }
 
-// newFault allocates a fault record in host memory.
 func newFault() (host *C.EpFault, device cu.DevicePtr, err error) {
 	p, d, err := allocHost(C.sizeof_EpFault)
 	return (*C.EpFault)(p), d, err
@@ -81,7 +78,6 @@ func freeFault(host *C.EpFault) {
 	}
 }
 
-// readFault copies a fault record; ok is false if there is none.
 func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 	return faultRecord{
 		rank: int(f.rank), phase: int(f.phase), expert: int(f.expert), source: int(f.source),
@@ -91,7 +87,6 @@ func readFault(f *C.EpFault) (r faultRecord, ok bool) {
 
 func clearFault(f *C.EpFault) { *f = C.EpFault{} }
 
-// cSteps holds every rank's steps in C memory.
 type cSteps struct {
 	ranks []C.EpRank
 	steps [][]C.EpStep
@@ -134,7 +129,7 @@ func (c *cSteps) release() {
 	}
 }
 
-// free frees graphs and memory. c must not be running.
+// free releases c, which must not be running.
 func (c *cSteps) free() {
 	c.release()
 	for i := range c.ranks {
@@ -145,7 +140,7 @@ func (c *cSteps) free() {
 	c.ranks, c.steps = nil, nil
 }
 
-// progress returns each rank's finished rounds. c may be running.
+// progress returns each rank's finished rounds.
 func (c *cSteps) progress() []int {
 	out := make([]int, len(c.ranks))
 	for i := range c.ranks {
@@ -156,7 +151,7 @@ func (c *cSteps) progress() []int {
 
 var errFault = errors.New("a kernel gave up waiting")
 
-// refusal means that the driver refused a launch, and no kernel is running.
+// refusal means that the driver refused a launch.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }

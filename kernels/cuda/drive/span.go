@@ -1,6 +1,6 @@
 package drive
 
-// closeBytes is the largest gap between two pieces that one copy moves. Above it, two copies are faster.
+// closeBytes is the largest gap that one copy includes. Above it, two copies are faster.
 const closeBytes = 32 << 10
 
 // span is a range of a part that one copy moves.
@@ -9,7 +9,7 @@ type span struct {
 	at          int // offset in host memory
 }
 
-// spansOf joins pieces of `bytes` bytes into spans. It returns the offset of each piece in host memory too.
+// spansOf joins pieces of `bytes` bytes into spans, and returns each piece's offset in host memory.
 func spansOf(offsets []int, bytes int) (spans []span, places []int) {
 	need := 0
 	for _, from := range offsets {

@@ -17,7 +17,7 @@ import (
 type world struct {
 	rank, ranks, nodes int
 	library            *shmem.Library
-	heap               *arena // symmetric; all ranks: the same size
+	heap               *arena // symmetric
 }
 
 func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error) {
@@ -32,7 +32,6 @@ func newWorldRankSet(n *node, w *world, deadline time.Duration) (*rankSet, error
 	return r, nil
 }
 
-// rankOf returns a local rank's global number.
 func (r *rankSet) rankOf(local int) int {
 	if r.world != nil {
 		return r.world.rank
@@ -40,7 +39,6 @@ func (r *rankSet) rankOf(local int) int {
 	return local
 }
 
-// count returns the ranks of all processes.
 func (r *rankSet) count() int {
 	if r.world != nil {
 		return r.world.ranks
@@ -55,7 +53,7 @@ func (r *rankSet) parts() []declare.Region {
 	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
 }
 
-// takeArena returns memory for a heap. With a world, all ranks must call it with the same sizes in the same order.
+// takeArena returns memory for a heap. With a world all ranks must call it, with the same sizes.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n + r.spare())

@@ -48,7 +48,6 @@ func Open() (*Library, error) {
 	return nil, fmt.Errorf("no libnvrtc: install the Python package nvidia-cuda-nvrtc with this program (pip install 'epbench[cuda]'), set %s to the folder that holds it, or run make cuda-deps in the repository whose bin holds this program (%s)", Env, strings.Join(tried, "; "))
 }
 
-// candidates lists the libraries that Open tries, in order.
 func candidates(exe string) []string {
 	var folders []string
 	if dir := os.Getenv(Env); dir != "" {
@@ -70,7 +69,7 @@ func candidates(exe string) []string {
 	return append(out, existing("/usr/local/cuda/lib64")...)
 }
 
-// wheels lists the folders of NVIDIA's Python packages beside a program in `bin`.
+// wheels lists folders of NVIDIA's Python packages.
 func wheels(bin string) []string {
 	var out []string
 	for _, packages := range []string{"../lib/python3*/*-packages", ".."} {
@@ -91,13 +90,13 @@ func existing(dir string) []string {
 	return out
 }
 
-// load opens the library, and returns an error text or "". libnvrtc-builtins must be loaded first.
+// load returns "" or why it failed. libnvrtc-builtins must be loaded first.
 func (l *Library) load(path string) string {
 	if dir := filepath.Dir(path); dir != "." {
 		builtins, _ := filepath.Glob(filepath.Join(dir, "libnvrtc-builtins.so.*"))
 		for _, b := range builtins {
 			p := C.CString(b)
-			C.ep_nvrtc_preload(p) // the first compilation shows an error
+			C.ep_nvrtc_preload(p)
 			C.free(unsafe.Pointer(p))
 		}
 	}

@@ -1,5 +1,5 @@
-// Package pack makes the file from which the C library epcomm runs kernels. A pack is for one problem shape and one
-// GPU architecture. It holds tuned configs, their compiled kernels and their memory layout.
+// Package pack makes the file from which the C library epcomm runs kernels: tuned configs, compiled kernels and memory
+// layout. A pack is for one problem shape and one GPU architecture.
 //
 // For each dtype, precision, routing class and purpose (the op that should be fast), a pack lists ranges of token
 // counts (runs). A run names a dispatch and a combine.
@@ -46,7 +46,6 @@ func Build(r Request, compile Compile) (*Pack, error) {
 	return Read(data)
 }
 
-// sizes returns a pack for HeapBytes, without binaries.
 func (b *builder) sizes() *Pack {
 	p := &Pack{head: b.head, dtypes: b.dtypes, states: b.states, regions: b.regions}
 	p.DTypes, p.Problem = b.request.DTypes, b.request.resolver(b.request.DTypes[0], false, ep.AllRoutings).problem
@@ -81,7 +80,6 @@ func (r Request) check() error {
 	return err
 }
 
-// checkSurvivors refuses layouts whose kernels cannot continue without a lost rank.
 func (r Request) checkSurvivors() error {
 	p := r.Problem
 	served := []ep.Layout{ep.LayoutMasked, ep.LayoutRank, ep.LayoutRankPacked}
@@ -109,8 +107,8 @@ type builder struct {
 	cubins   bytes.Buffer
 	units    []sources.Unit
 	manifest manifest
-	place    map[string]uint32 // index of each record, by kind and name
-	groups   map[string]int    // records of each kind
+	place    map[string]uint32
+	groups   map[string]int
 }
 
 func newBuilder(r Request) *builder {
@@ -214,7 +212,6 @@ func bit(b bool) uint32 {
 // purposeNames lists the purposes in the order of their numbers.
 var purposeNames = []ep.Op{ep.Pair, ep.Dispatch, ep.Combine, Halves}
 
-// plan adds a pair for at most `tokens` tokens.
 func (b *builder) plan(v *resolver, p Pair, tokens int) (uint32, error) {
 	if cast := p.Dispatch.Values["input"] == "fp8"; cast != v.raw() {
 		of := map[bool]string{true: "FP8", false: "BF16"}
@@ -242,7 +239,6 @@ func (v *resolver) describe(op ep.Op, c ep.Config, tokens int) (declare.CallSpec
 	return declare.DescribeCall(v.machine(), v.at(op, tokens), c)
 }
 
-// config adds a config with its launches, once.
 func (b *builder) config(v *resolver, s declare.CallSpec) uint32 {
 	index := uint32(slices.Index(b.request.DTypes, v.problem.Dispatch))
 	return b.once(fmt.Sprint("config ", index, " ", s.State, " ", s.Config.Key(), " ", s.Launches), func() int {
@@ -369,7 +365,6 @@ func (b *builder) encode() ([]byte, error) {
 	return data, nil
 }
 
-// recordBytes holds the size of a record, by section.
 var recordBytes = [sections]int{
 	binary.Size(dtypeRecord{}), binary.Size(stateRecord{}), binary.Size(regionRecord{}), binary.Size(moduleRecord{}),
 	binary.Size(launchRecord{}), binary.Size(configRecord{}), binary.Size(planRecord{}), binary.Size(lookupRecord{}),

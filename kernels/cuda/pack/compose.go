@@ -18,11 +18,10 @@ func (v *resolver) canPair(d, c ep.Config, tokens int) bool {
 type half struct {
 	config ep.Config
 	row    *table.Row // nil for a default
-	why    string     // why it was taken
+	why    string
 }
 
-// join makes a pair if d and c use different memory. It replaces d or c, or takes the nearest row for pairs. The pair
-// with the least estimated time wins.
+// join makes a pair if d and c use different memory. It replaces d or c, or takes the nearest row for pairs.
 func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	dFor, dErr := v.dispatchFor(c.config, tokens)
 	cFor, cErr := v.combineFor(d.config, tokens)
@@ -44,7 +43,7 @@ func (v *resolver) join(tokens int, d, c half) (Run, error) {
 	}, nil
 }
 
-// took estimates a row's seconds at `tokens`, in proportion to the tokens. It returns infinity without a row.
+// took estimates a row's seconds at `tokens`. It returns infinity without a row.
 func took(r *table.Row, tokens int) float64 {
 	if r == nil || len(r.Evidence.Tokens) == 0 {
 		return math.Inf(1)
@@ -71,7 +70,6 @@ func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h h
 	return h, ok
 }
 
-// distance returns 0 inside a run, otherwise the logarithm of the ratio to its nearer end.
 func distance(r table.Run, tokens int) float64 {
 	switch {
 	case tokens < r.Lo:
@@ -122,8 +120,8 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 	return Pair{h.config, c.config}, err
 }
 
-// localDefault returns a dispatch whose output rows no other rank writes. The first one is of Modular's MAX and needs
-// far more memory, so a later one with another state (memory) is preferred.
+// localDefault returns a dispatch whose output rows no other rank writes. The first config, of Modular's MAX, needs
+// far more memory, so another memory layout is preferred.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

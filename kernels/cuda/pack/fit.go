@@ -13,9 +13,8 @@ type Fitter struct {
 	known   map[int]sizing
 }
 
-// sizing is a rank's memory for one token count.
 type sizing struct {
-	around, slot int64 // shared bytes, and bytes of each call
+	around, slot int64 // bytes
 	err          error
 }
 
@@ -44,7 +43,6 @@ func (f *Fitter) Tokens(bytes int64, inFlight int) (tokens int, heap int64, err 
 	return fitCounts[lo], f.sizing(fitCounts[lo]).heap(inFlight), nil
 }
 
-// estimate interpolates an index between lo and hi.
 func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	if lo < 0 || hi == len(fitCounts) || f.sizing(fitCounts[hi]).err != nil {
 		return (lo + hi) / 2
@@ -56,7 +54,7 @@ func (f *Fitter) estimate(bytes int64, inFlight, lo, hi int) int {
 	return min(max(i-1, lo+1), hi-1)
 }
 
-// fitCounts lists the counts for Tokens: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...
+// fitCounts lists the counts for Tokens: 1 to 8, 10, 12, 14, 16, 20 and so on.
 var fitCounts = func() (out []int) {
 	for n := 1; n <= ep.MaxTokens; n += 1 << max(0, bits.Len(uint(n))-3) {
 		out = append(out, n)

@@ -28,13 +28,12 @@ const (
 	sections
 )
 
-// Flags of the header.
 const (
 	flagShared = 1 << iota
 	flagSkip
 	flagReduced
 	flagExact     // only for compute capability Major.Minor
-	flagRaw       // callers pass fp8 tokens with scales
+	flagRaw       // callers pass fp8 tokens
 	flagSurvivors // kernels continue without a lost rank
 )
 
@@ -57,10 +56,10 @@ type header struct {
 	HeaderBytes uint32
 	FileBytes   uint64
 	Digest      [32]byte // SHA-256 of all bytes after it
-	ABI         [32]byte // SHA-256 of the string at Kernels
-	Evidence    [32]byte // SHA-256 of the tables' ids
+	ABI         [32]byte // SHA-256 of Kernels
+	Evidence    [32]byte // SHA-256 of table ids
 	Arch        [16]byte
-	ArgsVersion uint32 // EP_ARGS_VERSION
+	ArgsVersion uint32
 	Major       uint32
 	Minor       uint32
 	Flags       uint32
@@ -70,7 +69,7 @@ type header struct {
 	TopK        uint32
 	MaxTokens   uint32
 	Groups      uint32
-	MaxSMs      uint32 // requested bound, 0 for none
+	MaxSMs      uint32 // 0: no bound
 	LargestGrid uint32
 	AlignModule uint32
 	CallsModule uint32
@@ -79,24 +78,24 @@ type header struct {
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header in packs for several nodes. HeaderBytes includes it.
+// hostsHeader follows the header for several nodes, within HeaderBytes.
 type hostsHeader struct {
 	Nodes   uint32
 	Network [3]uint32 // NVSHMEM's version
 }
 
-// digestFrom is the offset of the first byte that the digest covers.
+// digestFrom is the offset of the first digested byte.
 const digestFrom = 8 + 4 + 4 + 8 + 32
 
 type dtypeRecord struct {
 	DType      uint32 // 1 + index in ep.DTypes
-	RowPad     uint32 // groups are padded to multiples of this
+	RowPad     uint32
 	MaxRows    uint64
 	RowBytes   uint64
 	OutBytes   uint64
 	ScaleBytes uint64
-	Scales     uint32 // of a row
-	ScaleSize  uint32 // bytes of a scale
+	Scales     uint32
+	ScaleSize  uint32
 }
 
 type stateRecord struct {
@@ -157,8 +156,8 @@ type lookupRecord struct {
 }
 
 type runRecord struct {
-	Last      uint32 // largest token count
+	Last      uint32
 	Plan      uint32 // index of planRecord
 	Elsewhere uint32 // for outputs outside the symmetric heap
-	Text      uint32 // string: the reason
+	Text      uint32
 }

@@ -10,7 +10,7 @@ import (
 // Halves is the purpose of callers that send in one call and receive in a second call.
 const Halves ep.Op = "halves"
 
-// purposes lists a layout's purposes. Halves is among them if split-phase kernels need no buffers of their own.
+// purposes lists a layout's purposes. Halves needs split-phase kernels without buffers of their own.
 func (v *resolver) purposes() []ep.Op {
 	out := []ep.Op{ep.Pair, ep.Dispatch, ep.Combine}
 	if _, ok := v.phased(v.problem.Tokens); ok && v.request.Only == nil {
@@ -19,7 +19,7 @@ func (v *resolver) purposes() []ep.Op {
 	return out
 }
 
-// halves returns the run for pairs if its kernels are split-phase, otherwise split-phase defaults.
+// halves returns the run for pairs if it is split-phase, otherwise split-phase defaults.
 func (v *resolver) halves(tokens int) (Run, error) {
 	if run, err := v.pair(tokens); err == nil && v.isPhased(run.Pair.Dispatch) && v.isPhased(run.Pair.Combine) {
 		return run, nil

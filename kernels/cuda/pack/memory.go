@@ -21,7 +21,6 @@ func (p *Pack) HeapBytes(inFlight int, dtypes ...ep.DType) int64 {
 	return int64(p.aroundBytes() + uint64(inFlight)*total(p.slot(chosen)))
 }
 
-// aroundBytes returns the bytes that all calls share.
 func (p *Pack) aroundBytes() uint64 {
 	q := p.Problem
 	switch {
@@ -102,7 +101,6 @@ func (p *Pack) slot(chosen []bool) []Area {
 	return append(areas, p.shared(chosen)...)
 }
 
-// idBytes returns the bytes of expert ids narrowed to 32 bits.
 func (p *Pack) idBytes() uint64 {
 	ids := aligned(4 * uint64(p.head.MaxTokens) * uint64(p.head.TopK))
 	switch {
@@ -114,7 +112,7 @@ func (p *Pack) idBytes() uint64 {
 	return 0 // kernels read the caller's ids
 }
 
-// shared lists the memory of states. It counts memory that several states use once.
+// shared lists the memory of states, and counts common memory once.
 func (p *Pack) shared(chosen []bool) (out []Area) {
 	areas, numbers := map[uint16]int{}, map[[2]uint16]bool{}
 	for _, s := range p.states {

@@ -30,7 +30,7 @@ func (b *builder) run(v *resolver, run Run) error {
 	return nil
 }
 
-// spareShared bounds a launch's unused shared memory to need/spareShared. Without it a run is split every 32 tokens.
+// spareShared bounds unused shared memory to need/spareShared.
 const spareShared = 8
 
 // partOf returns the last token count of the part that begins at lo. Shared memory never shrinks as tokens grow.
@@ -51,7 +51,6 @@ func (v *resolver) partOf(run Run, lo int) (int, error) {
 	return last, err
 }
 
-// shared returns the dynamic shared bytes of each launch.
 func (v *resolver) shared(run Run, tokens int) (out []int, err error) {
 	for _, call := range []struct {
 		op ep.Op

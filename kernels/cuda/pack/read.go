@@ -16,13 +16,13 @@ import (
 
 // Pack is a pack whose digest and records were checked.
 type Pack struct {
-	Data   []byte // the file
+	Data   []byte
 	Digest string // SHA-256 in hex digits
 	ABI    ep.ABI // build of the kernels
 	Arch   string // such as sm_90a
 	manifest
 	head    header
-	hosts   hostsHeader // zero for one host
+	hosts   hostsHeader
 	dtypes  []dtypeRecord
 	states  []stateRecord
 	regions []regionRecord
@@ -113,7 +113,6 @@ func (p *Pack) check() error {
 	return nil
 }
 
-// text returns the string at an offset, or "".
 func (p *Pack) text(at uint32) string {
 	text, err := p.bytes(secStrings)
 	if err != nil || uint64(at) >= uint64(len(text)) {
@@ -123,7 +122,7 @@ func (p *Pack) text(at uint32) string {
 	return word
 }
 
-// abi returns the builds of the kernels. Old packs have one hash for all kernels.
+// abi returns the builds of the kernels. Old packs have one hash.
 func (p *Pack) abi() (ep.ABI, error) {
 	if p.head.Kernels == 0 {
 		return ep.ABI(hex.EncodeToString(p.head.ABI[:])), nil

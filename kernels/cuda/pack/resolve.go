@@ -15,21 +15,20 @@ import (
 type Request struct {
 	Problem ep.Problem // op and dtype are ignored
 	DTypes  []ep.DType // the first is the default
-	Raw     bool       // callers pass fp8 tokens with scales
+	Raw     bool       // callers pass fp8 tokens
 	Reduced bool       // also pack reduced precision
-	// Survivors makes kernels continue without a lost rank. It needs one host and layout masked, rank or rank:packed.
+	// Survivors makes kernels continue without a lost rank: on one host, in layouts masked, rank and rank:packed.
 	Survivors bool
 	MaxSMs    int // 0: no bound
 	Machine   ep.Machine
 	Tables    *table.Set // nil packs defaults
-	ABI       ep.ABI     // build of the packed kernels
+	ABI       ep.ABI
 	// Certified accepts only table rows of this build.
 	Certified bool
 	// OtherMachines accepts table rows of other GPUs with the same architecture and link.
 	OtherMachines bool
 
-	// Only replaces the tables by one dispatch and one combine. Problem.Tokens then bounds their tokens, unless it is
-	// 0.
+	// Only replaces the tables by one dispatch and one combine. Problem.Tokens bounds their tokens; 0 means no bound.
 	Only *[2]ep.Config
 }
 
@@ -41,7 +40,7 @@ type Run struct {
 	Lo, Hi    int
 	Pair      Pair
 	Elsewhere Pair         // for outputs outside the symmetric heap
-	Text      string       // why this pair
+	Text      string
 	Rows      []*table.Row // none for a default
 	// Certified is true for rows of this build and kind of machine.
 	Certified bool
@@ -51,16 +50,15 @@ type Run struct {
 type Lookup struct {
 	DType   ep.DType
 	Reduced bool
-	Purpose ep.Op // op that should be fast, or Halves
+	Purpose ep.Op
 	Class   ep.Class
 	Runs    []Run
 }
 
-// resolver answers for one dtype, precision and class.
 type resolver struct {
 	request Request
 	all     []kernels.Kernel
-	problem ep.Problem // with dtype and precision
+	problem ep.Problem
 	class   ep.Class
 	runs    map[ep.Op][]table.Run
 	doubted map[*table.Row]bool // rows of an earlier build or another machine
@@ -106,7 +104,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}, doubted: map[*table.Row]bool{}}
 }
 
-// machine returns the machine with at most MaxSMs SMs and a GPU for each rank.
+// machine limits the SMs to MaxSMs and has a GPU for each rank.
 func (v *resolver) machine() ep.Machine {
 	m := v.request.Machine
 	m.GPUs = max(m.GPUs, v.problem.Ranks)
@@ -161,7 +159,7 @@ func (v *resolver) take(answers map[ep.Op]*table.Resolved) {
 	}
 }
 
-// answer returns the runs of a purpose. It merges neighbours with the same answer.
+// answer returns the runs of a purpose.
 func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	var out []Run
 	for lo := 1; lo <= v.problem.MaxTokens; {
@@ -187,7 +185,7 @@ func (v *resolver) answer(purpose ep.Op) ([]Run, error) {
 	return out, nil
 }
 
-// steady returns the largest count up to `hi` that has the answer of `lo`. Between them defaults change at most once.
+// steady returns the largest count up to `hi` with the answer of `lo`. Defaults change at most once in between.
 func (v *resolver) steady(purpose ep.Op, run Run, lo, hi int) (int, error) {
 	alike := func(tokens int) (bool, error) {
 		other, err := v.answerAt(purpose, tokens)
@@ -266,7 +264,6 @@ func (v *resolver) takes(dispatch ep.Config) bool {
 	return !declare.TakesCast(dispatch)
 }
 
-// fitsTokens applies takes to any op. A combine takes no tokens.
 func (v *resolver) fitsTokens(op ep.Op, c ep.Config) bool {
 	switch op {
 	case ep.Dispatch:
@@ -284,7 +281,6 @@ func (v *resolver) peersWrite(c ep.Config, tokens int) (bool, error) {
 	return s.Places, err
 }
 
-// chosen returns an op's row, or its default.
 func (v *resolver) chosen(op ep.Op, tokens int) half {
 	a := runAt(v.runs[op], tokens).Answer
 	if a.Row == nil || a.Config.IsDefault() {
@@ -296,7 +292,6 @@ func (v *resolver) chosen(op ep.Op, tokens int) half {
 	return half{a.Config, a.Row, rowText(a)}
 }
 
-// defaultOf returns the default of an op's first kernel.
 func (v *resolver) defaultOf(op ep.Op, tokens int) ep.Config {
 	p := v.at(op, tokens)
 	return kernels.For(v.all, p)[0].DefaultWithin(v.request.Machine, p, v.request.MaxSMs)
@@ -330,7 +325,6 @@ func rowText(a *table.Answer) string {
 	return text
 }
 
-// pair answers from a row for pairs, or else from two rows.
 func (v *resolver) pair(tokens int) (Run, error) {
 	if a := runAt(v.runs[ep.Pair], tokens).Answer; a.Row != nil && !a.Config.IsDefault() {
 		d, c, err := ep.Split(a.Config)
@@ -350,7 +344,7 @@ func (v *resolver) pair(tokens int) (Run, error) {
 	return v.join(tokens, d, c)
 }
 
-// alone returns the best config of one op, with a config of the other op that fits it.
+// alone returns the best config of one op, and a config of the other op that fits it.
 func (v *resolver) alone(op ep.Op, tokens int) (Run, error) {
 	h := v.chosen(op, tokens)
 	run := Run{Text: h.why, Rows: rows(h.row)}

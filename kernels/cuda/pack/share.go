@@ -7,7 +7,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// group returns the number of a key among the keys of its kind, from 1.
 func (b *builder) group(kind, key string) uint16 {
 	return uint16(b.once(kind+" "+key, func() int {
 		b.groups[kind]++
@@ -15,8 +14,8 @@ func (b *builder) group(kind, key string) uint16 {
 	}))
 }
 
-// area returns the number of the memory that a region shares with others, or 0. Regions with Halves share only if
-// their middle is aligned.
+// area returns the number of the memory that regions share, or 0. Regions with Halves share only if their middle is
+// aligned.
 func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	switch {
 	case r.Halves && r.Bytes/2%heapAlign != 0, !s.AnyDType && r.Area == "":
@@ -27,7 +26,7 @@ func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	return b.group("area", s.State+"."+r.Name)
 }
 
-// numbers returns, by op, the number of the states that count their calls together.
+// numbers returns, by op, a number for states that count their calls together.
 func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
 	if s.AnyDType {
 		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)

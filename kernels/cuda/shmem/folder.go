@@ -1,4 +1,4 @@
-// Package shmem loads NVSHMEM at run time. NVSHMEM moves bytes between hosts through a symmetric heap.
+// Package shmem loads NVSHMEM, which moves bytes between hosts.
 package shmem
 
 import (

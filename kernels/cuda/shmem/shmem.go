@@ -28,8 +28,7 @@ import (
 // ID names a group of ranks.
 type ID [C.sizeof_EpShmemID]byte
 
-// Library is a loaded NVSHMEM. All ranks make collective calls in the same order, with the GPU's primary context
-// current.
+// Library is a loaded NVSHMEM. All ranks make collective calls in the same order, in the GPU's primary context.
 //
 // Do not call NVSHMEM's finalize: it waits forever for a dead rank.
 type Library struct{ c C.EpShmem }
@@ -99,7 +98,7 @@ func (l *Library) Alloc(bytes int64) (uint64, error) {
 // Free gives memory back. It is collective.
 func (l *Library) Free(p uint64) { C.give(&l.c, C.uint64_t(p)) }
 
-// Peer returns this GPU's address of another rank's memory, 0 if it has none.
+// Peer returns this GPU's address of another rank's memory, or 0.
 func (l *Library) Peer(p uint64, rank int) uint64 {
 	return uint64(C.peer(&l.c, C.uint64_t(p), C.int(rank)))
 }
@@ -112,7 +111,7 @@ func (l *Library) AddModule(module uint64) error {
 	return nil
 }
 
-// Quiet queues a wait for all sent data on the default stream. The caller must synchronize afterwards.
+// Quiet queues a wait for all sent data on the default stream.
 func (l *Library) Quiet() { C.quiet(&l.c) }
 
 func (id ID) Text() string { return hex.EncodeToString(id[:]) }

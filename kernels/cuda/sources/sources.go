@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/native"
 )
 
-// Read returns the text of a file of native/kernels or native/include.
+// Read returns a file of native/kernels or native/include.
 func Read(name string) (string, error) {
 	for _, dir := range []string{"kernels/", "include/"} {
 		if text, err := fs.ReadFile(native.Sources, dir+name); err == nil {
@@ -26,8 +26,8 @@ func Read(name string) (string, error) {
 
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-// Closure returns the texts of a device source and of everything that it includes, by file name. It ignores #if. It
-// leaves out headers that only the CPU emulation has.
+// Closure returns a device source and everything that it includes, by file name, whatever #if says. It leaves out
+// headers of the CPU emulation.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}
@@ -58,8 +58,7 @@ var cToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\
 	`|#[ \t]*define[ \t]+\w+\(?|\w+|\\\r?\n|\n|\s` +
 	`|<<=|>>=|\.\.\.|->|::|##|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.`)
 
-// CodeOnly removes comments and layout from a C source. Tokens have one space between them, and directives have lines
-// of their own.
+// CodeOnly removes comments and layout from a C source.
 func CodeOnly(text string) string {
 	var out strings.Builder
 	directive := false
@@ -124,6 +123,6 @@ func ArgsVersion() uint32 {
 	if err != nil || m == nil {
 		panic("sources: ep_args.h defines no EP_ARGS_VERSION")
 	}
-	n, _ := strconv.Atoi(m[1]) // the pattern matches digits only
+	n, _ := strconv.Atoi(m[1])
 	return uint32(n)
 }

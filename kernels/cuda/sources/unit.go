@@ -17,7 +17,7 @@ type Unit struct {
 	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// Key names u, for all architectures and compilers.
+// Key names u.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
 // Surviving returns u with the macro for calls that go on after ranks are lost.
@@ -29,14 +29,13 @@ func (u Unit) Surviving() Unit {
 // RoundBlocks is the largest number of blocks of a kernel in a pack.
 const RoundBlocks = 192
 
-// Packed returns u with the macro EP_OWN_ROUNDS, as all units of a pack have it.
+// Packed returns u with the macro EP_OWN_ROUNDS of packs.
 func (u Unit) Packed() Unit {
 	u.Defines = append(slices.Clip(u.Defines), fmt.Sprintf("EP_OWN_ROUNDS=%d", RoundBlocks))
 	return u
 }
 
 // NewUnit returns a unit with the macros `own`, and with those of `problem` that the source or its includes mention.
-// So problems can share a binary.
 func NewUnit(source string, problem, own []string) (Unit, error) {
 	u := Unit{Source: source}
 	for _, d := range problem {
@@ -56,8 +55,8 @@ func NewUnit(source string, problem, own []string) (Unit, error) {
 // Text returns the text that is compiled, without the macros.
 func (u Unit) Text() string { return "#include \"" + u.Source + "\"\n" }
 
-// Options returns the compiler's options for an architecture such as sm_90a. Do not add fast math: quantized bytes
-// must equal the oracle's (package ref).
+// Options returns the compiler's options for an architecture such as sm_90a. Do not add fast math: bytes must equal
+// those of package ref.
 func (u Unit) Options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
 	if u.CrossesHosts() {
@@ -71,8 +70,8 @@ func (u Unit) Options(arch string) []string {
 
 // Sources of kernels that belong to no op.
 const (
-	BesideSource = "beside/load.cuh" // artificial loads, and filling of matrices
-	CopySource   = "beside/copy.cuh" // the plain copy
+	BesideSource = "beside/load.cuh" // artificial loads
+	CopySource   = "beside/copy.cuh"
 )
 
 // HostsFolder holds the sources of kernels that cross hosts.

@@ -11,7 +11,7 @@ import (
 // Former describes a kernel of earlier builds that is now a config of another kernel.
 type Former struct {
 	Revision int
-	Values   map[string]ep.Value // of parameters that it did not have
+	Values   map[string]ep.Value // of parameters that the former kernel lacked
 	Params   map[string]Respelled
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// SpellHooks spells hooks (parameters that the caller sets) as name=value,name=value: sorted, without defaults.
+// SpellHooks spells hooks (parameters that the caller sets) as name=value,name=value, sorted and without defaults.
 func SpellHooks(all []Kernel, given map[string][]ep.Value) string {
 	var out []string
 	for _, k := range all {

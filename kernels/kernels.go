@@ -24,7 +24,7 @@ const (
 	Launch  Binding = "launch"  // nothing
 )
 
-// Class says what a parameter changes.
+// Class says what the value of a parameter changes.
 type Class string
 
 const (
@@ -81,16 +81,16 @@ type Kernel struct {
 	Layouts []ep.Layout
 	// Check returns why a config cannot run, or nil. It needs no GPU. Its error names the parameter and the bound.
 	Check func(ep.Machine, ep.Problem, ep.Config) error
-	// CheckPair returns why this combine cannot follow a dispatch, or nil. It may be nil.
+	// CheckPair returns why this combine cannot follow a dispatch, or nil. A nil CheckPair allows every dispatch.
 	CheckPair func(dispatch, combine ep.Config) error
-	// Default returns the default config. If it is nil, each parameter has its own default.
+	// Default returns the default config. If Default is nil, each parameter has its own default.
 	Default func(ep.Machine, ep.Problem) ep.Config
-	// Starts returns configs that every search measures besides the default. It may be nil.
+	// Starts returns configs that every search measures besides the default. Starts may be nil.
 	Starts func(ep.Machine, ep.Problem) []ep.Config
-	// Overlapped changes a config so that the kernel may run at the same time as its neighbour in a pair. It may be
-	// nil.
+	// Overlapped changes a config so that the kernel may run at the same time as the other kernel of a pair.
+	// Overlapped may be nil.
 	Overlapped func(ep.Config) ep.Config
-	// Split returns the default config that sends in one launch and receives in a second launch. It may be nil.
+	// Split returns the default config that sends in one launch and receives in a second launch. Split may be nil.
 	Split func(ep.Machine, ep.Problem) ep.Config
 }
 
@@ -156,7 +156,7 @@ func (k Kernel) DefaultWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	return c
 }
 
-// StartsWithin returns the configs of DefaultWithin and k.Starts for a machine with at most `sms` SMs.
+// StartsWithin returns the configs of DefaultWithin and k.Starts, with at most `sms` SMs.
 func (k Kernel) StartsWithin(m ep.Machine, p ep.Problem, sms int) []ep.Config {
 	out := []ep.Config{k.DefaultWithin(m, p, sms)}
 	if k.Starts == nil {
@@ -168,7 +168,6 @@ func (k Kernel) StartsWithin(m ep.Machine, p ep.Problem, sms int) []ep.Config {
 	return append(out, k.Starts(m, p)...)
 }
 
-// within returns the largest of q.Values up to `bound`, or `bound` if there is none.
 func (q Param) within(bound int) ep.Value {
 	best := -1
 	for _, v := range q.Values {
@@ -194,7 +193,7 @@ func (k Kernel) CostOf(c ep.Config) ep.Cost {
 	return out
 }
 
-// Changes returns the first parameter of a class in which c differs from the default config dflt, or "".
+// Changes returns the first parameter of a class that c sets differently from the default config dflt, or "".
 func (k Kernel) Changes(of Class, dflt, c ep.Config) string {
 	for _, q := range k.Params {
 		if q.Class == of && c.Values[q.Name] != dflt.Values[q.Name] {
@@ -256,10 +255,10 @@ type Turn struct {
 	Fold   int       `json:"fold"`
 }
 
-// TurnRunner is implemented by sessions that run rounds of different configs faster together.
+// TurnRunner is implemented by sessions that can run turns faster together than one by one.
 type TurnRunner interface {
-	// RunTurns runs turns in order, and returns a Rounds for each turn that it ran, also with an error. It may stop
-	// early without an error.
+	// RunTurns runs turns in order. It returns a Rounds for each turn that it ran, also if it returns an error. It may
+	// stop early without an error.
 	RunTurns(context.Context, []Turn) ([]Rounds, error)
 }
 
@@ -299,7 +298,7 @@ type Rounds struct {
 type Comparison struct {
 	Rows   int     `json:"rows"`
 	Wrong  int     `json:"wrong"`            // rows with too large errors
-	MaxErr float64 `json:"max_err"`          // relative to the largest magnitude in the row
+	MaxErr float64 `json:"max_err"`          // largest error / largest magnitude in its row
 	Detail string  `json:"detail,omitempty"` // the first difference
 
 	Took ep.CheckTime `json:"took,omitzero"`

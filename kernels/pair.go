@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// PairOf joins two kernels. The parameters have the prefixes dispatch. and combine.
+// PairOf joins a dispatch and a combine. Parameters get the prefixes of ep.Join.
 func PairOf(d, c Kernel) Kernel {
 	k := Kernel{
 		Name: d.Name + "+" + c.Name,
@@ -55,7 +55,7 @@ func PairOf(d, c Kernel) Kernel {
 	return k
 }
 
-// Of returns the kernels of an op, for ep.Pair all pairs.
+// Of returns the kernels of an op. For ep.Pair it returns all pairs.
 func Of(all []Kernel, op ep.Op) []Kernel {
 	var out []Kernel
 	if op != ep.Pair {

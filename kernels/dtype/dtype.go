@@ -67,9 +67,9 @@ type Header struct {
 	// SrcInfo is the offset of the token's index on its own rank, int32. IDs is the offset of the ids of its topK
 	// experts, uint16.
 	SrcInfo, IDs int
-	Weights      int // offset of topK weights, float32; see Dedup
-	Bytes        int // size of message for one expert
-	Dedup        int // size of message for all experts
+	Weights      int // topK weights, float32; only in Dedup messages
+	Bytes        int // size of a message for one expert
+	Dedup        int // size of a message for all experts
 }
 
 // NoExpert fills the ids of a token that selects fewer than topK experts.

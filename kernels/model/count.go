@@ -48,7 +48,7 @@ type Traffic struct {
 	Network float64 // between hosts
 	Rows    float64 // of the fullest rank
 	Places  float64 // mean destinations of a token
-	Drawn   int     // for each rank
+	Drawn   int     // tokens drawn for each rank
 }
 
 // maxDrawn is the largest number of selections that Count draws.

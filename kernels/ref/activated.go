@@ -14,7 +14,7 @@ import (
 
 // Activated is the output of an activation on one rank.
 type Activated struct {
-	MaxRows int                  // rows of room in the scale output
+	MaxRows int                  // capacity of the scale output
 	Payload func(row int) []byte // returns one row; safe for several goroutines
 	Scales  []byte               // nil for BF16
 	Beyond  []byte               // unused rows after the last row
@@ -105,7 +105,8 @@ func (o *Oracle) checkActivated(rank, row int, got Activated, how Activation) (f
 	return f, 0
 }
 
-// acceptedFactors returns factors for correct rows. The last bit of a value can double an MXFP4 scale.
+// acceptedFactors returns factors by which correct rows may be scaled. The last bit of a value can double an MXFP4
+// scale.
 func acceptedFactors(t ep.DType) []float64 {
 	if t == ep.MXFP4 {
 		return []float64{1, 1 + 1e-6, 1 - 1e-6}
@@ -163,7 +164,7 @@ func nearRow(l dtype.Encoding, want, got Row) (wrong string, off int) {
 	return "", off
 }
 
-// vanishing is the BF16 code of 2^-110. For smaller outputs exp(-gate) may overflow on the device.
+// vanishing is the BF16 code of 2^-110. Smaller outputs are not compared: exp(-gate) may overflow on the device.
 const vanishing = (127 - 110) << 7
 
 func nearScale(t ep.DType, want, got []byte) bool {

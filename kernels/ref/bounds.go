@@ -4,7 +4,7 @@ import "math"
 
 // sumBounds holds the lowest and highest correct BF16 number of each element.
 type sumBounds struct {
-	low, high []uint16  // [hidden] of placeOf; low > high: none correct
+	low, high []uint16  // [hidden] from placeOf; low > high: none correct
 	exact     []float32 // [hidden]
 }
 

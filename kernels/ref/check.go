@@ -13,7 +13,7 @@ type Compare struct {
 	MaxRows int
 	// Ordered requires each source rank's tokens in ascending order.
 	Ordered bool
-	// Partial is how a rank sums the rows of its experts.
+	// Partial says how ranks sum the rows of their experts.
 	Partial Partial
 	// Bits requires the exact bits of the sum.
 	Bits bool
@@ -30,9 +30,9 @@ type Output struct {
 	Ranges       []uint64  // [local experts, ranks], masked: first row << 32 | rows
 	Experts      []int32   // [rows, top-k], layouts by rank: local expert or -1
 	Weights      []float32 // [rows, top-k], layouts by rank
-	MaxRows      int       // rows of room in the scale output
+	MaxRows      int       // capacity of the scale output
 	Scales       []byte    // nil for BF16
-	// Payload returns one row, valid during the check. Rows ascend.
+	// Payload returns one row, valid during the check. It is called with ascending rows.
 	Payload func(row int) []byte
 	// Expect, unless nil, is called before Payload with all rows to be compared.
 	Expect func(rows []int)

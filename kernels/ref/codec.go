@@ -21,9 +21,9 @@ const maxE4M3 = 448
 func E4M3(x float32) byte {
 	const (
 		leastNormal = 1. / 64
-		drop        = 23 - 3  // of mantissa
+		drop        = 23 - 3 // dropped bits
 		rebias      = 127 - 7
-		// Float32 numbers of this size are 2^-9 apart.
+		// At this size float32 numbers are 2^-9 apart, like subnormal e4m3fn numbers.
 		step = 1 << 14
 	)
 	bits := math.Float32bits(x)

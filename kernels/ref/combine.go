@@ -21,7 +21,7 @@ const (
 	f32Unit  = 1. / (1 << 24)
 )
 
-// Partial is how a rank returns its experts' rows of one token.
+// Partial says how a rank returns its experts' rows of one token.
 type Partial int
 
 const (

@@ -47,8 +47,8 @@ func quantizeFP8(x []float32, row Row, g int) {
 	}
 }
 
-// castSlack bounds the relative difference of x/s between FP8 casts: 3 * 2^-24. DeepEP computes x * (448/amax),
-// PyTorch amax * (1/448).
+// castSlack bounds the relative difference of x/s between FP8 casts, which is at most 3 * 2^-24. DeepEP computes x *
+// (448/amax), PyTorch amax * (1/448).
 const castSlack = 1. / (1 << 21)
 
 // otherCast returns `row` with ties between codes rounded the other way.
@@ -119,7 +119,7 @@ func Dequantize(f ep.DType, row Row, hidden int, global float32) []float32 {
 	return out
 }
 
-// factor returns the multiplier of the scale at b.
+// factor decodes the scale at the beginning of b.
 func factor(f ep.DType, b []byte, global float32) float32 {
 	switch f {
 	case ep.FP8:
@@ -130,7 +130,7 @@ func factor(f ep.DType, b []byte, global float32) float32 {
 	return E4M3ToFloat(b[0]) * (1 / global)
 }
 
-// ScaleAt returns the byte offset of scale g of a row. firstBlock is the first 128-row block of the group. FP8 scales
+// ScaleAt returns the byte offset of scale g of a row. firstBlock is the group's first block of 128 rows. FP8 scales
 // are stored as [scale, row], MXFP4 scales as [row, scale], and NVFP4 scales as
 // [row/128][scale/4][row%32][row%128/32][scale%4].
 func ScaleAt(l dtype.Encoding, g, row, inGroup, firstBlock, maxRows int) int {

@@ -60,7 +60,7 @@ type Item struct{ Token, K int }
 
 // Group holds the rows of one expert, or of one source rank in the layouts by rank.
 type Group struct {
-	Expert  int      // or source rank
+	Expert  int // id, Shared, or source rank
 	Sources []int
 	Items   [][]Item // [source], tokens ascending
 }
@@ -79,7 +79,7 @@ type Delivery struct {
 	Groups       []Group
 	First        []int    // [groups] first row of each group
 	End          int      // end of the last group
-	RowOffsets   []uint32 // [groups+1] first rows; with dtype.Capacity: counts, total
+	RowOffsets   []uint32 // [groups+1] first rows, or counts and total
 	ScaleOffsets []uint32 // [groups] NVFP4: first scale block minus RowOffsets/128
 }
 

@@ -13,10 +13,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Memory reads pieces of `bytes` bytes at offsets of a part of a rank's memory. They stay valid until the part's next
-// read. It serves several goroutines.
+// Memory reads pieces of `bytes` bytes at offsets of a part of a rank's memory. The pieces stay valid until the part's
+// next read. Memory serves several goroutines.
 type Memory func(rank int, part string, bytes int, offsets ...int) ([][]byte, error)
 
+// Pieces cuts data into pieces of `bytes` bytes.
 func Pieces(data []byte, bytes int) (pieces [][]byte) {
 	for at := 0; at < len(data); at += bytes {
 		pieces = append(pieces, data[at:min(at+bytes, len(data))])
@@ -158,7 +159,7 @@ func (r *Remote) dispatched(rank int) (*fetched, error) {
 	return out, out.err
 }
 
-// fetch reads a rank's output of dispatch; of large outputs it leaves rows out.
+// fetch reads a rank's output of dispatch. It leaves out the rows of large outputs.
 func (r *Remote) fetch(rank int) *fetched {
 	l, d := r.oracle.Encoding(), r.oracle.Dispatch(rank)
 	groups := len(d.Groups)
@@ -186,7 +187,7 @@ func (r *Remote) fetch(rank int) *fetched {
 		out.Weights = numbers[float32](part(PartScaleOffsets, 4*rows*p.TopK, 0))
 	}
 	out.SrcInfo = numbers[int32](part(PartSrcInfo, 8*rows, 0))
-	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" { // read only used rows
+	if l.DType == ep.FP8 && p.Layout.Kind() == "expert" {
 		offsets := make([]int, l.Scales)
 		for g := range offsets {
 			offsets[g] = g * r.maxRows * l.ScaleBytes

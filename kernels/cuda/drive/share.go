@@ -12,7 +12,7 @@ import (
 // leastBatch is the smallest number of experts in a launch of the matrix product.
 const leastBatch = 8
 
-// checkHeld refuses a product that keeps calls from its SMs for over a quarter of their deadline.
+// checkHeld refuses a product that would occupy SMs for more than a quarter of the calls' deadline.
 func checkHeld(of ep.Product, seconds float64, deadline time.Duration) error {
 	if limit := deadline / 4; time.Duration(seconds*float64(time.Second)) > limit {
 		return fmt.Errorf("beside: %s takes %.3g s, but calls may wait at most %v for its SMs; give smaller sizes or fewer groups", of, seconds, limit)
@@ -42,7 +42,7 @@ func rounded(n int) int {
 
 var takenSMs = []int{16, 32, 48, 64}
 
-// planMargin is the gain that a plan for fewer SMs needs. Times vary by 0.4 %.
+// planMargin is the relative gain with which a plan beats the first plan. Times vary by 0.4 %.
 const planMargin = 0.01
 
 // fastestPlan returns the index of the fastest plan. Other plans must beat the first by planMargin.

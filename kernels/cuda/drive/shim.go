@@ -3,7 +3,7 @@
 package drive
 
 // This file includes the C code of native/shim, because Go compiles only C files of a package's folder. Go does not
-// notice when they change, so native/cuda.mk passes a hash in CGO_CFLAGS.
+// notice their changes, so native/cuda.mk passes their hash in CGO_CFLAGS.
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -I${SRCDIR}/../../../native/include -I${SRCDIR}/../../../native/shim
@@ -160,7 +160,7 @@ type batch struct {
 	rounds int
 	window int   // rounds queued at a time
 	words  int   // readings of each rank in a round
-	limit  int64 // wait for a window, in nanoseconds
+	limit  int64 // longest wait, in nanoseconds
 }
 
 // run returns readings, [rank][round][word]. Its error is the context's, errFault, or a *refusal. After any other

@@ -1,6 +1,6 @@
 package drive
 
-// closeBytes is the largest gap that one copy includes. Above it, two copies are faster.
+// closeBytes is the largest gap between two pieces that one copy moves too.
 const closeBytes = 32 << 10
 
 // span is a range of a part that one copy moves.

@@ -53,7 +53,8 @@ func (r *rankSet) parts() []declare.Region {
 	return append(declare.TimingParts(), declare.Zeroed(declare.PartWorld, int64(16*r.world.ranks)))
 }
 
-// takeArena returns memory for a heap. With a world all ranks must call it, with the same sizes.
+// takeArena returns memory for a heap. If there are several processes, all ranks must call takeArena with the same
+// sizes.
 func (r *rankSet) takeArena(g *gpu, n int64) (*arena, error) {
 	if r.world == nil {
 		return g.take(n + r.spare())

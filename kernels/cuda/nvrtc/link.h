@@ -1,5 +1,5 @@
-/* Calls libnvJitLink, NVIDIA's linker for device code, after dlopen. Functions that return an int
- * return an nvJitLinkResult: 0 for success. */
+/* Loads libnvJitLink, NVIDIA's linker for device code. Functions that return an int return an
+ * nvJitLinkResult: 0 for success. */
 #ifndef EP_NVJITLINK_H
 #define EP_NVJITLINK_H
 

@@ -1,5 +1,5 @@
-/* Calls libnvrtc, NVIDIA's run-time compiler, after dlopen. Functions that return an int return an
- * nvrtcResult: 0 for success. */
+/* Loads libnvrtc, NVIDIA's run-time compiler. Functions that return an int return an nvrtcResult: 0 for
+ * success. */
 #ifndef EP_NVRTC_LOADER_H
 #define EP_NVRTC_LOADER_H
 

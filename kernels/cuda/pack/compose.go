@@ -55,7 +55,7 @@ func took(r *table.Row, tokens int) float64 {
 	return r.Evidence.Median * float64(tokens) / float64(max(at, 1))
 }
 
-// nearest returns the legal row of an op that is nearest to `tokens`, and that `fits` accepts.
+// nearest returns the row of an op nearest to `tokens` that is legal and that `fits` accepts.
 func (v *resolver) nearest(op ep.Op, tokens int, fits func(ep.Config) bool) (h half, ok bool) {
 	best := math.Inf(1)
 	for _, r := range v.runs[op] {
@@ -121,7 +121,7 @@ func (v *resolver) elsewhere(tokens int) (Pair, error) {
 }
 
 // localDefault returns a dispatch whose output rows no other rank writes. The first config, of Modular's MAX, needs
-// far more memory, so another memory layout is preferred.
+// far more memory, so localDefault prefers another memory layout.
 func (v *resolver) localDefault(tokens int) (out ep.Config, err error) {
 	first := ""
 	for _, k := range kernels.For(v.all, v.at(ep.Dispatch, tokens)) {

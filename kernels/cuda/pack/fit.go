@@ -14,7 +14,7 @@ type Fitter struct {
 }
 
 type sizing struct {
-	around, slot int64 // bytes
+	around, slot int64 // bytes: shared, and of each call
 	err          error
 }
 

@@ -56,7 +56,7 @@ type header struct {
 	HeaderBytes uint32
 	FileBytes   uint64
 	Digest      [32]byte // SHA-256 of all bytes after it
-	ABI         [32]byte // SHA-256 of Kernels
+	ABI         [32]byte // SHA-256 of the string at Kernels
 	Evidence    [32]byte // SHA-256 of table ids
 	Arch        [16]byte
 	ArgsVersion uint32
@@ -78,13 +78,13 @@ type header struct {
 	Sections    [sections]section
 }
 
-// hostsHeader follows the header for several nodes, within HeaderBytes.
+// hostsHeader follows the header if there are several nodes. HeaderBytes includes its bytes.
 type hostsHeader struct {
 	Nodes   uint32
 	Network [3]uint32 // NVSHMEM's version
 }
 
-// digestFrom is the offset of the first digested byte.
+// digestFrom is the offset of the first byte after header.Digest.
 const digestFrom = 8 + 4 + 4 + 8 + 32
 
 type dtypeRecord struct {
@@ -104,13 +104,13 @@ type stateRecord struct {
 	FirstRegion uint32
 	Regions     uint32
 	Counters    uint32
-	Numbers     [2]uint16 // by op; 0, or common to several states
+	Numbers     [2]uint16 // by op: number of a shared counter, or 0
 }
 
 type regionRecord struct {
 	Bytes  uint64
 	Fill   uint8
-	Halves uint8  // 1: share the middle; 0: the beginning
+	Halves uint8  // 1: regions of an Area share its middle
 	Area   uint16 // regions with equal Area share memory; 0: none
 	Name   uint32
 }
@@ -156,7 +156,7 @@ type lookupRecord struct {
 }
 
 type runRecord struct {
-	Last      uint32
+	Last      uint32 // largest token count
 	Plan      uint32 // index of planRecord
 	Elsewhere uint32 // for outputs outside the symmetric heap
 	Text      uint32

@@ -39,7 +39,7 @@ type Pair struct{ Dispatch, Combine ep.Config }
 type Run struct {
 	Lo, Hi    int
 	Pair      Pair
-	Elsewhere Pair         // for outputs outside the symmetric heap
+	Elsewhere Pair // for outputs outside the symmetric heap
 	Text      string
 	Rows      []*table.Row // none for a default
 	// Certified is true for rows of this build and kind of machine.
@@ -104,7 +104,7 @@ func (r Request) resolver(d ep.DType, reduced bool, c ep.Class) *resolver {
 	return &resolver{request: r, all: declare.KernelsOver(p.Nodes, r.Machine), problem: p, class: c, runs: map[ep.Op][]table.Run{}, doubted: map[*table.Row]bool{}}
 }
 
-// machine limits the SMs to MaxSMs and has a GPU for each rank.
+// machine returns the machine with at most MaxSMs SMs and a GPU for each rank.
 func (v *resolver) machine() ep.Machine {
 	m := v.request.Machine
 	m.GPUs = max(m.GPUs, v.problem.Ranks)

@@ -26,7 +26,7 @@ func (b *builder) area(s declare.CallSpec, r declare.Region) uint16 {
 	return b.group("area", s.State+"."+r.Name)
 }
 
-// numbers returns, by op, a number for states that count their calls together.
+// numbers returns, by op, a number for states that share a count of calls.
 func (b *builder) numbers(s declare.CallSpec) (out [2]uint16) {
 	if s.AnyDType {
 		out[0] = b.group("numbers", string(ep.Dispatch)+" "+s.State)

@@ -26,8 +26,8 @@ func Read(name string) (string, error) {
 
 var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
 
-// Closure returns a device source and everything that it includes, by file name, whatever #if says. It leaves out
-// headers of the CPU emulation.
+// Closure returns the texts of a device source and of everything that it includes, by file name. It ignores #if, and
+// leaves out headers of the CPU emulation.
 func Closure(source string) (map[string]string, error) {
 	out := map[string]string{}
 	todo := []string{source}

@@ -17,7 +17,7 @@ type Unit struct {
 	Defines []string `json:"defines"` // NAME=VALUE
 }
 
-// Key names u.
+// Key returns the name of u.
 func (u Unit) Key() string { return strings.Join(append([]string{u.Source}, u.Defines...), " ") }
 
 // Surviving returns u with the macro for calls that go on after ranks are lost.
@@ -55,8 +55,8 @@ func NewUnit(source string, problem, own []string) (Unit, error) {
 // Text returns the text that is compiled, without the macros.
 func (u Unit) Text() string { return "#include \"" + u.Source + "\"\n" }
 
-// Options returns the compiler's options for an architecture such as sm_90a. Do not add fast math: bytes must equal
-// those of package ref.
+// Options returns the compiler's options for an architecture such as sm_90a. Do not add fast math: quantized bytes
+// must equal those of package ref.
 func (u Unit) Options(arch string) []string {
 	out := []string{"--gpu-architecture=" + arch, "--std=c++17", "--ptxas-options=-v"}
 	if u.CrossesHosts() {

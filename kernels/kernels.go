@@ -104,7 +104,7 @@ const (
 // Splits reports whether c, a config of k, sends and receives in two launches.
 func (k Kernel) Splits(c ep.Config) bool { return k.Split != nil && c.Str(ModeParam) == ModeSplit }
 
-// SplitWithin returns the config of k.Split with at most `sms` SMs; 0 means no limit.
+// SplitWithin returns the config of k.Split with at most `sms` SMs; 0 means no limit. k.Split must not be nil.
 func (k Kernel) SplitWithin(m ep.Machine, p ep.Problem, sms int) ep.Config {
 	k.Default = k.Split
 	return k.DefaultWithin(m, p, sms)

@@ -20,8 +20,8 @@ type Encoding struct {
 	Hidden     int // elements of a token
 	Group      int // elements with one scale; 0 for BF16
 	Payload    int // bytes of all elements
-	ScaleBytes int // 0 for BF16
-	Scales     int
+	ScaleBytes int // bytes of one scale
+	Scales     int // number of scales
 }
 
 // Of returns the encoding of a token that has `hidden` elements of type f.

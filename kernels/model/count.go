@@ -92,7 +92,7 @@ func Counted(w *workloads.Workload) []Traffic {
 	return countDrawn(Shape{Ranks: p.Ranks, PerHost: p.Ranks / p.Nodes, Experts: p.Experts, TopK: p.TopK, Tokens: p.Tokens}, w)
 }
 
-// draw draws the tokens of all ranks. The workload may have fewer ranks than s, because they must divide its experts.
+// draw draws the tokens of all ranks.
 func (s Shape) draw(d workloads.Distribution, seed uint64) (*workloads.Workload, error) {
 	ranks := gcd(s.Experts, s.Ranks)
 	each := s.Ranks / ranks

@@ -14,7 +14,7 @@ import (
 
 // Activated is the output of an activation on one rank.
 type Activated struct {
-	MaxRows int                  // capacity of the scale output
+	MaxRows int                  // capacity of the scale output in rows
 	Payload func(row int) []byte // returns one row; safe for several goroutines
 	Scales  []byte               // nil for BF16
 	Beyond  []byte               // unused rows after the last row
@@ -179,7 +179,6 @@ func nearScale(t ep.DType, want, got []byte) bool {
 	return want[0] == got[0]
 }
 
-// signedCode returns the code of column c, negated for a set sign bit.
 func signedCode(l dtype.Encoding, payload []byte, c int) int {
 	code, sign := l.Code(payload, c), 8
 	switch l.DType {

@@ -30,7 +30,7 @@ type Output struct {
 	Ranges       []uint64  // [local experts, ranks], masked: first row << 32 | rows
 	Experts      []int32   // [rows, top-k], layouts by rank: local expert or -1
 	Weights      []float32 // [rows, top-k], layouts by rank
-	MaxRows      int       // capacity of the scale output
+	MaxRows      int       // capacity of the scale output in rows
 	Scales       []byte    // nil for BF16
 	// Payload returns one row, valid during the check. It is called with ascending rows.
 	Payload func(row int) []byte

@@ -39,7 +39,6 @@ func (o *Oracle) owner(source, expert int) int {
 	return expert / o.w.Problem.LocalExperts()
 }
 
-// seek moves to an item's row in group i, if it exists.
 func (r *rowCheck) seek(d Delivery, i, source int, want Item) bool {
 	r.enter(d, i)
 	for s, items := range r.group.Items {

@@ -19,8 +19,8 @@
 // # Layouts
 //
 // In the layouts by rank, a rank receives a token once, with the local expert and the weight of each top-k position.
-// It adds the weighted outputs of its experts in float32 and rounds to BF16. Combine adds these sums in the order of
-// ranks.
+// The rank adds the weighted outputs of its experts in float32 and rounds to BF16. Combine adds these sums in the
+// order of ranks.
 package ref
 
 import (

@@ -56,7 +56,8 @@ func fastestPlan(seconds []float64) (best int) {
 	return best
 }
 
-// planBeside returns how many SMs the product's plan uses while calls run; 0 means all.
+// planBeside returns how many SMs the product's plan uses while calls run; 0 means all. `own` is the number without
+// calls. The calls leave `left` SMs.
 func planBeside(own, left int) int {
 	if left == 0 || 0 < own && own <= left {
 		return own

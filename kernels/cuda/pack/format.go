@@ -94,8 +94,8 @@ type dtypeRecord struct {
 	RowBytes   uint64
 	OutBytes   uint64
 	ScaleBytes uint64
-	Scales     uint32
-	ScaleSize  uint32
+	Scales     uint32 // number, of one row
+	ScaleSize  uint32 // bytes of one scale
 }
 
 type stateRecord struct {

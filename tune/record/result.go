@@ -94,7 +94,7 @@ const (
 	StageHalving1 Stage = "halving1" // the best of StageScreen in more rounds
 	StageHalving2 Stage = "halving2" // the best of StageHalving1 in more rounds
 	StageModel    Stage = "model"    // configs that a model expects to be fast
-	StageFinals   Stage = "finals"   // the best configs; the fastest is the challenger
+	StageFinals   Stage = "finals"   // the best configs; the fastest becomes the challenger
 	StageRetry    Stage = "retry"    // failed configs, in the rounds of the finals
 	StageRecheck  Stage = "recheck"  // checks outputs again, after the timing
 	StageConfirm  Stage = "confirm"  // the challenger and the default config

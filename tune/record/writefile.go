@@ -18,8 +18,8 @@ type Content func(io.Writer) error
 // WriteTo implements io.WriterTo. The count is always 0.
 func (c Content) WriteTo(w io.Writer) (int64, error) { return 0, c(w) }
 
-// WriteFile replaces the file at path as a whole. WriteFile keeps permissions, follows a link, and writes into a device
-// or a pipe.
+// WriteFile replaces the file at path. A reader sees the whole old file or the whole new file. WriteFile keeps
+// permissions, follows a link, and writes into a device or a pipe.
 func WriteFile(path string, content io.WriterTo) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -46,7 +46,7 @@ func runBayes(ctx context.Context, s *State, whole func() bool) error {
 
 const (
 	batchSize           = 4    // points measured in the same rounds
-	smallBatch          = 2    // while fewer than fewPoints were measured
+	smallBatch          = 2    // batchSize while few points were measured
 	fewPoints           = 50   // see smallBatch and sharedSurrogate
 	maxInitial          = 48   // largest result of initialQuota
 	initialShare        = 0.4  // share of the budget for initial points
@@ -63,7 +63,7 @@ type bayesSearch struct {
 	*State
 	kernels []*kernelModel
 	shared  *sharedSurrogate
-	initial int // number, with the required points
+	initial int // number of initial and required points
 	started bool
 }
 
@@ -71,10 +71,10 @@ type kernelModel struct {
 	kernel    string
 	axes      []Axis
 	points    []int
-	initial   []int // with the required points
+	initial   []int // initial and required points
 	surrogate *surrogate
 	coords    map[int][]float64
-	batches   int // calls of options
+	batches   int // how often options was called
 }
 
 func newBayesSearch(s *State) *bayesSearch {
@@ -228,8 +228,8 @@ func (k *kernelModel) options(s *State, expected prior, least float64) []option 
 	return k.scoreFresh(s, k.surrogate, func(point int) []float64 { return k.coordinates(s.Space, point) })
 }
 
-// candidates returns the unmeasured points to predict: about maxPredicted, others in each batch, and the neighbours of
-// the fastest points.
+// candidates returns the unmeasured points to predict. Of a large kernel it returns every n-th point, other points in
+// each batch, and the neighbours of the fastest points.
 func (k *kernelModel) candidates(s *State) []int {
 	fresh := func(points []int) []int {
 		return slices.DeleteFunc(points, func(i int) bool { return !s.Fresh(i) })

@@ -18,7 +18,7 @@ type DecisionRules struct {
 	Protocol   Protocol
 	AA         record.AA // the A/A test of this search
 
-	// HostBound returns why the host limits the default's median of `seconds`, or "". It may be nil.
+	// HostBound returns why the host limits the default's median time, in seconds, or "". It may be nil.
 	HostBound func(seconds float64) string
 }
 
@@ -39,11 +39,11 @@ func (r DecisionRules) band() record.Band {
 // ErrNoFinalist says that every finalist failed in the confirmation.
 var ErrNoFinalist = errors.New("no finalist is left")
 
-// Neighbours is the number of further finalists in a confirmation.
+// Neighbours is the number of finalists in a confirmation besides challenger and runner-up.
 const Neighbours = 4
 
-// Conclude measures the best finalist, the challenger, and the runner-up against the default, and decides. If the
-// challenger fails, it takes another.
+// Conclude measures the best finalist (the challenger) and the runner-up against the default, and decides. If the
+// challenger fails, Conclude takes another finalist.
 func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules) (Conclusion, error) {
 	finals = slices.Clone(finals)
 	for len(finals) > 0 {
@@ -69,7 +69,7 @@ func (s *State) Conclude(ctx context.Context, finals []Finalist, r DecisionRules
 	return Conclusion{}, ErrNoFinalist
 }
 
-// confirmationPoints returns challenger and runner-up, and the finalists that run in half of their rounds.
+// confirmationPoints returns challenger and runner-up, and the finalists that run in half of the rounds.
 func (s *State) confirmationPoints(finals []Finalist, challenger int) (points, neighbours []int) {
 	points = []int{challenger}
 	if challenger == s.Default {

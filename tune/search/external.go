@@ -23,9 +23,9 @@ import (
 const externalPrefix = "exec:"
 
 const (
-	maxAskLine     = 1 << 20     // bytes
+	maxAskLine     = 1 << 20     // bytes of a line
 	maxIdleAsks    = 100         // consecutive lines without a new legal config
-	externalEnding = time.Second // for the program to exit
+	externalEnding = time.Second // time for the program to exit
 )
 
 // externalWait bounds the wait for a program's next line. externalRead bounds the wait until the program reads a line.

@@ -42,7 +42,7 @@ func (s *State) Finals(ctx context.Context, p Protocol, stage record.Stage) ([]F
 	return s.runFinals(ctx, p, stage, s.finalPoints(p), most)
 }
 
-// finalSampleShare bounds the samples of the finals, divided by the samples of the search.
+// finalSampleShare is the largest number of samples of the finals, divided by the samples of the search.
 const finalSampleShare = 1.5
 
 // FinalsOf does the same as Finals for the points of live, without a bound on the samples.
@@ -114,7 +114,7 @@ func pick(all []Finalist, point int) (out Finalist) {
 }
 
 // confirm measures points and the default config in new rounds, because a point may have been fast by luck before. In
-// half of the rounds it measures `neighbours` too, because other points change times by about 1 %.
+// half of the rounds it measures `neighbours` too, because other points in a round change times by about 1 %.
 func (s *State) confirm(ctx context.Context, stage record.Stage, points, neighbours []int, rule StopRule) ([]Finalist, error) {
 	f := NewState(s.Space, s.eval, Budget{}, s.Default, points, s.Rand)
 	defer func() { s.spent += f.spent }()

@@ -9,7 +9,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// priors holds the assumptions of a search's surrogates. native/python/search/priors.py tests them on recorded spaces.
+// priors holds the assumptions of a search's Gaussian processes. native/python/search/priors.py tests them on recorded
+// spaces.
 type priors struct {
 	roughness, switches, nugget, level, params float64 // most likely values, see surrogate
 

@@ -17,7 +17,7 @@ import (
 //   - The confirmation measures the winner of the finals and the default config.
 type Protocol struct {
 	Band      float64 // smaller relative differences count as equal
-	AARounds  int     // rounds of the A/A test between looks
+	AARounds  int     // rounds between looks at the A/A spread
 	MaxAA     int     // largest number of rounds of the A/A test
 	Finalists int     // largest number, without the required configs
 	MinRounds int     // rounds of the finals before points are dropped

@@ -69,8 +69,8 @@ const gridShare = 50
 
 const mostGridRounds = 100_000
 
-// gridTo returns a grid search that then measures the fastest points in more rounds, up to `most`. Under a time limit,
-// it makes only the first pass.
+// gridTo returns a grid search that goes on with the points that may be among the fastest, in up to `most` rounds.
+// Under a time limit, it does not go on.
 func gridTo(most int) Strategy {
 	return func(ctx context.Context, s *State) error {
 		done := max(gridRounds, most/gridShare/gridStep*gridStep)
@@ -106,7 +106,7 @@ func (s *State) undecided() (out []int) {
 	return out
 }
 
-// undecidedErrors is more than 2, because the fastest of hundreds of points is partly fastest by luck.
+// undecidedErrors is more than 2, because the fastest of hundreds of points may only be lucky.
 const undecidedErrors = 4
 
 // screen measures as many points as the budget allows, and returns them. Under a time limit it measures chunks.

@@ -73,8 +73,8 @@ func (f Finalist) Claim(dflt Finalist, earlier stat.Estimate) (gain stat.Estimat
 	return gain, warnings
 }
 
-// AAOverSessions compares the default with its second measurement over sessions. It returns nil if a session lacks
-// either.
+// AAOverSessions compares the default with its twin (its second measurement) over sessions. It returns nil if a session
+// lacks one of the two.
 func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	base, twin := pick(merged, dflt), pick(merged, Twin)
 	if base.Rounds == 0 || twin.Rounds == 0 {
@@ -84,8 +84,8 @@ func AAOverSessions(merged []Finalist, dflt int) *record.SessionsAA {
 	return &record.SessionsAA{Ratio: record.Interval{Mid: 1 / ratio.Mid, Low: 1 / ratio.High, High: 1 / ratio.Low}, Default: base.SessionSpread()}
 }
 
-// DecideOverSessions decides again, by the merged finalists of further sessions. These must include challenger and
-// default. A faster runner-up becomes the challenger. The result is the decision and the finalist of its config.
+// DecideOverSessions decides again, by the merged finalists of further sessions. The finalists must include challenger
+// and default. A faster runner-up becomes the challenger. The result is the decision and the finalist of its config.
 func (c Conclusion) DecideOverSessions(s *Space, was record.Decision, merged []Finalist, sessions int) (record.Decision, Finalist) {
 	dflt := pick(merged, c.Default.Point)
 	point, _ := s.Index(was.Challenger)

@@ -20,7 +20,7 @@ type Axis struct {
 	Design bool // each value counts as another kernel
 }
 
-// Rule returns the name of the constraint that a config breaks, or "". It must not keep the config.
+// Rule returns the name of the constraint that a config breaks, or "". A rule must not store the config.
 type Rule func(ep.Config) string
 
 // Grid describes the configs of one kernel: all combinations of values that break no rule.
@@ -29,7 +29,7 @@ type Grid struct {
 	Axes   []Axis
 	Rules  []Rule // the first broken rule is reported
 
-	points []uint64 // only these configs, see encode and SpaceOf
+	points []uint64 // numbers of the only configs; nil for all
 }
 
 const maxProduct = 20_000_000
@@ -240,7 +240,7 @@ func (s *Space) Designs() map[string][]string {
 	return out
 }
 
-// SetDesigns sets Design as in the result of Designs.
+// SetDesigns sets the field Design of all axes from a result of Designs.
 func (s *Space) SetDesigns(designs map[string][]string) {
 	for _, p := range s.parts {
 		for i := range p.grid.Axes {

@@ -26,7 +26,7 @@ type Evaluator interface {
 	// more.
 	Measure(ctx context.Context, stage record.Stage, live []int, rounds int) ([]Sample, error)
 
-	// Spent returns the time that the search has taken so far. It returns the same values in a resumed search.
+	// Spent returns the time that the search has taken so far. A resumed search must see the same values.
 	Spent() time.Duration
 }
 
@@ -52,7 +52,7 @@ type State struct {
 	budget  Budget
 	obs     []stat.Obs   // all samples
 	itemOf  map[int]int  // [point] its number in obs
-	points  []int        // [item]
+	points  []int        // [item] its point
 	crowded map[int]bool // [round] whether neighbours were measured too
 	failed  map[int]bool
 	effect  []float64 // [item] logarithm of the time; nil if outdated
@@ -60,7 +60,7 @@ type State struct {
 	pace    pace
 }
 
-// pace counts the points that were measured for the first time, and their time.
+// pace holds the number of points so far, and the time of their first measurements.
 type pace struct {
 	points int
 	time   time.Duration
@@ -175,7 +175,7 @@ func (s *State) spaceFits() bool {
 	return time.Duration((1+laterShare)*float64(each))*time.Duration(s.freshLeft()) <= s.searchTime()
 }
 
-// Left returns how many points that are neither measured nor required the budget still allows.
+// Left returns how many more points the budget allows, besides the required points.
 func (s *State) Left() int {
 	left := s.Space.Len()
 	if n := s.budget.Evaluations; n > 0 {
@@ -215,7 +215,7 @@ func (s *State) reservedTime() time.Duration {
 	return time.Duration(min(max(float64(s.sampleTime()*samples), minReserved*float64(s.budget.Time)), most))
 }
 
-// reservedTime assumes confirmSamples samples of the confirmation.
+// reservedTime assumes confirmSamples samples for the confirmation.
 const confirmSamples = 50
 
 // Timed reports whether the budget limits the time.
@@ -279,8 +279,8 @@ func (s *State) Keep(points []int, n int) []int {
 	return out
 }
 
-// Shuffled returns points that were never measured, in random order, as many as the budget allows. The kernels take
-// turns.
+// Shuffled returns points that were never measured, in random order, as many as the budget allows. The points of
+// different kernels alternate.
 func (s *State) Shuffled() []int {
 	order := slices.DeleteFunc(s.Rand.Perm(s.Space.Len()), func(i int) bool { return s.measured(i) || slices.Contains(s.Required, i) })
 	count, turn := map[int]int{}, make(map[int]int, len(order))

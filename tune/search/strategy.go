@@ -25,8 +25,8 @@ type namedStrategy struct {
 
 func (n namedStrategy) String() string { return n.name }
 
-// strategies is in the order of the help text. Local search, coordinate descent and a genetic search were worse than
-// bayes.
+// These strategies are in the order of the help text. Local search, coordinate descent and a genetic search were worse
+// than bayes.
 var strategies = []namedStrategy{{DefaultStrategy, auto}, {"bayes", bayes}, {"race", race}, {"grid", grid}}
 
 // DefaultStrategy is the strategy of a sweep without --strategy.

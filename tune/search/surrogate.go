@@ -11,11 +11,11 @@ import (
 )
 
 // A surrogate is a Gaussian process that predicts the scores of points not yet measured. The correlation of two points
-// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Priors prevent an
-// overfit to two or three points of a kernel.
+// is the product over axes of exp(-roughness * distance) (Rasmussen and Williams 2006, section 4.2). Priors keep it
+// from overfitting two or three points of a kernel.
 type surrogate struct {
 	roughness   []float64          // by axis
-	likely      []float64          // by axis: roughness with the largest prior
+	likely      []float64          // by axis: most likely roughness
 	nugget      float64            // variance of a score's error / variance of true scores
 	kernels     *kernelCorrelation // nil for one kernel
 	usual       priors
@@ -43,7 +43,7 @@ var (
 	paramCorrelations = []float64{0, 0.25, 0.5, 0.75, 0.9}
 )
 
-// prior holds mean and variance of a kernel's unknown scores.
+// prior holds the assumed mean and variance of a kernel's scores.
 type prior struct{ mean, variance float64 }
 
 func priorOf(scores []float64) prior {
@@ -158,7 +158,7 @@ func (p *surrogate) fit(at [][]float64, y []float64) float64 {
 	for i := range n {
 		ones.SetVec(i, 1)
 	}
-	_ = p.chol.SolveVecTo(z, ones)
+	_ = p.chol.SolveVecTo(z, ones) // errors are harmless: the nugget bounds the condition number
 	weight := meanPoints * p.usual.strength
 	p.mean = (mat.Dot(z, mat.NewVecDense(n, y)) + weight*p.prior.mean) / (mat.Dot(z, ones) + weight)
 	for i := range n {

@@ -16,8 +16,8 @@ type sharedSurrogate struct {
 	values       map[string][]ep.Value // by parameter: its values in all kernels, ascending
 	kernels      map[string]int
 	coords       map[int][]float64
-	logDensities []float64 // [point], see leaveOneOut
-	kernelOf     []string  // [point]
+	logDensities []float64 // of each known point, see leaveOneOut
+	kernelOf     []string  // of each known point
 }
 
 func newSharedSurrogate(s *Space, kernels []*kernelModel, usual priors) *sharedSurrogate {
@@ -77,7 +77,7 @@ func (h *sharedSurrogate) update(s *State, expected prior, least float64) {
 	h.logDensities = h.surrogate.leaveOneOut()
 }
 
-// weight returns the weight of the shared surrogate against the kernel's own: its posterior probability.
+// weight returns the posterior probability of the shared surrogate against the kernel's own surrogate.
 func (h *sharedSurrogate) weight(k *kernelModel) float64 {
 	ahead := 0.0
 	for n, l := range h.logDensities {

@@ -17,7 +17,7 @@ func Beside(t *ep.BesideRounds) record.Beside {
 	}
 }
 
-// Slowdown returns the median over rounds of `with` / `alone`, times with and without calls.
+// Slowdown returns the median over rounds of `with` / `alone`: times of a product with and without calls.
 func Slowdown(with, alone []float64) record.Interval { return PairedRatio(Logs(with), Logs(alone)) }
 
 // Saved returns the seconds that the config saves, or nil if the numbers of rounds differ.

@@ -22,7 +22,7 @@ type Estimate struct {
 	Rounds      int
 	Sessions    int     // with 1, differences between sessions are not covered
 	Correlation float64 // of consecutive rounds, from 0 to 1
-	Range       float64 // logarithms: 95 % quantile minus 5 % quantile
+	Range       float64 // 95 % quantile minus 5 % quantile, as logarithms
 }
 
 // Exactly returns the estimate for a time divided by itself: 1, without error.
@@ -48,9 +48,9 @@ func Ratio(parts ...Part) Estimate {
 // PairedRatio returns the interval of a/b, where a and b are logarithms of times in the same rounds of one session.
 func PairedRatio(a, b []float64) record.Interval { return Ratio(Part{A: a, B: b}).Interval }
 
-// IndependentRatio estimates the ratio a/b of two times that were measured in different sessions. a[i] and b[i] hold
-// the logarithms of the times in session i. `between` is the standard deviation of differences between sessions. It is
-// used for a side with only one session.
+// IndependentRatio estimates the ratio a/b of two times from different sessions. a[i] and b[i] hold the logarithms of
+// the times in session i. For a side with only one session, `between` is the standard deviation of differences between
+// sessions.
 func IndependentRatio(a, b [][]float64, between float64) Estimate {
 	sa, sb := seriesOf(a), seriesOf(b)
 	r := correlation(slices.Concat(sa, sb))

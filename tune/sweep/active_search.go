@@ -59,7 +59,7 @@ type versusDefault struct {
 	sessions     int // see record.Decision
 }
 
-// known returns the results that make rows, by config key. After further sessions it returns only theirs.
+// known returns the results that make rows, by config key. After further sessions it returns only their results.
 func (f *searchResults) known() map[string]versusDefault {
 	if f.overSessions != nil {
 		return f.overSessions
@@ -94,7 +94,7 @@ func (c *activeSearch) keepRunner() {
 	}
 }
 
-// versusDefault pairs each finalist with the default. It returns nil without a default.
+// versusDefault pairs each finalist with the default. If the default is missing, it returns nil.
 func (c *activeSearch) versusDefault(finals []search.Finalist, sessions int) map[string]versusDefault {
 	base := slices.IndexFunc(finals, isPoint(c.dflt))
 	if base < 0 {
@@ -163,7 +163,7 @@ func (s *sweeper) explore(ctx context.Context, c *activeSearch) error {
 }
 
 // searchedSibling returns an earlier search of the same combine with another dispatch dtype, or nil. A combine sends
-// BF16 with any dispatch dtype.
+// BF16 whatever the dispatch dtype.
 func (s *sweeper) searchedSibling(c *activeSearch) *activeSearch {
 	if c.problem.Op != ep.Combine {
 		return nil

@@ -24,7 +24,7 @@ type Job struct {
 	Sessions int // 0 means one, without an interval over sessions
 	Log      measure.Log
 	Run      *record.Run // receives the results
-	Over     Picker      // chooses what to compare with; nil: the default
+	Over     Picker      // chooses what to compare with; nil for the default
 }
 
 // A Picker chooses a config and says where it comes from. A zero config stands for the default.
@@ -187,8 +187,8 @@ func failureOfDefault(failed map[int]*kernels.Failure, dflt int) *kernels.Failur
 	return cmp.Or(failed[dflt], failed[search.Twin])
 }
 
-// AB times two configs of each problem under every routing, and the first again as its twin. In the log the first
-// config has the role of the default.
+// AB times two configs of each problem under every routing. The first config runs twice in each round, and has the role
+// of the default in the log.
 func AB(ctx context.Context, b kernels.Backend, opts *Options, job Job, configs map[ep.Problem][]ep.Config) error {
 	l := newHarness(b, newPlanner(b, opts), job.Log)
 	return eachRoutedProblem(opts, job.Run, func(s *routedProblem) (err error) {

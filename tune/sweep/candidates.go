@@ -175,8 +175,8 @@ func (pl *planner) startsOf(k kernels.Kernel, p ep.Problem) []ep.Config {
 	return out
 }
 
-// makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs. The best pairs are
-// `first`.
+// makeSpace makes the space of a search. For pairs it joins the best dispatch and combine configs, and returns the best
+// pairs.
 func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	if c.problem.Op != ep.Pair {
 		c.space, _, err = s.harness.planner.enumerate(c.problem)
@@ -187,7 +187,7 @@ func (s *sweeper) makeSpace(c *activeSearch) (first []ep.Config, err error) {
 	return first, err
 }
 
-// pairHalves is the number of configs of each design and op in makeSpace.
+// pairHalves is the number of dispatch configs, and of combine configs, of each design in makeSpace.
 const pairHalves = 5
 
 // fastest returns the fastest n configs of each design, and then the default.
@@ -217,7 +217,7 @@ func (c *activeSearch) fastest(n int) []ep.Config {
 	return append(out, c.result.Decision.Default)
 }
 
-// require adds a required config. It returns its point, or -1 without one.
+// require adds a required config. It returns its point, or -1 if the search does not admit the config.
 func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) int {
 	if !s.harness.planner.admits(c.problem, cfg) {
 		return -1
@@ -234,8 +234,8 @@ func (s *sweeper) require(c *activeSearch, cfg ep.Config, from record.Origin) in
 
 var startRoles = map[record.Origin]record.Role{record.FromModel: record.Analytic, record.FromIncumbent: record.Incumbent}
 
-// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. The last is from
-// the next smaller token count.
+// neighbours returns the winners of earlier searches that differ only in routing, dtype or precision. Last comes the
+// winner at the next smaller token count.
 func (s *sweeper) neighbours(c *activeSearch) []ep.Config {
 	var here []ep.Config
 	var smaller *activeSearch

@@ -3,7 +3,7 @@
 // It reads and writes two formats:
 //
 //   - T4, schema 1: https://github.com/odgaard/TuningSchema (T4/results-schema.json). Kernel Tuner
-//     1.0 to 1.5 (kernel_tuner/file_utils.py, store_output_file) writes it, and the hub has it:
+//     1.0 to 1.5 (kernel_tuner/file_utils.py, store_output_file) writes it. The benchmark hub has such files:
 //     https://github.com/AutoTuningAssociation/benchmark_hub
 //   - The cache file of Kernel Tuner 0.4 to 1.5 (kernel_tuner/util.py, store_cache).
 //
@@ -118,7 +118,7 @@ type reader struct {
 	kernel string   // of a cache file
 	format string   // T4 or cache
 	names  []string // parameters of a cache file
-	points []Point  // in the file's unit before convert
+	points []Point  // times in the file's unit until convert
 }
 
 var errFormat = errors.New(`neither a T4 file (with "results") nor a cache file of Kernel Tuner (with "cache")`)
@@ -176,7 +176,7 @@ func (r *reader) value(v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// units gives the seconds of each unit of time. The hub misspells one.
+// units gives the seconds of each unit of time. The benchmark hub misspells milliseconds.
 var units = map[string]float64{
 	"miliseconds": 1e-3, "milliseconds": 1e-3, "ms": 1e-3, "microseconds": 1e-6, "us": 1e-6,
 	"nanoseconds": 1e-9, "ns": 1e-9, "seconds": 1, "s": 1,

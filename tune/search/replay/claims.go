@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/search"
 )
 
-// A Scenario is a kind of noise on identical configs, so that every claimed gain is false.
+// A Scenario is a kind of noise on configs that take equal time. So every claimed gain is false.
 type Scenario struct {
 	Name  string
 	Noise Noise
@@ -47,8 +47,8 @@ func Identical(noise Noise) *Model {
 	return m
 }
 
-// Claims searches the identical configs of a scenario many times, and reports false claims of gains. It does not prefer
-// the default among ties.
+// Claims searches the identical configs of a scenario many times, and reports false claims of gains. Unlike a sweep, it
+// does not prefer the default among ties.
 func (s Study) Claims(ctx context.Context, c Scenario) (Report, error) {
 	m := Identical(c.Noise)
 	out := Report{Strategy: s.Strategy, Replays: s.Replays}

@@ -24,7 +24,7 @@ type Model struct {
 	HostBound string // why the host limits all times, or ""
 	Pace      record.Pace
 	Prepare   []float64 // [point] seconds; nil means Pace.Config
-	Truth     []float64 // [point] seconds; NaN if it fails
+	Truth     []float64 // [point] seconds; NaN for a config that fails
 	Costs     []ep.Cost // [point]
 	Noise     Noise
 }
@@ -192,8 +192,8 @@ func (m *Model) own(point int) []float64 {
 const stretchMean = 8
 
 // residual returns the next residual of a config. It draws stretches of the config's own residuals, which keeps their
-// correlation (stationary bootstrap, Politis and Romano 1994). Without these, it draws from n.Residuals, or else normal
-// noise.
+// correlation (stationary bootstrap, Politis and Romano 1994). A config without residuals gets one of n.Residuals, or
+// else normal noise.
 func (p *pointNoise) residual(rng *rand.Rand, n *Noise, own []float64) float64 {
 	switch {
 	case len(own) > 0:

@@ -130,7 +130,7 @@ func noiseOf(obs []stat.Obs, item, round []float64) Noise {
 			n.Own[i] = nil
 			continue
 		}
-		for k := range own {
+		for k := range own { // the fit took one degree of freedom
 			own[k] *= math.Sqrt(float64(len(own)) / float64(len(own)-1))
 		}
 	}

@@ -16,7 +16,7 @@ const claimSessions = 3
 // by more than 1.96 joint standard errors.
 type Stability struct {
 	Configs  int `json:"configs"`  // with a gain in several sessions
-	Sessions int `json:"sessions"` // largest number of a config
+	Sessions int `json:"sessions"` // largest number of sessions of a config
 
 	Alone       int `json:"alone"`        // pairs of gains in consecutive sessions
 	AloneBeyond int `json:"alone_beyond"` // of Alone, beyond their error
@@ -42,8 +42,8 @@ type sessionGains struct {
 	confirm  stat.Part   // in the search's own session
 }
 
-// StabilityOf compares the gains of a config between sessions: those of three sessions with the next three, or those of
-// all with the confirmation.
+// StabilityOf compares the gains of a config between sessions. It compares three sessions with the next three, or all
+// with the confirmation.
 func StabilityOf(results []record.Result) Stability {
 	var out Stability
 	var timeSquares, gainSquares []float64

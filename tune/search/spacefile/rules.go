@@ -18,7 +18,7 @@ type Facts struct {
 	Problem ProblemFacts `expr:"problem"`
 }
 
-// MachineFacts holds the facts machine.NAME.
+// MachineFacts holds what expressions write as machine.NAME.
 type MachineFacts struct {
 	Backend string `expr:"backend"`
 	Arch    string `expr:"arch"`
@@ -27,7 +27,7 @@ type MachineFacts struct {
 	Memory  int    `expr:"memory_bytes"` // of one GPU
 }
 
-// ProblemFacts holds the facts problem.NAME.
+// ProblemFacts holds what expressions write as problem.NAME.
 type ProblemFacts struct {
 	Op           string `expr:"op"`
 	DType        string `expr:"dtype"` // of dispatched tokens
@@ -63,7 +63,7 @@ func (f *File) Rules(kernel string, axes []search.Axis, facts Facts) ([]search.R
 	constraints := slices.DeleteFunc(slices.Clone(f.Constraints), func(c Constraint) bool {
 		return len(c.Kernels) > 0 && !slices.Contains(c.Kernels, kernel)
 	})
-	if len(constraints) == 0 {
+	if len(constraints) == 0 { // derived values may name other kernels' parameters
 		return nil, nil
 	}
 	if err := e.derive(f.Derived); err != nil {

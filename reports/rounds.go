@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// roundID identifies a round, whose times can be compared.
+// roundID identifies a round. Times of the same round can be compared.
 type roundID struct {
 	stage  record.Stage
 	Number int // as in Result.Round0

@@ -42,7 +42,7 @@ const (
 	Right
 )
 
-// Mark is emphasis without information.
+// Mark is emphasis. It carries no information.
 type Mark int
 
 const (
@@ -143,7 +143,7 @@ func Float(v float64, decimals int) Cell {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return None()
 	}
-	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64) // cannot fail
+	value, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	return Cell{Text: strconv.FormatFloat(v, 'f', decimals, 64), Value: value}
 }
 

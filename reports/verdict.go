@@ -119,9 +119,9 @@ type Gate struct {
 	Unsure    []int // indexes of cases that may be slower
 }
 
-// Gate judges the cases by a limit: B may take less than `fail` longer than A, such as 0.03 for 3 %. A case has
-// regressed if B failed, or if its verdict is slower and its ratio is 1+fail or more. A case with the verdict same or
-// undecided is unsure, unless resolves returns true.
+// Gate judges the cases by a limit. The limit `fail` is a fraction: 0.03 means that B takes 3 % longer than A. A case
+// has regressed if B failed, or if its verdict is slower and its ratio is 1+fail or more. A case with the verdict same
+// or undecided is unsure, unless resolves returns true.
 func (c *Comparison) Gate(fail float64) Gate {
 	var g Gate
 	for i, x := range c.Cases {

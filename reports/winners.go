@@ -53,7 +53,6 @@ func Winners(run *record.Run) Table {
 	return t
 }
 
-// againstColumn shows the config of bench --over.
 var againstColumn = winnerColumn{Words("against").Dropped(2), func(c *Case) Cell {
 	return Cell{Text: c.Search.Decision.Default.ID(), Value: c.Search.Decision.Default.Key()}
 }}
@@ -171,7 +170,7 @@ func defaultNotes(defaults []caseDefault) []string {
 	tokens := map[string][]string{}
 	for _, d := range defaults {
 		if strings.Contains(d.config.Kernel, "+") && len(spelled) > 1 {
-			continue // the notes of dispatch and combine suffice
+			continue
 		}
 		line := d.config.Kernel + ": " + d.config.Difference(ep.Config{Kernel: d.config.Kernel})
 		op := string(d.problem.Op)

@@ -48,7 +48,7 @@ func readMori(data []byte, g Given) ([]Figure, []string, error) {
 		Kernel string     `json:"kernel_type"`
 		Ranks  int        `json:"ep_size"`
 		Phase  string     `json:"phase"`
-		Quant  string     `json:"quant_type"` // if a rule has none
+		Quant  string     `json:"quant_type"` // for rules without a quant_type
 		Rules  []moriRule `json:"rules"`
 
 		// Older files hold both phases.

@@ -17,8 +17,9 @@ import (
 
 // nccl reads the table that alltoall_perf of nccl-tests prints (src/util.cu of NVIDIA/nccl-tests, commit a0b82b2).
 // Versions before 2.13 print "error" instead of "#wrong", and some leave redop or root blank.
-// size is the number of bytes that one rank sends to all ranks, itself included (src/alltoall.cu). count is the number
-// of elements that it sends to one rank. algbw is size/time, and busbw is algbw x (ranks-1)/ranks.
+//
+// In the table (src/alltoall.cu), size is the number of bytes that one rank sends to all ranks, itself included. count
+// is the number of elements that it sends to one rank. algbw is size/time, and busbw is algbw x (ranks-1)/ranks.
 var nccl = Format{
 	Name:   "nccl",
 	Doc:    "table printed by alltoall_perf of nccl-tests or rccl-tests",

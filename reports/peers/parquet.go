@@ -81,7 +81,7 @@ func readRows(file *parquet.File, cost *bounded.Budget) (rows []map[string]strin
 
 var errParquet = errors.New("damaged parquet file")
 
-// checkFooter returns an error if a list or a text exceeds the footer or the budget.
+// checkFooter returns an error if a list or a text is too large for the footer or the budget.
 func checkFooter(data []byte, cost *bounded.Budget) error {
 	end := len(data) - 8
 	if end < 4 || string(data[end+4:]) != "PAR1" {

@@ -13,6 +13,7 @@ import (
 )
 
 // rccl reads the file that rccl-tests writes with -x FILE -Z csv or -Z json (ROCm/rccl-tests 233482b, src/common.cpp).
+//
 // With MPI, the CSV's header lacks the field `nodes`. Despite their names, `nodes` is the number of communicators, and
 // `ranksPerNode` is the number of processes in a communicator. The file does not give the number of hosts.
 var rccl = Format{

@@ -220,7 +220,7 @@ func fit(rows []Row, link model.Link, from model.Coefficients) model.Coefficient
 	result, err := optimize.Minimize(optimize.Problem{Func: loss, Grad: gradient}, toUnbounded(from),
 		&optimize.Settings{GradientThreshold: 1e-7, MajorIterations: 150, Converger: &optimize.FunctionConverge{Relative: 1e-6, Iterations: 8}}, &optimize.BFGS{})
 	if result == nil || err != nil && !(result.F < loss(toUnbounded(from))) {
-		return from // the line search found nothing better
+		return from
 	}
 	return fromUnbounded(result.X)
 }

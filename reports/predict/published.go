@@ -40,7 +40,7 @@ type Published struct {
 //go:embed published.yaml
 var publishedFile []byte
 
-// PublishedRows returns the built-in list of published figures, published.yaml.
+// PublishedRows returns the built-in list of published figures.
 func PublishedRows() ([]Published, error) { return readPublished(publishedFile) }
 
 func readPublished(b []byte) ([]Published, error) {

@@ -252,7 +252,7 @@ func (g *grid) panels(width int) [][]int {
 func (g *grid) lead(width int) (lead, rest []int) {
 	words := slices.IndexFunc(g.shown, func(c int) bool { return g.columns[c].Align == reports.Right })
 	if words < 0 {
-		return nil, nil // words have been wrapped already
+		return nil, nil
 	}
 	for i, c := range g.shown {
 		if i < words || g.columns[c].Key || g.columns[c].Lead {

@@ -147,7 +147,7 @@ func (g *grid) draw(columns []int, rows [][]string) ([]string, error) {
 	header := g.pick(columns, g.header)
 	if !slices.ContainsFunc(columns, func(c int) bool { return g.columns[c].Unit != "" }) {
 		for i := range header {
-			header[i], _, _ = strings.Cut(header[i], "\n") // no empty line of units
+			header[i], _, _ = strings.Cut(header[i], "\n")
 		}
 	}
 	out.Header(header)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxSharedDrift bounds the drift of the matrix product's time.
+// maxSharedDrift bounds the relative drift of the matrix product's time.
 const maxSharedDrift = 0.005
 
 // ShareBase sets one Base, the time of the matrix product without calls, for all configs that ran in the same rounds.

@@ -10,7 +10,7 @@ const (
 	Even         Class = "even"         // experts and ranks have about equal loads
 	Skewed       Class = "skewed"       // loads differ, less than in the classes below
 	Concentrated Class = "concentrated" // few experts do most of the work
-	HotRank      Class = "hot-rank"     // one rank has far more than the mean
+	HotRank      Class = "hot-rank"     // one rank has far more than the mean load
 )
 
 // AllRoutings is the class of an unknown routing. Its row has the config whose worst loss over the measured routings
@@ -27,7 +27,8 @@ func Classes() []Class {
 // ParseClass reads a class name.
 func ParseClass(s string) (Class, error) { return oneOf("routing", s, Classes()) }
 
-// The bounds between classes. HotRankHottest is below 2, because by chance a rank with twice the mean load may have less.
+// The bounds between classes. HotRankHottest is below 2, because by chance a rank with twice the mean load may have
+// less.
 const (
 	EvenShare         = 0.75 // even: least Share
 	EvenHottest       = 1.25 // even: Hottest is below

@@ -237,7 +237,7 @@ func (c Config) ID() string {
 	return c.id(idLength)
 }
 
-// LongID returns a longer id.
+// LongID returns a longer id, for configs with equal IDs.
 func (c Config) LongID() string { return c.id(2 * idLength) }
 
 func (c Config) id(length int) string {

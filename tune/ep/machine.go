@@ -45,8 +45,8 @@ func (m Machine) Key() string {
 	return fmt.Sprintf("%s/%s/%s/sms=%d/mem=%dg/link=%s", m.Backend, m.PCIID, m.Arch, m.SMs, m.Memory>>30, m.Link)
 }
 
-// Similar reports whether configs tuned on `other` can run on m. Both machines have the same backend, architecture and
-// link, and m has at least as many SMs.
+// Similar reports whether configs tuned on `other` can run on m: backend, architecture and link are equal, and m has
+// at least as many SMs.
 func (m Machine) Similar(other Machine) bool {
 	return m.Key() != other.Key() && other.PCIID != "" && m.PCIID != "" && m.Backend == other.Backend && m.Arch == other.Arch && m.Link == other.Link && m.SMs >= other.SMs
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Bounds of a Problem. Expert ids are uint16 in messages. The 32 lanes of a warp hold a token's expert ids.
+// Bounds of a Problem. Messages hold expert ids as uint16. MaxTopK is the number of lanes of a warp, because each lane
+// holds one expert id of a token.
 const (
 	MaxRanks   = 2048
 	MaxExperts = 65536

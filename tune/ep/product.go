@@ -20,7 +20,7 @@ type Product struct {
 	Kind    string // Gemm, Copy or Step
 	M, N, K int    // elements; zero for Copy
 	DType   DType  // of both factors, BF16 or FP8
-	Groups  int    // number of products
+	Groups  int
 }
 
 const (

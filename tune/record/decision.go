@@ -132,7 +132,8 @@ type Times struct {
 	P90    float64 `json:"p90"`
 }
 
-// Search holds the results for one problem under one routing. The rounds of its times did not choose the config.
+// Search holds the results for one problem under one routing. Its times come from new rounds, which did
+// not choose the config.
 type Search struct {
 	Problem  ep.Problem `json:"problem"`
 	Routing  string     `json:"routing"`
@@ -191,7 +192,7 @@ const (
 // OK reports whether the search compared anything.
 func (s *Search) OK() bool { return s.Decision.Cause != Failed && s.Decision.Cause != NoDefault }
 
-// Loss is a config's time divided by the best time under a routing, minus 1. It is NaN, in JSON null, without a time.
+// Loss is a config's time divided by the best time under a routing, minus 1. Without a time it is NaN, and null in JSON.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.

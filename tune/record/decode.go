@@ -19,7 +19,6 @@ var strict = json.RejectUnknownMembers(true)
 
 const maxShared = 1 << 16
 
-// decoder reads lines of trials.jsonl.
 type decoder struct {
 	problems map[string]ep.Problem
 	configs  map[string]ep.Config
@@ -90,7 +89,7 @@ func (d *decoder) cutSeconds(line []byte) (rest []byte, seconds [][]float64) {
 	if err != nil {
 		return line, nil
 	}
-	line[at] = '}'
+	line[at] = '}' // the line is the reader's own buffer
 	return line[:at+1], seconds
 }
 

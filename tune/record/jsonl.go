@@ -19,7 +19,7 @@ const maxLine = 8 << 20
 const (
 	maxCases       = 20_000
 	fewRounds      = 1 << 19
-	leastRoundSize = 20 // bytes, in a log of more than fewRounds
+	leastRoundSize = 20 // bytes, in a log of many rounds
 )
 
 // AppendJSON appends r to b as one line of trials.jsonl, newline included. It refuses a line that Reader cannot read.

@@ -1,7 +1,7 @@
 //go:build cuda || nvrtc
 
-// Command epbench-compile compiles device sources for epbench pack, which is pure Go and cannot load libnvrtc. It reads
-// a pack.Job from stdin and writes a pack.Compiled to stdout, both as JSON.
+// Command epbench-compile compiles device sources for epbench pack, which cannot load libnvrtc. It reads a pack.Job
+// from stdin and writes a pack.Compiled to stdout, both as JSON.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/kernels/cuda/drive"
 )
 
-// newCopy returns the command that times a plain copy of rows. No call that stores the same bytes can be faster.
+// newCopy returns the command that times a plain copy of rows: no call that stores as many bytes can be faster.
 func newCopy(f *flags) *cobra.Command {
 	p, sms, rounds := declare.CopyProbe{}, []int{8, 16, 24, 132}, 20
 	cmd := &cobra.Command{

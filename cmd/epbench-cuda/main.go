@@ -1,7 +1,7 @@
 //go:build cuda
 
-// Command epbench-cuda is the GPU worker: it runs epbench's CUDA kernels on the GPUs of this host. It speaks the worker
-// protocol (docs/worker-protocol.md) over stdin and stdout.
+// Command epbench-cuda runs epbench's CUDA kernels on the GPUs of this host. It speaks the worker protocol
+// (docs/worker-protocol.md) over stdin and stdout.
 package main
 
 import (
@@ -102,7 +102,6 @@ func printInfo(cmd *cobra.Command, b *drive.Backend, w io.Writer) error {
 	return nil
 }
 
-// newSelfTest returns the command that checks the device primitives and the activation kernels.
 func newSelfTest(f *flags) *cobra.Command {
 	rounds := 100_000
 	cmd := &cobra.Command{

@@ -19,7 +19,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// newRank returns the command that serves one rank. A launcher such as torchrun starts one process for each rank.
 func newRank(f *flags) *cobra.Command {
 	var split bool
 	cmd := &cobra.Command{
@@ -41,7 +40,6 @@ epbench, and ranks other than 0 also to rank 0. See epbench docs multinode.`,
 	return cmd
 }
 
-// serveRank serves this process's rank until epbench ends.
 func serveRank(ctx context.Context, o drive.Options, split bool) error {
 	place, err := worker.FindPlace()
 	if err != nil {
@@ -74,11 +72,10 @@ type member struct {
 	library  *shmem.Library
 	line     *worker.Line
 	id       shmem.ID
-	listener *net.TCPListener // on rank 0: the other ranks connect to it
+	listener *net.TCPListener // only on rank 0
 }
 
-// invite returns "ADDRESS ID" for the other ranks: where rank 0 listens, and the id by which NVSHMEM connects all
-// ranks. Only rank 0 calls it.
+// invite listens on rank 0, and returns "ADDRESS ID" for the other ranks. NVSHMEM needs the id.
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {
@@ -124,7 +121,7 @@ func (r *member) serve(ctx context.Context, o drive.Options, at drive.Place) err
 
 const gatherLimit = 2 * time.Minute
 
-// gather returns the connections to the other ranks. Only rank 0 calls it.
+// gather returns rank 0's connections to the other ranks.
 func (r *member) gather() ([]io.ReadWriter, error) {
 	links, err := r.line.Gather(r.listener, gatherLimit)
 	if err != nil {
@@ -133,7 +130,7 @@ func (r *member) gather() ([]io.ReadWriter, error) {
 	return links, nil
 }
 
-// meet connects to rank 0 at the address from invite. All other ranks call it.
+// meet connects another rank to rank 0, at the address from invite.
 func (r *member) meet() (io.ReadWriter, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error

@@ -18,15 +18,15 @@ import (
 type backendEntry struct {
 	name string
 	doc  string
-	// open starts the backend; arg is the text after "name:".
+	// open starts the backend. `arg` is the text after "name:".
 	open func(ctx context.Context, arg string) (kernels.Backend, error)
-	// missing returns why the backend does not work here, and the way out; "" if it works.
+	// missing returns why the backend does not work here, or "".
 	missing func() string
-	// known lists the kernels without opening the backend. Commands on tables need the list on hosts without GPUs too.
+	// known lists the kernels, also on a host without GPUs.
 	known     func() []kernels.Kernel
 	abi       func() ep.ABI
-	onRequest bool // the backend needs an argument, so auto never takes it
-	predicts  bool // the backend predicts times and measures nothing; only bench opens it
+	onRequest bool // needs an argument, so auto never takes it
+	predicts  bool // measures nothing, so only bench opens it
 }
 
 // backendTable lists the backends in the order in which auto tries them.
@@ -73,7 +73,7 @@ var backendTable = []backendEntry{
 
 func nothing() string { return "" }
 
-// knownKernels returns the kernels of a backend (ep.Machine.Backend), or nil if a worker outside epbench has them.
+// knownKernels returns the kernels of a backend (ep.Machine.Backend), or nil for a worker outside epbench.
 func knownKernels(backend string) []kernels.Kernel {
 	for _, e := range backendTable {
 		if e.name == backend && e.known != nil {
@@ -109,8 +109,7 @@ func backendOf(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return anyBackend(cmd, spec)
 }
 
-// anyBackend opens the backend that --backend names, even one that predicts. The caller must mark its figures as
-// predicted.
+// anyBackend also opens a backend that predicts times. The caller must mark these times as predicted.
 func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	b, note, err := openBackend(cmd.Context(), spec)
 	if note != "" {
@@ -119,8 +118,7 @@ func anyBackend(cmd *cobra.Command, spec string) (kernels.Backend, error) {
 	return b, err
 }
 
-// openBackend opens the backend that spec names. For auto, note names the opened backend and says why earlier ones were
-// skipped.
+// openBackend opens the backend that `spec` names. For auto, `note` says which backend was opened, and why.
 func openBackend(ctx context.Context, spec string) (b kernels.Backend, note string, err error) {
 	if spec == "auto" {
 		return openFirst(ctx)
@@ -142,7 +140,6 @@ func openBackend(ctx context.Context, spec string) (b kernels.Backend, note stri
 	return nil, "", usagef("--backend: unknown %q, use auto, cpu, cuda, exec:COMMAND, launch:COMMAND or model:FILE", spec)
 }
 
-// openFirst opens the first backend that works here. The CPU backend always works.
 func openFirst(ctx context.Context) (kernels.Backend, string, error) {
 	var skipped []string
 	for _, e := range backendTable {

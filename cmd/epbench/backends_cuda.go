@@ -13,14 +13,12 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// workerName names the GPU worker's program. The environment variable workerEnv may hold the program's path.
 const (
 	workerName = "epbench-cuda"
 	workerEnv  = "EPBENCH_CUDA"
 )
 
-// openCUDA starts the GPU worker. arg holds its options, separated by colons. With loopback several ranks run on one
-// GPU.
+// openCUDA starts the GPU worker. `arg` has options such as loopback, separated by colons.
 func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	path, err := findWorker()
 	if err != nil {
@@ -37,8 +35,7 @@ func openCUDA(ctx context.Context, arg string) (kernels.Backend, error) {
 	return b, nil
 }
 
-// findProgram looks for a program: at the path in env, beside this program, and on PATH. Its error names the make
-// target.
+// findProgram returns the path of a program. Its error names the make target that builds the program.
 func findProgram(name, env, target string) (string, error) {
 	if path := os.Getenv(env); path != "" {
 		if !isExecutable(path) {
@@ -64,7 +61,7 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// missingCUDA returns why no GPU can be used here, or "". It does not try the driver.
+// missingCUDA returns why no GPU can be used here, or "". It does not call the driver.
 func missingCUDA() string {
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
 	_, err := findWorker()

@@ -14,11 +14,10 @@ import (
 	"github.com/epbench/epbench/kernels/worker"
 )
 
-// listenEnv is the environment variable with the address to which ranks on other hosts connect.
+// listenEnv gives the address to which ranks on other hosts connect.
 const listenEnv = "EPBENCH_LISTEN"
 
-// launchLimit bounds the time until launched ranks connect. It is long, because importing PyTorch from a cold disk
-// takes minutes.
+// launchLimit bounds the time until launched ranks connect. Importing PyTorch from a cold disk takes minutes.
 const launchLimit = 3 * time.Minute
 
 func openExec(ctx context.Context, arg string) (kernels.Backend, error) {
@@ -49,7 +48,7 @@ func openCommand(ctx context.Context, line, listen string) (kernels.Backend, err
 	return b, nil
 }
 
-// ownKernels returns the kernels of a worker built from this source. Other workers declare theirs: it returns nil.
+// ownKernels returns the kernels of a worker that was built from this source, and nil for other workers.
 func ownKernels(w worker.Welcome) ([]kernels.Kernel, error) {
 	switch w.ABI {
 	case declare.ABI():

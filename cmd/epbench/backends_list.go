@@ -36,8 +36,7 @@ func newBackends() *cobra.Command {
 	return cmd
 }
 
-// describe returns the names of a backend's machine and kernels, or why it is missing. It does not open a backend that
-// needs an argument.
+// describe returns the names of a backend's machine and kernels, or why the backend does not work here.
 func describe(cmd *cobra.Command, e backendEntry) (machine, names, missing string) {
 	if missing = e.missing(); missing != "" || e.onRequest {
 		return "", "", missing

@@ -105,8 +105,8 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	return f.measure(cmd, b, opts, pick)
 }
 
-// benchSessions sets the default number of sessions on GPUs. Each case takes about a second. With 12 sessions the
-// interval of a comparison is four times narrower than with 3 (stat.RatioReach).
+// benchSessions sets the default number of sessions on GPUs. The interval of a comparison is four times narrower than
+// with 3 sessions (stat.RatioReach).
 const benchSessions = 12
 
 func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
@@ -133,7 +133,7 @@ func (f *benchFlags) options(b kernels.Backend) (*sweep.Options, error) {
 }
 
 // picker returns the function that chooses the config of each problem. With --config it removes problems of other ops
-// from opts.
+// from `opts`.
 func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picker, error) {
 	switch {
 	case f.config != "" && f.table != "":
@@ -148,8 +148,7 @@ func (f *benchFlags) picker(b kernels.Backend, opts *sweep.Options) (sweep.Picke
 	return func(ep.Problem, ep.Class) (ep.Config, string, error) { return ep.Config{}, "", nil }, nil
 }
 
-// fromTable returns a picker that takes configs from a table. It refuses a table of another machine. The picker looks
-// up each problem with the objective of the table's first row.
+// fromTable returns a picker that takes configs from a table of this machine.
 func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 	t, err := loadTable(path, false)
 	if err != nil {
@@ -167,14 +166,13 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if a.Config.IsDefault() {
 			return a.Config, answerText[a.Reason], nil
 		}
-		if err := check(b.Machine(), p, a.Config); err != nil { // a look-up in epcomm would also answer with the default
+		if err := check(b.Machine(), p, a.Config); err != nil { // as in epcomm
 			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default runs: %v", err), nil
 		}
-		return kernels.Current(b.Kernels(), a.Config), answerText[a.Reason], nil // the row may be of an earlier build
+		return kernels.Current(b.Kernels(), a.Config), answerText[a.Reason], nil // the row may be from an earlier build
 	}, nil
 }
 
-// answerText says in words why a table gave this answer.
 var answerText = map[table.Reason]string{
 	table.Exact:     "the table has a row for it",
 	table.Fallback:  "the table answers with the row of another problem",
@@ -199,7 +197,7 @@ func (r *recorder) Append(block []record.Result, wall float64) error {
 	return r.dir.Append(block, wall)
 }
 
-// recorded calls measure and writes a run directory for -o. If measure fails, it keeps the earlier results.
+// recorded calls `measure` and writes the run directory of -o. If `measure` fails, its earlier results are kept.
 func (f *benchFlags) recorded(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, measure func(sweep.Job) error) (*record.Run, []record.Result, error) {
 	run, log := newRun(b, opts, commandLine(cmd, "bench", cmd.Flags().Args()...)), &recorder{}
 	if f.out != "" {
@@ -259,8 +257,8 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote returns a note with the narrowest band that compare can decide from two runs of so many sessions. It returns
-// "" if the policy's band is at least as wide. spread is the relative standard deviation of times between sessions.
+// bandNote says which band compare can decide from two runs of so many sessions. It returns "" if the policy's band is
+// as wide. `spread` is the relative standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {
@@ -270,7 +268,7 @@ func bandNote(sessions int, spread, band float64) string {
 		100*spread, sessions, 100*decided, maxSessions, 100*stat.DecidedBand(maxSessions, spread), 100*band)
 }
 
-// verdict prints the reasons of the decisions. If a config failed, it returns exit code 3.
+// verdict returns exit code 3 if a config failed.
 func (f *benchFlags) verdict(cmd *cobra.Command, run *record.Run) error {
 	for _, line := range reports.GatherReasons(run.Searches, func(s *record.Search) string { return s.Decision.Reason }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), line)

@@ -16,7 +16,7 @@ type abFlags struct {
 	failOn float64
 }
 
-// args wants two arguments with --ab, and none without.
+// args requires two arguments with --ab, and none without.
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:
@@ -29,7 +29,7 @@ func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// ab measures two configs in the same rounds and judges B against A.
+// ab measures configs A and B in the same rounds.
 func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) error {
 	gate := compareFlags{failOn: f.abTest.failOn, undecided: "fail"}
 	opts, err := f.options(b)
@@ -46,7 +46,7 @@ func (f *benchFlags) ab(cmd *cobra.Command, b kernels.Backend, args []string) er
 		}
 	}
 	run, results, err := f.recorded(cmd, b, opts, func(j sweep.Job) error {
-		j.Rounds += j.Rounds % 2 // with an even number of rounds, A and B come first equally often
+		j.Rounds += j.Rounds % 2 // even, so that A and B come first equally often
 		return sweep.AB(cmd.Context(), b, opts, j, configs)
 	})
 	if err != nil {

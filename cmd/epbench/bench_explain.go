@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// explained measures how much each part of a call slows down the product beside it.
+// explained measures how much each part of a call slows down the matrix product.
 func (f *benchFlags) explained(cmd *cobra.Command, b kernels.Backend, opts *sweep.Options, pick sweep.Picker) error {
 	if f.beside.product == "" {
 		return usagef("--explain: needs --beside gemm")

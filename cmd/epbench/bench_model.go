@@ -23,7 +23,7 @@ func openModel(_ context.Context, path string) (kernels.Backend, error) {
 
 func predicts(b kernels.Backend) bool { return b.Machine().Backend == ep.Predicted }
 
-// predict prints predicted times. It refuses flags that need measured times.
+// predict prints predicted times. It refuses flags that need measurements.
 func (f *benchFlags) predict(cmd *cobra.Command, b kernels.Backend) error {
 	for _, g := range []struct {
 		flag  string
@@ -37,7 +37,7 @@ func (f *benchFlags) predict(cmd *cobra.Command, b kernels.Backend) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range opts.Problems { // a model's kernels have no parameters, so options set no precision
+	for i, p := range opts.Problems { // f.options sets no precision for a model
 		if p.Op != ep.Dispatch {
 			opts.Problems[i].Precision, _ = ep.ParsePrecision(f.precision)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// noArgs refuses arguments. If the command has subcommands, the error calls the first argument an unknown command.
 func noArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -42,7 +41,7 @@ func wanted(cmd *cobra.Command) string {
 	return names
 }
 
-// given returns the arguments as one text of at most 200 characters.
+// given returns the arguments as text, cut to 200 characters.
 func given(args []string) string {
 	if len(args) == 0 {
 		return "none"
@@ -54,13 +53,12 @@ func given(args []string) string {
 	return string(text)
 }
 
-// plainPath returns the names of a command without the program.
+// plainPath returns the names of a command without "epbench".
 func plainPath(cmd *cobra.Command) string {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	return path
 }
 
-// unknownCommand returns an error with the nearest command name, or with all names if they are few.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -73,7 +71,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", strings.TrimSpace(plainPath(cmd)+" "+name), ep.DidYouMean(name, known, hint))
 }
 
-// newHelp returns the command help. For an unknown name cobra's own prints the help of the root.
+// newHelp replaces cobra's help command, which accepts unknown names.
 func newHelp() *cobra.Command {
 	help := &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -108,7 +106,7 @@ func newHelp() *cobra.Command {
 	return help
 }
 
-// addCompletion adds cobra's completion command, and makes it refuse an unknown shell.
+// addCompletion adds cobra's completion command, which then refuses unknown shells.
 func addCompletion(root *cobra.Command, args []string) {
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {

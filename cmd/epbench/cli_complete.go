@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// flagValues lists, for flags of any command, the values that a shell offers.
+// flagValues lists the values that a shell offers for a flag.
 var flagValues = map[string]func() []string{
 	"model":     presetNames,
 	"op":        func() []string { return valueNames(ep.Ops()) },
@@ -29,7 +29,7 @@ var flagValues = map[string]func() []string{
 	"for":       planNames,
 }
 
-// offerValues completes values of the flags of a command: in a list the last one, for a table also file names.
+// offerValues makes the shell complete the values of a command's flags.
 func offerValues(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		values, known := flagValues[f.Name]
@@ -51,7 +51,7 @@ func offerValues(cmd *cobra.Command) {
 	})
 }
 
-// completed returns, for each value that fits, the list with its last item completed.
+// completed offers "a,b2" for the list "a,b" and the value "b2".
 func completed(values []string, begun string) (out []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	for _, v := range values {
@@ -62,7 +62,7 @@ func completed(values []string, begun string) (out []string) {
 	return out
 }
 
-// listed returns the values that the usage of a flag lists after a colon, or the kinds of plot --kind.
+// listed returns the values after the colon of a flag's usage, or all kinds of pictures.
 func listed(f *pflag.Flag) []string {
 	if _, values, ok := strings.Cut(f.Usage, ": "); ok {
 		return strings.Split(values, ", ")
@@ -112,7 +112,7 @@ func backendNames() (out []string) {
 func embeddedNames() (out []string) {
 	files, err := fs.Glob(embedded.FS(), "*.json")
 	if err != nil {
-		panic(err) // a fixed pattern
+		panic(err) // the pattern is constant
 	}
 	for _, f := range files {
 		out = append(out, strings.TrimSuffix(f, ".json"))

@@ -17,10 +17,9 @@ const (
 	exitWrong         = 3 // a wrong answer, a failed config or a regression
 	exitUndecided     = 4
 	exitNotComparable = 5
-	exitInterrupted   = 130 // interrupted; the state is saved
+	exitInterrupted   = 130 // the state is saved
 )
 
-// exitError is an error with its own exit code.
 type exitError struct {
 	code int
 	err  error
@@ -43,16 +42,15 @@ func badInput(err error) error {
 
 func withCode(code int, err error) error { return &exitError{code, err} }
 
-// complain prints an error. It writes "interrupted" for Go's "context canceled".
 func complain(stderr io.Writer, err error) {
 	text := shortened("epbench: " + strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	fmt.Fprintln(wrapping(stderr, widthOf(stderr)), text)
 }
 
-// maxComplaint bounds a printed error in bytes. Errors may quote a file or the output of a compiler.
+// maxComplaint bounds a printed error, in bytes. Errors may quote a compiler's output.
 const maxComplaint = 16 << 10
 
-// shortened cuts the middle out of a long text. The end may have the last output of a program that died.
+// shortened cuts out the middle, because the end may hold a program's last output.
 func shortened(text string) string { return ep.Shorten(text, maxComplaint) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -9,11 +9,10 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// exportFormats lists the formats of --export by the ending of the file.
+// exportFormats lists the formats of --export by file ending.
 var exportFormats = map[string]reports.Renderer{".md": reports.WriteMarkdown, ".csv": reports.WriteCSV, ".json": reports.WriteJSON}
 
-// checkExports returns an error if a file of --export cannot be written or has an unknown ending. Call it before
-// measuring.
+// checkExports returns an error if a file of --export cannot be written. Call it before measuring.
 func (f *tableFlags) checkExports() error {
 	for _, file := range f.export {
 		if exportFormats[filepath.Ext(file)] == nil {
@@ -26,7 +25,7 @@ func (f *tableFlags) checkExports() error {
 	return nil
 }
 
-// writeExports writes tables to the files of --export. Tables without columns hold only sentences for the screen.
+// writeExports skips tables without columns, which hold only sentences for the screen.
 func (f *tableFlags) writeExports(tables []reports.Table) error {
 	if len(f.export) == 0 {
 		return nil

@@ -10,13 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Keys under which a flag stores its heading and its placeholder.
 const (
 	headingKey     = "epbench_heading"
 	placeholderKey = "epbench_placeholder"
 )
 
-// Headings of flags, in the order of the help.
 const (
 	forProblem = "Problem"
 	forSearch  = "Search"
@@ -25,8 +23,8 @@ const (
 	forOutput  = "Output"
 )
 
-// flags registers the flags that bind defines, under a heading. The usage "`N` rounds of each config" is printed as
-// "--rounds N   rounds of each config".
+// flags registers the flags that `bind` defines, under a heading. The usage "`N` rounds" is printed as "--rounds N
+// rounds".
 func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
 	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	s.SortFlags = false
@@ -48,7 +46,7 @@ func setUsage(f *pflag.Flag, usage string) {
 	f.Usage = usage
 }
 
-// placeholderValue makes pflag print a placeholder after the flag, where it prints the type.
+// placeholderValue makes pflag print a placeholder instead of the type.
 type placeholderValue struct {
 	pflag.Value
 	placeholder string
@@ -69,7 +67,7 @@ func shown(f *pflag.Flag) *pflag.Flag {
 
 const helpWidth = 80
 
-// fitted wraps the paragraphs of a help text. Lines that begin with blanks are entries of a list.
+// fitted wraps the paragraphs of a help text. Lines that begin with blanks form a list.
 func fitted(text string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
@@ -87,8 +85,7 @@ func fitted(text string) string {
 
 func wrapped(text string) string { return wrappedTo(text, helpWidth) }
 
-// wrappedTo breaks a line at width, between words. In an entry of a list, further lines begin below the text after the
-// gap.
+// wrappedTo breaks a line between words. Further lines of a list entry are indented.
 func wrappedTo(text string, width int) string {
 	indent := len(text) - len(strings.TrimLeft(text, " "))
 	if i := strings.Index(text[indent:], "  "); indent > 0 && i > 0 {
@@ -107,7 +104,7 @@ func wrappedTo(text string, width int) string {
 	return strings.Join(append(out, strings.TrimRight(line, " ")), "\n")
 }
 
-// rarelyUsedFlags are left out of the help of a command with more than manyFlags flags. help --all lists them.
+// rarelyUsedFlags lists flags that only help --all explains, for commands with more than manyFlags flags.
 var rarelyUsedFlags = []string{"intermediate", "nodes", "max-tokens", "mode", "shared-expert", "skip-a2a", "layout", "seed", "beside", "objective", "kernel", "space", "retry",
 	"trust-command", "profile", "allow-edited", "layers", "machine", "raw", "certified", "other-machines", "this-build", "explain", "band", "width"}
 

@@ -25,7 +25,7 @@ type tableFlags struct {
 	format string
 	json   bool
 	width  int
-	lead   string // warning about all figures, printed before the first table; "" for none
+	lead   string // warning before the first table
 	export []string
 	kept   []reports.Table // tables for the files of --export
 }
@@ -44,7 +44,7 @@ func fixed(r reports.Renderer) func(int) reports.Renderer {
 	return func(int) reports.Renderer { return r }
 }
 
-// bind registers --format, --json, --export and --width. others are further formats of the command.
+// bind registers the flags. `others` lists further values of --format.
 func (f *tableFlags) bind(cmd *cobra.Command, others ...string) {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&f.format, "format", "text", "`FORMAT` how tables are printed: "+strings.Join(append(tableFormatNames(), others...), ", "))
@@ -62,7 +62,7 @@ func tableFormatNames() []string {
 	return names
 }
 
-// renderer returns the renderer of --format. Call it before measuring: a mistyped flag must not cost a measurement.
+// renderer returns the renderer of --format. Call it before measuring, because it checks the flags.
 func (f *tableFlags) renderer(cmd *cobra.Command) (reports.Renderer, error) {
 	if f.width < 0 || f.width > 0 && f.width < 40 {
 		return nil, usagef("--width: %d is below 40; 0 takes the width of the terminal", f.width)
@@ -109,7 +109,6 @@ func (f *tableFlags) print(cmd *cobra.Command, tables ...reports.Table) error {
 	return nil
 }
 
-// printLead prints the lead: in text and Markdown as the first line, in JSON as a warning, with CSV on standard error.
 func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	switch {
 	case f.json || f.format == "json":
@@ -126,7 +125,7 @@ func (f *tableFlags) printLead(cmd *cobra.Command, tables []reports.Table) {
 	f.lead = ""
 }
 
-// leadOfTable returns the warning that a table was made on a CPU, "" for GPUs.
+// leadOfTable returns the warning that a table was made on a CPU, or "".
 func leadOfTable(t *table.Table) string {
 	ranks := 0
 	for _, r := range t.Rows {
@@ -135,7 +134,6 @@ func leadOfTable(t *table.Table) string {
 	return t.Header.Machine.Rehearsal(ranks)
 }
 
-// writeOut writes content to path. "-" means standard output.
 func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	if path == "-" {
 		_, err := content.WriteTo(cmd.OutOrStdout())
@@ -147,7 +145,7 @@ func writeOut(cmd *cobra.Command, path string, content io.WriterTo) error {
 	return nil
 }
 
-// writable returns an error if writeOut cannot write to path. It does not change the file. Call it before measuring.
+// writable returns an error if `path` cannot be written. It does not change the file.
 func writable(flag, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
@@ -187,7 +185,7 @@ func (f *tableFlags) columns(cmd *cobra.Command) int { return cmp.Or(f.width, te
 
 func (f *tableFlags) forPrograms() bool { return f.json || f.format == "csv" || f.format == "json" }
 
-// terminalWidth returns the columns of the terminal, 0 if there is none. The variable COLUMNS overrides it.
+// terminalWidth returns COLUMNS or the width of the terminal, 0 if there is none.
 func terminalWidth(cmd *cobra.Command) int {
 	out := cmd.OutOrStdout()
 	if _, isFile := out.(*os.File); isFile {

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// commandGroups lists the commands in the order of the help text, under headings.
+// commandGroups lists the commands in the order of the help.
 var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
@@ -21,10 +21,9 @@ var commandGroups = []struct {
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newDocs, newVersion}},
 }
 
-// extra lists functions that make further commands. Files with build tags add to it.
+// extra lists functions that make further commands. Files with build tags add to this list.
 var extra []func(root *cobra.Command) *cobra.Command
 
-// newRoot returns the command epbench with all its subcommands.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "epbench",
@@ -64,8 +63,7 @@ fastest on this machine, check every answer, and ship the result as a table.`,
 	return root
 }
 
-// needSubcommand runs a command that has only subcommands, if none of them was named. Without arguments it prints the
-// help. Otherwise it returns an error that suggests the name of a subcommand.
+// needSubcommand prints the help, or returns an error about an unknown subcommand.
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -73,8 +71,7 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// prepare breaks the lines of the help texts of a command and its subcommands, so that they fit the terminal. It also
-// makes them exit with code 2 if their arguments are wrong.
+// prepare wraps the help texts of a command and its subcommands. Wrong arguments then cause exit code 2.
 func prepare(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return badInput(check(cmd, args)) }
@@ -87,7 +84,7 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// flagError rewrites an error of the package pflag in words that a user understands.
+// flagError puts an error of pflag into plain words.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -112,7 +109,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badInput(err)
 }
 
-// kindOf returns a noun for the values that a flag takes.
+// kindOf returns a noun for a flag's values.
 func kindOf(f *pflag.Flag) string {
 	kinds := map[string]string{"int": "whole number", "uint64": "whole number of 0 or more", "float64": "number",
 		"bool": "truth value (true or false)", "intSlice": "list of whole numbers"}

@@ -10,8 +10,7 @@ import (
 	"github.com/epbench/epbench/reports/text"
 )
 
-// widthOf returns the width of the terminal to which w writes, in characters. It returns 0 if w does not write to a
-// terminal. Tests replace this function.
+// widthOf returns the width of the terminal that w writes to, 0 if there is none. Tests replace this function.
 var widthOf = func(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		columns, _ := windowSize(f)
@@ -20,7 +19,7 @@ var widthOf = func(w io.Writer) int {
 	return 0
 }
 
-// wrapping returns a writer that breaks lines between words, so that they fit the width. If width is 0, it returns w.
+// wrapping returns a writer that breaks lines between words. Width 0 breaks no lines.
 func wrapping(w io.Writer, width int) io.Writer {
 	if width == 0 {
 		return w
@@ -28,7 +27,7 @@ func wrapping(w io.Writer, width int) io.Writer {
 	return &wrapper{w, width}
 }
 
-// wrapper breaks lines that are too long. Each call of Write must be given whole lines.
+// wrapper breaks long lines. Each call of Write must be given whole lines.
 type wrapper struct {
 	out   io.Writer
 	width int
@@ -49,8 +48,8 @@ func (w *wrapper) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// unwrapped returns the writer to which a wrapper writes. Progress lines need it: they contain control characters that
-// move the cursor, and must not be broken.
+// unwrapped returns the writer behind a wrapper. Progress bars need it, because their control characters must not be
+// broken.
 func unwrapped(w io.Writer) io.Writer {
 	if wrapped, ok := w.(*wrapper); ok {
 		return wrapped.out

@@ -14,9 +14,9 @@ import (
 type compareFlags struct {
 	tables    tableFlags
 	what      string
-	band      float64 // 0: use the wider band of the two runs
+	band      float64 // 0: the wider band of the runs
 	allow     string
-	failOn    float64 // 0: the exit code does not depend on the verdicts
+	failOn    float64 // 0: verdicts do not change the exit code
 	undecided string
 }
 
@@ -132,7 +132,6 @@ func (f *compareFlags) gate(cmd *cobra.Command, c *reports.Comparison) error {
 	return f.cannotTell(cmd, fmt.Errorf("%d of %d cases may hide a slow-down of %.3g%%; first: %s", len(g.Unsure), len(c.Cases), 100*f.failOn, describeCase(c, g.Unsure[0])))
 }
 
-// cannotTell returns err with exit code 4, or prints it as a warning if --undecided is warn.
 func (f *compareFlags) cannotTell(cmd *cobra.Command, err error) error {
 	if f.undecided == "warn" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %v\n", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// ofSwapped, as a value of --of, judges the winners of each run by the times of the other run.
+// ofSwapped judges the winners of each run by the times of the other run.
 const ofSwapped = "swapped"
 
 func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ func noOtherFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// losers counts winners that are slower than the other run's default, or whose whole loss is above share.
+// losers counts winners that are slower than the default, or surely lose more than `share`.
 func losers(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict == record.Slower || c.Loss.Low > 1+share {
@@ -70,7 +70,7 @@ func losers(all []reports.Swapped, share float64) (n int) {
 	return n
 }
 
-// unsureOf counts the other winners whose interval reaches above share.
+// unsureOf counts further winners that may lose more than `share`.
 func unsureOf(all []reports.Swapped, share float64) (n int) {
 	for _, c := range all {
 		if c.Verdict != record.Slower && !(c.Loss.Low > 1+share) && !(c.Loss.High <= 1+share) {
@@ -84,7 +84,6 @@ func sideName(path string, all []*record.Recording) string {
 	return fmt.Sprintf("%s (%s)", path, all[0].Machine.Name)
 }
 
-// kernelsDiffer returns a warning if the runs have different builds of the kernels.
 func kernelsDiffer(a, b []*record.Recording) string {
 	if changed := a[0].ABI.Changed(b[0].ABI); len(changed) > 0 {
 		return fmt.Sprintf("kernels: the runs have different builds of %v", changed)

@@ -41,7 +41,7 @@ func newDocs() *cobra.Command {
 }
 
 func pageNames() (names []string) {
-	files, _ := docs.Pages.ReadDir(".") // an embedded folder can be read
+	files, _ := docs.Pages.ReadDir(".") // the folder is embedded
 	for _, f := range files {
 		names = append(names, strings.TrimSuffix(f.Name(), ".md"))
 	}
@@ -58,7 +58,7 @@ func pageList() string {
 	return out.String()
 }
 
-// nearPages returns the end of an error about an unknown page: similar names, or the command that lists all.
+// nearPages returns the end of an error about an unknown page.
 func nearPages(word string) string {
 	near := slices.DeleteFunc(pageNames(), func(name string) bool { return word == "" || !strings.Contains(name, word) })
 	if len(near) > 0 {
@@ -67,7 +67,6 @@ func nearPages(word string) string {
 	return ep.DidYouMean(word, pageNames(), "; epbench docs lists them")
 }
 
-// Parts of a page that pageText changes.
 var (
 	pageNote  = regexp.MustCompile(`(?m)^<!--.*-->\n`)
 	pageLink  = regexp.MustCompile(`\[([^\]]+)\]\(([a-z-]+)\.md(?:#[^)]*)?\)`)
@@ -76,8 +75,8 @@ var (
 	pageBreak = regexp.MustCompile("^$|^[|#]|" + itemMark.String() + "|" + codeMark.String())
 )
 
-// pageText wraps a page to width, except code, and leaves out notes to maintainers. A link to a page gets the command
-// that prints it.
+// pageText wraps a page, except code. It drops notes to maintainers, and adds to a link the command that prints the
+// page.
 func pageText(page string, width int) string {
 	var out strings.Builder
 	paragraph, code := "", false

@@ -12,8 +12,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// besideFlags holds --beside (the matrix product or copy that runs at the same time as the calls) and --objective (the
-// time to minimize).
 type besideFlags struct {
 	product   string
 	objective string
@@ -54,8 +52,8 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable refuses a product that no search can use. A step needs dispatch and combine together, but a search of
-// pairs measures them one by one.
+// searchable refuses products that a search cannot use. A step needs dispatch and combine at once, but a search
+// measures dispatch and combine one by one.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:

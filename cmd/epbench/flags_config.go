@@ -12,15 +12,14 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Spellings of a config, for the help of flags. RUN#ROW and TABLE#ROW count in different orders.
 const (
 	configUsage      = "id (d7f2), difference (algo=dedup sms=64), kernel:name=value,name=value, "
 	configUsageRun   = configUsage + "RUN#ROW of the run's winners, or TABLE#ROW of a table"
 	configUsageTable = configUsage + "or TABLE#ROW with the row number in table show"
 )
 
-// readConfigs reads specs as configs, and keeps the problems of the configs' op. It returns an error if none is left or
-// a config is illegal. Kept problems accept reduced precision if a config needs it.
+// readConfigs reads `specs` as configs, and keeps the problems of their op. These problems accept reduced precision if
+// a config needs it.
 func readConfigs(flag string, b kernels.Backend, problems []ep.Problem, specs ...string) (kept []ep.Problem, configs map[ep.Problem][]ep.Config, err error) {
 	for i := range specs {
 		if specs[i], err = fromRow(specs[i], winnerRows); err != nil {
@@ -65,7 +64,7 @@ func readOf(b kernels.Backend, p *ep.Problem, specs []string) ([]ep.Config, erro
 	return out, nil
 }
 
-// fromRow replaces NAME#ROW by the full spelling of that row's config. ROW counts from 1.
+// fromRow replaces NAME#ROW by the spelling of that row's config. ROW counts from 1.
 func fromRow(s string, rows func(string) ([]ep.Config, error)) (string, error) {
 	at := strings.LastIndexByte(s, '#')
 	if at < 0 {
@@ -104,7 +103,7 @@ func winnerRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// tableRows returns the configs of a table in the order of table show.
+// tableRows returns configs in the order of table show.
 func tableRows(name string) ([]ep.Config, error) {
 	t, err := loadTable(name, true)
 	if err != nil {
@@ -124,7 +123,7 @@ func rowConfig(h table.Header, r *table.Row) ep.Config {
 	}
 	d, err := kernels.Default(knownKernels(h.Machine.Backend), h.Machine, r.Key.Problem(r.Hi), h.MaxSMs)
 	if err != nil {
-		return r.Config // a backend that this program does not know
+		return r.Config // unknown backend
 	}
 	return d
 }

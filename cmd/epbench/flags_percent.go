@@ -9,20 +9,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Largest percentages. With a band wider than maxBand, nearly all times would count as equal.
+// maxBand is the largest band. With a wider band nearly all times would count as equal.
 const (
 	maxBand  = 0.5
 	maxShare = 1
 )
 
-// percentValue is a percentage: 3% and 0.03 mean 3 %. It refuses 3, which some programs read as 300 %.
+// percentValue reads 3% and 0.03. It refuses 3, which some programs read as 300 %.
 type percentValue struct {
 	share *float64 // 0.03 for 3 %
 	most  float64
 	zero  bool // 0 is allowed
 }
 
-// percentVar registers a flag that takes a percentage above 0 and up to most.
+// percentVar registers a flag for a percentage above 0 and up to `most`.
 func percentVar(s *pflag.FlagSet, share *float64, name string, most float64, usage string) {
 	s.Var(&percentValue{share: share, most: most}, name, usage)
 }
@@ -45,7 +45,7 @@ func (p *percentValue) Set(s string) error {
 	return nil
 }
 
-// String returns a text that Set can read, because runs record it.
+// String returns a text that Set reads, because runs record flags.
 func (p *percentValue) String() string {
 	if *p.share == 0 && !p.zero {
 		return ""

@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// problemFlags holds the flags for shape, routings and token counts.
 type problemFlags struct {
 	model     string
 	hidden    int
@@ -122,7 +121,7 @@ func (f *problemFlags) hiddenOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// intermediateOf returns the intermediate size, 0 for ops that have none.
+// intermediateOf returns 0 for ops without an intermediate size.
 func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	if op != ep.Layer {
 		return 0, nil
@@ -138,8 +137,7 @@ func (f *problemFlags) intermediateOf(op ep.Op) (int, error) {
 	return n, nil
 }
 
-// options returns the problems and routings of the flags. The default layout is expert, or the first layout of the op's
-// first kernel in known.
+// options uses the first layout of the `known` kernels if --layout is not given and no kernel has layout expert.
 func (f *problemFlags) options(m ep.Machine, known []kernels.Kernel) (*sweep.Options, error) {
 	problems, err := f.problems(m)
 	if err != nil {
@@ -206,7 +204,7 @@ func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	return p, nil
 }
 
-// modeOf returns the mode of --mode. The default is eager on the CPU and graph on GPUs.
+// modeOf returns the mode of --mode, by default eager on the CPU and graph on GPUs.
 func modeOf(flag string, m ep.Machine) (ep.Mode, error) {
 	switch {
 	case flag == "" && m.Backend == "cpu":
@@ -246,7 +244,7 @@ func (f *problemFlags) distributions() ([]workloads.Distribution, error) {
 	return out, nil
 }
 
-// noGaps refuses an empty item of a list: the user may have forgotten a value. flags holds pairs of name and value.
+// noGaps refuses empty items, because the user may have forgotten a value. `flags` holds pairs of name and value.
 func noGaps(flags ...string) error {
 	for i := 0; i < len(flags); i += 2 {
 		for item := range strings.SplitSeq(flags[i+1], ",") {
@@ -258,7 +256,7 @@ func noGaps(flags ...string) error {
 	return nil
 }
 
-// splitList splits a comma-separated list and drops empty items.
+// splitList splits at commas and drops empty items.
 func splitList(s string) []string {
 	var out []string
 	for item := range strings.SplitSeq(s, ",") {

@@ -16,7 +16,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// loadRuns reads run directories and prints the warnings about them.
 func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 	var out []*reports.Loaded
 	for _, p := range paths {
@@ -35,7 +34,7 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 // notRecorded lists the flags that do not change what is measured.
 var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "export", "width"}
 
-// commandLine returns the command line that a run records: program, command, given flags and args.
+// commandLine returns the command line that a run records.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	out := []string{"epbench", name}
 	cmd.Flags().Visit(func(g *pflag.Flag) {
@@ -75,7 +74,7 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 	return runs, err
 }
 
-// apply keeps the selected cases. It returns an error if none is left.
+// apply keeps the cases that the flags select.
 func (f *runFilter) apply(l *reports.Loaded) error {
 	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
 		return err
@@ -109,7 +108,7 @@ func spelledOut(routings []string) []string {
 	return out
 }
 
-// known returns an error if no case has any value of a flag. The error lists the values that occur.
+// known returns an error if the run has none of a flag's values.
 func (f *runFilter) known(l *reports.Loaded, ops, routings []string, tokens []int) error {
 	var has [3][]string
 	for _, c := range l.Cases {

@@ -90,7 +90,6 @@ func (f *importFlags) run(cmd *cobra.Command, files []string) error {
 	return f.tables.print(cmd, importedTable(run, results))
 }
 
-// write writes a run directory if -o is given.
 func (f *importFlags) write(run *record.Run, results []record.Result) error {
 	if f.out == "" {
 		return nil
@@ -150,7 +149,7 @@ func (f *importFlags) readFile(cmd *cobra.Command, name string) ([]record.Result
 	return results, nil
 }
 
-// values returns the parameters of a config without the kernel's name.
+// values returns a config's parameters without the kernel.
 func values(c ep.Config) reports.Cell {
 	_, text, _ := strings.Cut(c.Key(), ":")
 	if text == "" {
@@ -159,7 +158,6 @@ func values(c ep.Config) reports.Cell {
 	return reports.Str(text)
 }
 
-// importedTable lists the imported times. Its last column describes the figure in the file.
 func importedTable(run *record.Run, results []record.Result) reports.Table {
 	cases := reports.Cases(run, results)
 	p := reports.ColumnsFor(cases)

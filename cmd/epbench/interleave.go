@@ -86,8 +86,7 @@ func (f *interleaveFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.print(cmd, t)
 }
 
-// checkInterleaved refuses runs with different seeds, which select different experts. It refuses equal names, which
-// would share a directory.
+// checkInterleaved refuses different seeds and equal names.
 func checkInterleaved(runs []*reports.Loaded) error {
 	for i, l := range runs {
 		if first := runs[0]; l.Run.Seed != first.Run.Seed {
@@ -136,28 +135,27 @@ func (t *interleaving) failure() error {
 	return nil
 }
 
-// interleaving holds the runs that are measured in turns. Runs with the same --backend share its processes.
+// interleaving holds runs that are measured in turns. Runs with the same --backend share a backend.
 type interleaving struct {
 	flags    *interleaveFlags
 	id       string                     // record.Run.InterleaveID
 	backends map[string]*startedBackend // by value of --backend
 	runs     []*openRun
 	began    time.Time
-	starting time.Duration // time in which all backends started
-	missing  []error       // errors of backends; other runs are still measured
+	starting time.Duration // until all backends had started
+	missing  []error       // errors of backends that did not start
 }
 
-// openRun is a new run directory and its backend.
 type openRun struct {
 	*sweep.InterleavedRun
 	path string
 	dir  *record.Dir
 }
 
-// runCase is a winner, its default, and the fields by which cases are grouped.
+// runCase is a winner with the fields by which cases are grouped.
 type runCase struct {
-	problem ep.Problem // without the fields that each library sets for itself
-	work    string     // ep.Work.Key of the winner's time
+	problem ep.Problem // without MaxTokens and Layout
+	work    string     // ep.Work.Key
 	run     string
 	backend string // value of --backend
 	routing string
@@ -165,7 +163,7 @@ type runCase struct {
 	sweep.Side
 }
 
-// comparisons starts the backends, and groups the cases of all runs by problem.
+// comparisons starts the backends, and groups the cases of all runs.
 func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
 	recorded := make([]origin, len(runs))
 	for i, l := range runs {
@@ -209,7 +207,7 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 // origin holds flags of the command that made a run.
 type origin struct {
 	backend string
-	band    float64 // 0 means the default band of the machine
+	band    float64 // 0: the machine's default
 }
 
 func originOf(command []string) (origin, error) {
@@ -228,8 +226,8 @@ func originOf(command []string) (origin, error) {
 	return origin{backend: backend}, err
 }
 
-// groupCases groups cases of the same problem, routing and seed. A backend runs one workload at a time, so it splits a
-// group with two cases of one backend.
+// groupCases groups cases of the same problem, routing and seed. It splits a group with two cases of one backend, which
+// runs one workload at a time.
 func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	var out []sweep.Interleaving
 	for _, group := range groupBy(cases, func(x runCase) string { return fmt.Sprint(x.problem.Key(), x.routing, x.seed) }) {
@@ -251,7 +249,7 @@ func groupCases(cases []runCase) ([]sweep.Interleaving, error) {
 	return out, nil
 }
 
-// groupBy groups cases by a key. Groups have the order in which their keys first appear.
+// groupBy groups cases by a key, in the order of first appearance.
 func groupBy(cases []runCase, key func(runCase) string) [][]runCase {
 	index := map[string]int{}
 	var out [][]runCase
@@ -281,7 +279,7 @@ func withoutBuffers(p ep.Problem) ep.Problem {
 	return p
 }
 
-// open creates the new directory of a run. It returns nil if the backend did not start.
+// open creates a run's new directory, or returns nil if the backend did not start.
 func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded origin) (*openRun, error) {
 	b, err := t.backends[recorded.backend].Backend, t.backends[recorded.backend].err
 	if err != nil {
@@ -304,13 +302,12 @@ func (t *interleaving) open(cmd *cobra.Command, l *reports.Loaded, recorded orig
 	return r, nil
 }
 
-// startedBackend is a backend, or why it did not start.
 type startedBackend struct {
 	kernels.Backend
 	err error
 }
 
-// start starts each backend once, all at the same time: a worker that imports PyTorch takes ten seconds.
+// start starts all backends at the same time, because importing PyTorch takes ten seconds.
 func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	var all sync.WaitGroup
 	for _, f := range recorded {
@@ -324,7 +321,7 @@ func (t *interleaving) start(cmd *cobra.Command, recorded []origin) {
 	all.Wait()
 }
 
-// write writes the decisions and wall times. Every run gets the time of all runs.
+// write gives every run the wall time of all runs.
 func (t *interleaving) write() error {
 	var err error
 	for _, r := range t.runs {
@@ -338,7 +335,7 @@ func (t *interleaving) close() {
 	var all sync.WaitGroup
 	for _, b := range t.backends {
 		if b.err == nil {
-			all.Go(func() { b.Close() }) // all results are already written
+			all.Go(func() { b.Close() }) // results are already written
 		}
 	}
 	all.Wait()

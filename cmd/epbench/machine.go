@@ -50,7 +50,7 @@ examples read.`,
 	return cmd
 }
 
-// applies says whether a table may be used on a host: yes, no, partly or unverified. note is the reason.
+// applies returns yes, no, partly or unverified, and the reason in `note`.
 func applies(t *table.Table, h table.Host) (word, note string) {
 	if len(t.Rows) == 0 {
 		return "no", "it has no rows"
@@ -98,7 +98,7 @@ func appliesTable(h table.Host, set *table.Set) reports.Table {
 	return t
 }
 
-// writeMachine prints the machine as JSON. The fields have their names in run.json.
+// writeMachine prints JSON with the field names of run.json.
 func writeMachine(cmd *cobra.Command, h table.Host, set *table.Set) error {
 	type tableHere struct {
 		Name    string `json:"name"`

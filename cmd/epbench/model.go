@@ -114,7 +114,7 @@ func (f *fitFlags) facts() (*model.File, error) {
 	return model.Load(f.links)
 }
 
-// readRuns reads recorded times. A path is a run directory, or a folder above several.
+// readRuns reads the times of run directories, or of all runs below a folder.
 func readRuns(cmd *cobra.Command, paths []string) ([]predict.Row, error) {
 	var r predict.Reader
 	for _, path := range paths {
@@ -146,7 +146,7 @@ func runsBelow(path string) ([]string, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%s is a file; give a run directory, or a directory of runs", path)
 	}
-	// The trailing separator makes WalkDir enter a path that is a link to a directory.
+	// The trailing separator makes WalkDir follow a link to a directory.
 	err := filepath.WalkDir(path+string(filepath.Separator), func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == record.RunFile {
 			out = append(out, filepath.Dir(p))

@@ -14,8 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// compilerName names the program that compiles device sources. The environment variable compilerEnv may hold the
-// program's path.
 const (
 	compilerName = "epbench-compile"
 	compilerEnv  = "EPBENCH_COMPILE"
@@ -127,11 +125,11 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uncovered counts the answers of a pack that have no row of a table.
+// uncovered counts the answers that come from no row of a table.
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
-			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of pairs alone has no rows for halves
+			if r.Uncovered && l.Purpose != pack.Halves { // a sweep of pairs has no rows of dispatch alone
 				n++
 			}
 		}
@@ -195,7 +193,7 @@ func (f *packFlags) request() (r pack.Request, err error) {
 	return r, nil
 }
 
-// machine returns the machine of --machine, or of the last table that has rows for the ranks and nodes.
+// machine returns the machine of --machine, or of the last table with rows for the ranks and nodes.
 func (f *packFlags) machine(set *table.Set) (ep.Machine, error) {
 	if f.machineFile != "" {
 		h, err := readHost(f.machineFile)

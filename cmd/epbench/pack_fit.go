@@ -11,11 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitInFlight lists the numbers of calls in flight that runFit prints. Two micro-batches have two.
+// fitInFlight lists the numbers of calls in flight that runFit prints.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints the largest number of tokens of a rank whose buffers fit into --fit. With --max-tokens it also prints
-// how many such calls fit.
+// runFit prints how many tokens, and with --max-tokens how many calls, fit into --fit.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
 	if err != nil {

@@ -71,7 +71,7 @@ func packFacts(p *pack.Pack) reports.Table {
 	return t.Table
 }
 
-// launchedBy lists the kernels that a pack launches. Its ABI names all kernels of the build.
+// launchedBy lists the kernels that a pack launches. p.ABI names all kernels of the build.
 func launchedBy(p *pack.Pack) []string {
 	var out []string
 	for _, l := range p.Lookups {
@@ -110,7 +110,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell says whether an answer was measured with this build on this kind of machine. It is empty without a row.
+// certifiedCell returns an empty cell for an answer that comes from no row.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()
@@ -118,7 +118,7 @@ func certifiedCell(a pack.Answer) reports.Cell {
 	return reports.Bool(a.Certified)
 }
 
-// idCell returns a cell with the id of a config; key is the full spelling.
+// idCell returns the id of a config. `key` is the config's full spelling.
 func idCell(key string) reports.Cell {
 	c, err := ep.ParseConfig(key)
 	if err != nil {

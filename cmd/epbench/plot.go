@@ -90,7 +90,7 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := cmp.Or(knownParameter("--x", f.options.X, runs), knownParameter("--y", f.options.Y, runs)); err != nil {
 		return err
 	}
-	// A run of import has no decisions, so gain would be empty.
+	// Imported runs have no decisions, so kind gain draws nothing.
 	if !cmd.Flags().Changed("kind") && len(kinds[0].Draw(runs, f.options)) == 0 {
 		f.kind = "latency"
 		if kinds, err = f.kinds(); err != nil {
@@ -175,7 +175,6 @@ func (f *plotFlags) draw(cmd *cobra.Command, kinds []chart.Kind, runs []*reports
 	return nil
 }
 
-// whyEmpty says why a kind of picture may be empty.
 var whyEmpty = map[string]string{
 	"gain":      ": the run has no decisions; --kind latency draws its times",
 	"bandwidth": ": the bytes of its routings are not known",

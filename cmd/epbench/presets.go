@@ -59,7 +59,7 @@ func (o *presetsOptions) run(cmd *cobra.Command, args []string) error {
 	return o.tables.print(cmd, tables...)
 }
 
-// choose returns the named presets, or all, that pass --match and --ranks.
+// choose selects presets by name, --match and --ranks. No names select all presets.
 func (o *presetsOptions) choose(names []string) ([]workloads.Preset, error) {
 	if o.ranks < 0 {
 		return nil, fmt.Errorf("--ranks: %d is below 0", o.ranks)
@@ -140,7 +140,7 @@ func presetLayers(p workloads.Preset) string {
 	return fmt.Sprintf("%d (%d)", p.Layers, p.DenseLayers)
 }
 
-// explainPreset returns the fields of a preset. Its notes are common assumptions that the shape breaks.
+// explainPreset notes the common assumptions that the preset's shape breaks.
 func explainPreset(p workloads.Preset) reports.Table {
 	t := newFacts(strings.ReplaceAll(p.Name, ".", "-"), p.Name)
 	t.Notes = p.Hazards()

@@ -98,7 +98,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	return f.tables.print(cmd, t)
 }
 
-// replayTable returns the empty table with one row for each strategy and budget.
+// replayTable returns a table for strategies and budgets, still without rows.
 func replayTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -114,7 +114,7 @@ func replayTable(title string) reports.Table {
 	}
 }
 
-// eachTable returns the empty table with one row for each search, for --each.
+// eachTable returns a table for single searches, still without rows.
 func eachTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -134,8 +134,8 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 	}
 }
 
-// source returns a function that draws landscape i, the protocol by which searches measure it, and a title for the table.
-// A landscape gives each config of a search space a true time, and noise to add to it.
+// source returns a function that draws landscape i, the protocol of the searches, and the table's title. A landscape
+// gives each config a true time, and noise.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")
@@ -186,7 +186,6 @@ func (f *replayFlags) studies(p search.Protocol) ([]replay.Study, error) {
 	return out, nil
 }
 
-// strategyListHelp returns the help text of the flag --strategy, for a list of strategies.
 func strategyListHelp() string {
 	return "`STRATEGIES` comma-separated list, or all: " + strings.Join(search.StrategyNames(), ", ") + ", exec:COMMAND (epbench docs search-own)"
 }
@@ -204,8 +203,7 @@ func parseStrategies(text string) ([]string, error) {
 	return out, nil
 }
 
-// parseReplayBudgets reads the value of --budget: numbers of configs (25,50 or a range), shares of a space (10%), times
-// (10s), or the word all. Each of them makes a study.
+// parseReplayBudgets makes a study for each item of --budget.
 func parseReplayBudgets(text string) ([]replay.Study, error) {
 	var out []replay.Study
 	if counts, err := ep.ParseInts(text); err == nil && counts[0] > 0 {

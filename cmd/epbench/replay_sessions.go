@@ -34,7 +34,7 @@ are computed from three sessions.`,
 	return cmd
 }
 
-// stabilityTable has a row for each run of several sessions. If there are several, the last row is for all together.
+// stabilityTable has a row for each run, and a last row for all runs together.
 func stabilityTable(paths []string) (reports.Table, error) {
 	n := reports.Numbers
 	t := reports.Table{
@@ -67,7 +67,7 @@ func stabilityTable(paths []string) (reports.Table, error) {
 	return t, nil
 }
 
-// sessionSeconds returns the wall time of further sessions.
+// sessionSeconds returns the wall time of the sessions after the search.
 func sessionSeconds(results []record.Result) (seconds float64) {
 	for _, r := range results {
 		if r.Stage == record.StageSession && r.End {

@@ -20,10 +20,10 @@ import (
 	"github.com/epbench/epbench/tune/sweep/measure"
 )
 
-// replayModels returns a model for each search at paths, and the protocol of the first machine.
+// replayModels returns a model for each search in `paths`, and the protocol of the first machine.
 func replayModels(paths []string, starts replay.Starts) ([]*replay.Model, search.Protocol, error) {
 	var out []*replay.Model
-	protocol := search.OnGPU() // other tuners measured their spaces on GPUs
+	protocol := search.OnGPU() // other tuners measured on GPUs
 	for i, path := range paths {
 		if isSpace(path) {
 			m, err := spaceModel(path)
@@ -63,8 +63,8 @@ func warningsOf(draw func(int) *replay.Model, n int) []string {
 	return out
 }
 
-// isSpace reports whether a path has the name of another tuner's space. A missing file counts too: its reader returns
-// the error.
+// isSpace reports whether a path has the name of another tuner's space. It accepts a missing file, so that the reader
+// returns the error.
 func isSpace(path string) bool {
 	info, err := os.Stat(path)
 	return exchange.Has(path) && (err != nil || !info.IsDir())
@@ -154,7 +154,7 @@ the space. cache writes a cache file of Kernel Tuner for its simulation mode.`,
 	return cmd
 }
 
-// savers maps values of --as to functions that write a recording into a folder. They return the written path.
+// savers maps values of --as to functions that write a recording and return the path.
 var savers = map[string]func(dir string, r *record.Recording) (path string, err error){
 	"recording": func(dir string, r *record.Recording) (string, error) {
 		path := filepath.Join(dir, r.Name())
@@ -173,8 +173,7 @@ var savers = map[string]func(dir string, r *record.Recording) (path string, err 
 	},
 }
 
-// eachKernel calls write for each kernel of a recording, with a path without ending. It returns the folder of all
-// files.
+// eachKernel calls `write` for each kernel, with a path without ending. It returns the folder.
 func eachKernel(dir string, r *record.Recording, write func(s *exchange.Space, base string) error) (string, error) {
 	folder := filepath.Join(dir, strings.TrimSuffix(r.Name(), record.RecordingExt))
 	if err := os.MkdirAll(folder, 0o777); err != nil {

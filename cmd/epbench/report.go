@@ -25,7 +25,7 @@ type reportFlags struct {
 	filter runFilter
 }
 
-// benchFormat names the output format of Go's benchmarks, as a value of --format.
+// benchFormat names the output format of Go's benchmarks.
 const benchFormat = "benchfmt"
 
 func newReport() *cobra.Command {
@@ -91,7 +91,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 		}
 		tables = append(tables, of...)
 	}
-	// The page comes first: if it cannot be written, nothing else is printed.
+	// If the page cannot be written, nothing is printed.
 	page, err := f.page(cmd, runs)
 	if err != nil || page == "-" {
 		return err
@@ -106,7 +106,7 @@ func (f *reportFlags) run(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// libraries and beside name the tables of --only that have the rows of all runs together.
+// libraries and beside name tables with rows of all runs.
 const (
 	libraries = "libraries"
 	beside    = "beside"
@@ -128,7 +128,7 @@ func (f *reportFlags) tablesOver(runs []*reports.Loaded) ([]reports.Table, error
 	return append(tables, t), nil
 }
 
-// librariesOf returns the table that compares libraries, or none if --only names others.
+// librariesOf returns the table that compares libraries, or none.
 func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, error) {
 	asked := slices.Contains(splitList(f.only), libraries)
 	if !asked && f.only != "" && f.only != "all" {
@@ -146,7 +146,7 @@ func (f *reportFlags) librariesOf(runs []*reports.Loaded) ([]reports.Table, erro
 	return nil, nil // one library, or runs of different machines
 }
 
-// page writes the HTML page and returns its path, "" with --no-html.
+// page returns the path of the HTML page, or "" with --no-html.
 func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, error) {
 	if f.noHTML {
 		return "", nil
@@ -159,11 +159,10 @@ func (f *reportFlags) page(cmd *cobra.Command, runs []*reports.Loaded) (string, 
 	return out, nil
 }
 
-// maxPrinted bounds the number of failures in a table for people.
+// maxPrinted bounds the failures in a table for people.
 const maxPrinted = 40
 
-// tablesOf returns the tables that --only names. The default is a short list for people and all tables for programs. If
-// named is true, titles have the run's name.
+// tablesOf returns the tables that --only names. If `named` is true, their titles have the run's name.
 func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, error) {
 	limit := maxPrinted
 	if f.tables.forPrograms() {
@@ -185,7 +184,7 @@ func (f *reportFlags) tablesOf(l *reports.Loaded, named bool) ([]reports.Table, 
 	return tables, err
 }
 
-// headline returns the largest gains, the headline and the warnings of a run, for people.
+// headline returns a run's largest gains, summary and warnings.
 func headline(l *reports.Loaded) []reports.Table {
 	head := reports.Table{Title: l.Run.Machine.Name, Notes: reports.Summarise(l.Run).Lines()}
 	head.Note(l.Resume())

@@ -91,8 +91,7 @@ func startTables(s surroundings, set *table.Set) reports.Table {
 	return t
 }
 
-// measured names the machines of the compiled-in tables, such as "2 x NVIDIA H200". most is their largest number of
-// GPUs.
+// measured returns the machines of the tables, such as "2 x NVIDIA H200", and their largest number of GPUs.
 func measured(set *table.Set) (names []string, most int) {
 	for _, source := range set.Sources() {
 		m := source.Table.Header.Machine
@@ -116,10 +115,10 @@ func unmeasured(s surroundings, set *table.Set) string {
 	return text
 }
 
-// A step is one command of epbench that the user should type.
+// A step is one command that the user should type.
 type step struct {
 	does    string
-	words   []string // the arguments of epbench, without shell quotes
+	words   []string // arguments, without shell quotes
 	minutes int      // 0 means seconds
 }
 
@@ -141,7 +140,6 @@ func (s step) command() string {
 	return strings.Join(out, " ")
 }
 
-// printSteps prints the steps for people. Long commands are broken by backslashes.
 func (f *tableFlags) printSteps(cmd *cobra.Command, p plan, s surroundings, steps []step) error {
 	fmt.Fprintln(cmd.OutOrStdout())
 	if err := f.paragraphs(cmd, "Three commands for "+p.title(s)+". Nothing was run."); err != nil {
@@ -171,7 +169,7 @@ func freeName(name string) string {
 	}
 }
 
-// packCache returns the folder of packs that epcomm makes itself.
+// packCache returns the folder of the packs that epcomm makes.
 func packCache() string {
 	if dir := os.Getenv("EPCOMM_CACHE"); dir != "" {
 		return dir

@@ -15,22 +15,22 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// surroundings holds the facts about this machine that start uses.
+// surroundings holds facts about this machine.
 type surroundings struct {
 	GPUs    int               `json:"gpus"`
 	Machine ep.Machine        `json:"machine"` // zero if epbench-cuda does not answer
 	NoGPU   string            `json:"no_gpu"`  // why Machine is zero
-	Python  string            `json:"python"`  // path of the interpreter, or ""
-	Modules map[string]string `json:"modules"` // package and version of each installed module
-	Elastic string            `json:"elastic"` // path of the module with DeepEP V2's ElasticBuffer, or ""
-	Worker  string            `json:"worker"`  // path of the worker for libraries in Python, or ""
-	Packs   []string          `json:"packs"`   // paths of the packs that epcomm would use
+	Python  string            `json:"python"`  // path of the interpreter
+	Modules map[string]string `json:"modules"` // package and version by module
+	Elastic string            `json:"elastic"` // path of DeepEP V2's ElasticBuffer
+	Worker  string            `json:"worker"`  // path of the worker for Python libraries
+	Packs   []string          `json:"packs"`   // packs that epcomm would use
 }
 
-// modules lists the Python modules that start looks for.
+// modules lists the Python modules that epbench start looks for.
 var modules = []string{"torch", "deep_ep", "flashinfer", "sglang", "vllm"}
 
-// lookAround finds the facts about this machine. Tests replace it.
+// lookAround examines this machine. Tests replace this function.
 var lookAround = func(cmd *cobra.Command) surroundings {
 	s := surroundings{Worker: findLibraryWorker(), Packs: findPacks()}
 	devices, _ := filepath.Glob("/dev/nvidia[0-9]*") // the only error is a bad pattern
@@ -53,8 +53,8 @@ func (s *surroundings) openGPUs(ctx context.Context) {
 	s.GPUs = s.Machine.GPUs
 }
 
-// askModules is a Python program that prints the interpreter, the modules' packages and versions, and the path of
-// DeepEP V2. It does not import modules. A package may have another name than its module: sgl-deep-ep has deep_ep.
+// askModules is a Python program that describes modules without importing them. A package may have another name than
+// its module: sgl-deep-ep contains deep_ep.
 const askModules = `
 import importlib.metadata, importlib.util, json, os, sys
 found, elastic, of = {}, "", importlib.metadata.packages_distributions()
@@ -83,8 +83,7 @@ func (s *surroundings) askPython(ctx context.Context) {
 	s.Python, s.Modules, s.Elastic = answer.Python, answer.Modules, answer.Elastic
 }
 
-// findLibraryWorker returns the path of the worker for libraries in Python, or "". It looks in the wheel and in the
-// repository.
+// findLibraryWorker returns the path of the worker for Python libraries, or "".
 func findLibraryWorker() string {
 	self, _ := os.Executable() // without it, only the current directory is searched
 	bin := filepath.Dir(self)

@@ -11,14 +11,14 @@ import (
 // A plan is a list of commands to begin with.
 type plan struct {
 	name   string
-	module string // the Python module that it tunes; "" for none
+	module string // Python module that the plan tunes
 	least  int    // least number of GPUs
 	what   string
 	page   string
 	steps  func(s surroundings, model string) []step
 }
 
-// plans lists all plans. start takes the first that this machine can follow.
+// plans lists the plans in the order in which epbench start tries them.
 var plans = []plan{
 	{"deepep2", "deep_ep", 2, "DeepEP V2 (ElasticBuffer), which your engine calls", "epbench docs run-deepep", deepep2Steps},
 	{"deepep", "deep_ep", 2, "DeepEP, which your engine calls", "epbench docs run-deepep", deepepSteps},
@@ -35,7 +35,7 @@ func planNames() (out []string) {
 	return out
 }
 
-// planFor returns the plan called name; for "", the first that this machine can follow.
+// planFor returns the plan with this name. Without a name, it returns the first plan that helps on this machine.
 func planFor(name string, s surroundings) (plan, error) {
 	for _, p := range plans {
 		if p.name == name || name == "" && p.missing(s) == "" {
@@ -45,7 +45,7 @@ func planFor(name string, s surroundings) (plan, error) {
 	return plan{}, usagef("--for: unknown library %q%s", name, ep.DidYouMean(name, planNames(), ", use one of "+strings.Join(planNames(), ", ")))
 }
 
-// missing returns why this machine cannot follow the plan or would gain nothing, or "".
+// missing returns why the plan does not help on this machine, or "" if it does.
 func (p plan) missing(s surroundings) string {
 	switch {
 	case s.GPUs < p.least:
@@ -55,7 +55,7 @@ func (p plan) missing(s surroundings) string {
 	case p.name == "deepep2" && s.Elastic == "":
 		return fmt.Sprintf("the Python module deep_ep is of DeepEP V1 (%s)", s.Modules["deep_ep"])
 	case p.name == "deepep2" && s.Modules["sglang"] != "" && s.Modules["vllm"] == "":
-		return "SGLang 0.5.17 calls the Buffer of DeepEP V1, which this deep_ep also contains"
+		return "SGLang 0.5.17 calls the Buffer of DeepEP V1, and not the ElasticBuffer of V2"
 	case p.module != "" && s.Worker == "":
 		return "the workers for libraries in Python are missing"
 	case p.name == "own" && s.Machine.Name == "":
@@ -71,7 +71,7 @@ func (p plan) title(s surroundings) string {
 	return p.what
 }
 
-// sweepMinutes sets the budget of the sweeps that epbench start proposes. The budget includes the worker's start.
+// sweepMinutes sets the budget of the proposed sweeps. The budget includes the worker's start.
 const sweepMinutes = 5
 
 func library(s surroundings, worker string) string {
@@ -111,8 +111,7 @@ func deepepExport(s surroundings, dir string) step {
 	return exportStep(dir, "deepep-shim", "epbench_deepep.py")
 }
 
-// deepep2Steps returns the steps for DeepEP V2. Its only parameter, num_sms, is given in each call. So the last step is
-// a look-up, and no file is written.
+// deepep2Steps ends with a look-up and writes no file, because each call of DeepEP V2 takes num_sms.
 func deepep2Steps(s surroundings, model string) []step {
 	dir := freeName("deepep2-run")
 	sweep := librarySweep(s, dir, "deepep2", model, "1,8,128,1024,4096", "dispatch,combine,pair")
@@ -144,6 +143,6 @@ func ownSteps(s surroundings, model string) []step {
 
 func cpuSteps(_ surroundings, _ string) []step {
 	dir := freeName("first")
-	return []step{{"measure, with goroutines for GPUs", []string{"sweep", "-o", dir}, 1}, reportStep(dir),
+	return []step{{"measure, with goroutines in place of GPUs", []string{"sweep", "-o", dir}, 1}, reportStep(dir),
 		{"ask what to launch", []string{"table", "lookup", "--table", dir, "--tokens", "16"}, 0}}
 }

@@ -94,7 +94,7 @@ func (f *sweepFlags) bind(cmd *cobra.Command) {
 	f.tables.bind(cmd)
 }
 
-// command returns the command line, which run.json stores and --resume reads again.
+// command returns the command line, which --resume reads from run.json.
 func (f *sweepFlags) command(cmd *cobra.Command) []string { return commandLine(cmd, "sweep") }
 
 func resumed(command []string) (*sweepFlags, error) {
@@ -117,7 +117,7 @@ func resumed(command []string) (*sweepFlags, error) {
 	return &f, err
 }
 
-// minSessions and maxSessions are the bounds of --sessions. The value 1 is also allowed.
+// minSessions and maxSessions bound --sessions. The value 1 is also allowed.
 const (
 	minSessions = 3
 	maxSessions = 100
@@ -125,7 +125,7 @@ const (
 
 func bindSessions(s *pflag.FlagSet, sessions *int, usage string) {
 	s.IntVar(sessions, "sessions", sweep.DefaultSessions, usage)
-	s.Lookup("sessions").DefValue = "" // so that the help does not print -1; the help text itself names the default
+	s.Lookup("sessions").DefValue = "" // the usage names the default
 }
 
 func checkSessions(n int) error {
@@ -135,7 +135,7 @@ func checkSessions(n int) error {
 	return nil
 }
 
-// cpuBudget is the default time of a sweep on the CPU backend. A user's first sweep then ends within a minute.
+// cpuBudget lets a user's first sweep, on the CPU backend, end within a minute.
 const cpuBudget = 30 * time.Second
 
 func (f *sweepFlags) options(b kernels.Backend) (*sweep.Options, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// anyLegal returns an error if --param leaves some op no legal config. The sweep would measure only the default.
+// anyLegal returns an error if --param leaves an op without a legal config.
 func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	given := p.Options.Params
 	if len(given) == 0 {
@@ -38,8 +38,7 @@ func anyLegal(b kernels.Backend, p *sweep.Plan) error {
 	return nil
 }
 
-// refusedValue returns an error if every given value of a parameter is illegal beside defaults. It returns nil if only
-// combinations are illegal.
+// refusedValue returns an error if all given values of one parameter are illegal. Other parameters have their defaults.
 func refusedValue(all []kernels.Kernel, m ep.Machine, p ep.Problem, kernel string, given map[string][]ep.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		var first error

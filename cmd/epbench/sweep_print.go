@@ -18,7 +18,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// print prints the winners, the headline, and for people the next commands. Warnings go to standard error.
 func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	rows := 0
 	if out.Table != nil {
@@ -45,7 +44,7 @@ func (f *sweepFlags) print(cmd *cobra.Command, out *sweep.Summary, dir string) e
 // fewSearches is the number of searches above which the largest gains are listed again.
 const fewSearches = 12
 
-// ending prints what follows the table of winners, for people.
+// ending prints the headline and the next commands.
 func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) error {
 	stdout := cmd.OutOrStdout()
 	fmt.Fprintln(stdout)
@@ -102,14 +101,14 @@ func rowsText(run *record.Run, t *table.Table) string {
 	return text + "."
 }
 
-// winners returns the table of winners. Its notes count the points that constraints removed.
+// winners adds to the table of winners how many points constraints removed.
 func winners(run *record.Run) reports.Table {
 	t := reports.Winners(run)
 	t.Note(rejections(run.Spaces)...)
 	return t
 }
 
-// rejections says how many points each constraint removed. Equal spaces share a text; there are at most eight.
+// rejections says how many points each constraint removed.
 func rejections(spaces []record.SpaceInfo) []string {
 	const most = 8
 	var out []string
@@ -167,7 +166,7 @@ func (f *sweepFlags) printPlan(cmd *cobra.Command, p *sweep.Plan) error {
 	return f.tables.print(cmd, t)
 }
 
-// costText says how long a plan takes, by its probe.
+// costText says how long a plan takes.
 func costText(p *sweep.Plan) string {
 	whole, least, most := p.Estimate(), p.Least(), p.Options.Time
 	const how = " (estimated with a probe of two rounds; with compilation, checks and sessions)"
@@ -184,7 +183,7 @@ func costText(p *sweep.Plan) string {
 	return fmt.Sprintf("about %v, the budget%s", most, how)
 }
 
-// wholeText says in how many spaces every config was measured, "" if there are no spaces.
+// wholeText says in how many spaces every config was measured, or returns "".
 func wholeText(run *record.Run) string {
 	whole, searched := 0, 0
 	var tried, legal int

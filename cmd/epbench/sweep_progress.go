@@ -12,20 +12,20 @@ import (
 	"github.com/epbench/epbench/tune/sweep"
 )
 
-// progress shows how many searches are done: as a bar on a terminal, elsewhere as lines.
+// progress shows a bar on a terminal, and prints lines elsewhere.
 type progress struct {
 	out   io.Writer
 	bars  *mpb.Progress // nil if the output is not a terminal
 	bar   *mpb.Bar
-	title atomic.Value // string; atomic because another goroutine draws the bar
+	title atomic.Value // string; the bar's goroutine also reads it
 	start time.Time
 	last  time.Time
 
 	done atomic.Int64 // searches
-	took atomic.Int64 // nanoseconds of all searches together
+	took atomic.Int64 // nanoseconds of all done searches together
 }
 
-// leastBar is the least width of a bar. With less room, only the title is shown.
+// leastBar is the least width of a bar.
 const leastBar = 10
 
 // everySeconds is the least time between two plain lines.
@@ -76,7 +76,7 @@ func (hidingBar) Build() mpb.BarFiller {
 	})
 }
 
-// timeLeft returns the estimated time to the end, or "".
+// timeLeft estimates the time to the end, or returns "".
 func (p *progress) timeLeft(s decor.Statistics) string {
 	done, took := p.done.Load(), time.Duration(p.took.Load())
 	if done == 0 || done == s.Total {
@@ -85,8 +85,7 @@ func (p *progress) timeLeft(s decor.Statistics) string {
 	return fmt.Sprintf(", %v left", remaining(took, time.Since(p.start)-took, done, s.Total).Round(time.Second))
 }
 
-// remaining estimates the time to the end from the mean of finished searches. It subtracts the time for which the
-// current one has run.
+// remaining estimates the time to the end. `running` is the current search's time so far.
 func remaining(took, running time.Duration, done, all int64) time.Duration {
 	return max(0, time.Duration(float64(took)/float64(done)*float64(all-done))-running)
 }

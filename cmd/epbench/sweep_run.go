@@ -59,7 +59,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
-		err = dir.WriteRun(run) // now, because --resume needs it even if the first search is killed
+		err = dir.WriteRun(run) // --resume needs it, even after a kill
 	}
 	if err == nil {
 		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
@@ -86,10 +86,9 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 // overBudget is the share by which a sweep may exceed its budget without a warning.
 const overBudget = 0.1
 
-// holdBudget estimates with a probe how long the sweep takes at least. If that exceeds --budget, it prints a warning.
-// It returns no error, because a busy machine can make the two rounds of the probe several times slower. If --budget is
-// not given, it raises the default budget of the CPU backend. The time since began counts, because launching ranks
-// takes seconds.
+// holdBudget warns if a probe says that the sweep takes longer than --budget. Without --budget, it raises the default
+// budget instead. It does not fail, because a busy machine can make the probe several times slower. The time since
+// `began` counts.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
 		return nil
@@ -155,7 +154,7 @@ func emptyClock(ctx context.Context, b kernels.Backend) (map[string]float64, err
 	return empty, nil
 }
 
-// started is a run directory that is open for writing, and the results in its log.
+// started is an open run directory, with the results in its log.
 type started struct {
 	dir     *record.Dir
 	run     *record.Run
@@ -163,8 +162,7 @@ type started struct {
 	began   time.Time // when the command began
 }
 
-// continueRun continues the run of --resume with its recorded flags. It returns an error if machine, kernels or search
-// space have changed.
+// continueRun returns an error if machine, kernels or search space have changed.
 func (f *sweepFlags) continueRun(cmd *cobra.Command) error {
 	began := time.Now()
 	given := ""

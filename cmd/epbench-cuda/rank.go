@@ -75,7 +75,7 @@ type member struct {
 	listener *net.TCPListener // only on rank 0
 }
 
-// invite listens on rank 0, and returns "ADDRESS ID" for the other ranks. NVSHMEM needs the id.
+// invite listens on rank 0 and returns "ADDRESS ID" for the other ranks. ID is for NVSHMEM.
 func (r *member) invite(host string) (string, error) {
 	var err error
 	if r.id, err = r.library.NewID(); err != nil {
@@ -130,7 +130,7 @@ func (r *member) gather() ([]io.ReadWriter, error) {
 	return links, nil
 }
 
-// meet connects another rank to rank 0, at the address from invite.
+// meet connects this rank to rank 0.
 func (r *member) meet() (io.ReadWriter, error) {
 	address, id, _ := strings.Cut(r.line.Meet, " ")
 	var err error

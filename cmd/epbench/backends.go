@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A backendEntry describes one value of --backend.
 type backendEntry struct {
 	name string
 	doc  string
@@ -25,8 +24,8 @@ type backendEntry struct {
 	// known lists the kernels, also on a host without GPUs.
 	known     func() []kernels.Kernel
 	abi       func() ep.ABI
-	onRequest bool // needs an argument, so auto never takes it
-	predicts  bool // measures nothing, so only bench opens it
+	onRequest bool // auto never takes it, because it needs an argument
+	predicts  bool // bench alone opens it, because it measures nothing
 }
 
 // backendTable lists the backends in the order in which auto tries them.

@@ -24,7 +24,6 @@ func openExec(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, "")
 }
 
-// openLaunch starts a launcher, whose ranks connect over TCP.
 func openLaunch(ctx context.Context, arg string) (kernels.Backend, error) {
 	return openCommand(ctx, arg, cmp.Or(os.Getenv(listenEnv), worker.Loopback))
 }

@@ -166,7 +166,7 @@ func fromTable(b kernels.Backend, flag, path string) (sweep.Picker, error) {
 		if a.Config.IsDefault() {
 			return a.Config, answerText[a.Reason], nil
 		}
-		if err := check(b.Machine(), p, a.Config); err != nil { // as in epcomm
+		if err := check(b.Machine(), p, a.Config); err != nil {
 			return ep.Config{}, fmt.Sprintf("the table's config cannot run here, so the default runs: %v", err), nil
 		}
 		return kernels.Current(b.Kernels(), a.Config), answerText[a.Reason], nil // the row may be from an earlier build
@@ -183,7 +183,6 @@ var answerText = map[table.Reason]string{
 	table.Refused:   "the table may not be used for it, so the default runs",
 }
 
-// recorder keeps results in memory, and in a run directory if there is one.
 type recorder struct {
 	dir     *record.Dir
 	results []record.Result
@@ -257,8 +256,8 @@ func (f *benchFlags) noteBand(cmd *cobra.Command, b kernels.Backend, opts *sweep
 	}
 }
 
-// bandNote says which band compare can decide from two runs of so many sessions. It returns "" if the policy's band is
-// as wide. `spread` is the relative standard deviation of times between sessions.
+// bandNote says which band compare can decide from two runs of so many sessions, or returns "" if that band is narrow
+// enough. `spread` is the relative standard deviation of times between sessions.
 func bandNote(sessions int, spread, band float64) string {
 	decided := stat.DecidedBand(sessions, spread)
 	if decided <= band {

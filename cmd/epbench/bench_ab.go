@@ -16,7 +16,6 @@ type abFlags struct {
 	failOn float64
 }
 
-// args requires two arguments with --ab, and none without.
 func (f *abFlags) args(_ *cobra.Command, args []string) error {
 	switch {
 	case f.on && len(args) != 2:

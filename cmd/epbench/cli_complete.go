@@ -14,7 +14,6 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// flagValues lists the values that a shell offers for a flag.
 var flagValues = map[string]func() []string{
 	"model":     presetNames,
 	"op":        func() []string { return valueNames(ep.Ops()) },
@@ -62,7 +61,7 @@ func completed(values []string, begun string) (out []string) {
 	return out
 }
 
-// listed returns the values after the colon of a flag's usage, or all kinds of pictures.
+// listed returns the values after the colon in a flag's usage, or all kinds of pictures.
 func listed(f *pflag.Flag) []string {
 	if _, values, ok := strings.Cut(f.Usage, ": "); ok {
 		return strings.Split(values, ", ")
@@ -112,7 +111,7 @@ func backendNames() (out []string) {
 func embeddedNames() (out []string) {
 	files, err := fs.Glob(embedded.FS(), "*.json")
 	if err != nil {
-		panic(err) // the pattern is constant
+		panic(err)
 	}
 	for _, f := range files {
 		out = append(out, strings.TrimSuffix(f, ".json"))

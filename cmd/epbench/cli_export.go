@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// exportFormats lists the formats of --export by file ending.
 var exportFormats = map[string]reports.Renderer{".md": reports.WriteMarkdown, ".csv": reports.WriteCSV, ".json": reports.WriteJSON}
 
 // checkExports returns an error if a file of --export cannot be written. Call it before measuring.

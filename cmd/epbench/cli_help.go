@@ -23,8 +23,7 @@ const (
 	forOutput  = "Output"
 )
 
-// flags registers the flags that `bind` defines, under a heading. The usage "`N` rounds" is printed as "--rounds N
-// rounds".
+// flags registers the flags that `bind` defines, under a heading. A usage may begin with a placeholder in backquotes.
 func flags(cmd *cobra.Command, heading string, bind func(s *pflag.FlagSet)) {
 	s := pflag.NewFlagSet(heading, pflag.ContinueOnError)
 	s.SortFlags = false
@@ -158,7 +157,6 @@ func init() {
 	cobra.AddTemplateFunc("flagHelp", flagHelp)
 }
 
-// usageTemplate is cobra's template, with flags under headings.
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}

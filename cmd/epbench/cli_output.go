@@ -27,7 +27,7 @@ type tableFlags struct {
 	width  int
 	lead   string // warning before the first table
 	export []string
-	kept   []reports.Table // tables for the files of --export
+	kept   []reports.Table // for --export
 }
 
 var tableFormats = []struct {
@@ -168,7 +168,7 @@ func (f *tableFlags) warn(cmd *cobra.Command, warnings []string) {
 	text.Renderer(f.columns(cmd))(cmd.ErrOrStderr(), reports.Table{Warnings: warnings})
 }
 
-// programName returns the command that the user types to run this program.
+// programName returns the command that starts this program.
 func programName() string {
 	self := os.Args[0]
 	if _, err := exec.LookPath("epbench"); err == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// commandGroups lists the commands in the order of the help.
 var commandGroups = []struct {
 	heading string
 	make    []func() *cobra.Command
@@ -21,7 +20,7 @@ var commandGroups = []struct {
 	{"See what is there:", []func() *cobra.Command{newMachine, newBackends, newPresets, newWorkload, newTerms, newDocs, newVersion}},
 }
 
-// extra lists functions that make further commands. Files with build tags add to this list.
+// extra lists further commands. Files with build tags add to it.
 var extra []func(root *cobra.Command) *cobra.Command
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -84,7 +83,6 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// flagError puts an error of pflag into plain words.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError

@@ -48,8 +48,7 @@ func (w *wrapper) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// unwrapped returns the writer behind a wrapper. Progress bars need it, because their control characters must not be
-// broken.
+// unwrapped returns the writer behind a wrapper. Progress bars need it: their control characters must not be broken.
 func unwrapped(w io.Writer) io.Writer {
 	if wrapped, ok := w.(*wrapper); ok {
 		return wrapped.out

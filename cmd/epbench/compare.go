@@ -67,7 +67,6 @@ exit code is 3 if a winner is slower than the default or loses more than PERCENT
 	return cmd
 }
 
-// bindOptions registers the flags that compare and plot share.
 func (f *compareFlags) bindOptions(cmd *cobra.Command) {
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.StringVar(&f.what, "of", string(reports.OfWinner), "`WHICH` configs to compare: winner (of each run), default, configs (all that both runs timed)")

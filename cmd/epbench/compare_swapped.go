@@ -50,7 +50,6 @@ func (f *compareFlags) compareSwapped(cmd *cobra.Command, args []string) error {
 	return f.cannotTell(cmd, fmt.Errorf("%d winners may lose %.3g%% in the other run: its times do not decide this", unsure, 100*f.failOn))
 }
 
-// noOtherFlags refuses flags that have no effect with --of swapped.
 func noOtherFlags(cmd *cobra.Command) error {
 	for _, name := range []string{"allow", "band"} {
 		if cmd.Flags().Changed(name) {

@@ -58,7 +58,6 @@ func pageList() string {
 	return out.String()
 }
 
-// nearPages returns the end of an error about an unknown page.
 func nearPages(word string) string {
 	near := slices.DeleteFunc(pageNames(), func(name string) bool { return word == "" || !strings.Contains(name, word) })
 	if len(near) > 0 {
@@ -75,8 +74,7 @@ var (
 	pageBreak = regexp.MustCompile("^$|^[|#]|" + itemMark.String() + "|" + codeMark.String())
 )
 
-// pageText wraps a page, except code. It drops notes to maintainers, and adds to a link the command that prints the
-// page.
+// pageText wraps a page, except code. It drops notes to maintainers, and names the command that prints a linked page.
 func pageText(page string, width int) string {
 	var out strings.Builder
 	paragraph, code := "", false

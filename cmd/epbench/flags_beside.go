@@ -52,8 +52,8 @@ func (f *besideFlags) apply(problems []ep.Problem, model string) error {
 	return nil
 }
 
-// searchable refuses products that a search cannot use. A step needs dispatch and combine at once, but a search
-// measures dispatch and combine one by one.
+// searchable refuses products that a search cannot use. A step runs dispatch and combine together, but a search
+// measures them one by one.
 func (f *besideFlags) searchable() error {
 	switch kind, _, _ := strings.Cut(f.product, ":"); kind {
 	case "", ep.Gemm, ep.Copy:

@@ -103,7 +103,6 @@ func winnerRows(name string) ([]ep.Config, error) {
 	return out, nil
 }
 
-// tableRows returns configs in the order of table show.
 func tableRows(name string) ([]ep.Config, error) {
 	t, err := loadTable(name, true)
 	if err != nil {

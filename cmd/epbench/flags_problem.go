@@ -173,7 +173,6 @@ func (f *problemFlags) counts() ([]int, error) {
 	return tokens, nil
 }
 
-// base returns the problem without op, dtype and tokens.
 func (f *problemFlags) base(m ep.Machine) (ep.Problem, error) {
 	preset, err := workloads.FindPreset(f.model)
 	if err != nil {

@@ -34,7 +34,6 @@ func loadRuns(cmd *cobra.Command, paths []string) ([]*reports.Loaded, error) {
 // notRecorded lists the flags that do not change what is measured.
 var notRecorded = []string{"out", "resume", "retry", "dry-run", "profile", "trust-command", "json", "format", "export", "width"}
 
-// commandLine returns the command line that a run records.
 func commandLine(cmd *cobra.Command, name string, args ...string) []string {
 	out := []string{"epbench", name}
 	cmd.Flags().Visit(func(g *pflag.Flag) {
@@ -74,7 +73,6 @@ func (f *runFilter) load(cmd *cobra.Command, paths []string) ([]*reports.Loaded,
 	return runs, err
 }
 
-// apply keeps the cases that the flags select.
 func (f *runFilter) apply(l *reports.Loaded) error {
 	if err := noGaps("--op", f.ops, "--routing", f.routing); err != nil {
 		return err

@@ -101,7 +101,6 @@ func (f *importFlags) write(run *record.Run, results []record.Result) error {
 	return errors.Join(dir.Append(results, 0), dir.Close())
 }
 
-// columns reads --map.
 func (f *importFlags) columns() error {
 	f.given.Columns = map[string]string{}
 	for _, pair := range splitList(f.mapping) {

@@ -135,7 +135,7 @@ func (t *interleaving) failure() error {
 	return nil
 }
 
-// interleaving holds runs that are measured in turns. Runs with the same --backend share a backend.
+// interleaving holds runs that are measured in turns.
 type interleaving struct {
 	flags    *interleaveFlags
 	id       string                     // record.Run.InterleaveID
@@ -152,7 +152,6 @@ type openRun struct {
 	dir  *record.Dir
 }
 
-// runCase is a winner with the fields by which cases are grouped.
 type runCase struct {
 	problem ep.Problem // without MaxTokens and Layout
 	work    string     // ep.Work.Key
@@ -163,7 +162,6 @@ type runCase struct {
 	sweep.Side
 }
 
-// comparisons starts the backends, and groups the cases of all runs.
 func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) ([]sweep.Interleaving, error) {
 	recorded := make([]origin, len(runs))
 	for i, l := range runs {
@@ -204,7 +202,6 @@ func (t *interleaving) comparisons(cmd *cobra.Command, runs []*reports.Loaded) (
 	return groupCases(cases)
 }
 
-// origin holds flags of the command that made a run.
 type origin struct {
 	backend string
 	band    float64 // 0: the machine's default

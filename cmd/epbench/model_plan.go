@@ -139,7 +139,6 @@ func (f *planFlags) questions() ([]predict.Question, error) {
 	return out, nil
 }
 
-// problems returns the questions without routing, tokens and ranks.
 func (f *planFlags) problems() ([]predict.Question, error) {
 	accepted, err := ep.ParsePrecision(f.precision)
 	if err != nil {

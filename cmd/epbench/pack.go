@@ -125,7 +125,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// uncovered counts the answers that come from no row of a table.
+// uncovered counts the answers without a row of a table.
 func uncovered(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {
@@ -137,7 +137,7 @@ func uncovered(p *pack.Pack) (n int) {
 	return n
 }
 
-// uncertified counts the answers that were not measured with this build on this kind of machine.
+// uncertified counts the answers that another build or another kind of machine measured.
 func uncertified(p *pack.Pack) (n int) {
 	for _, l := range p.Lookups {
 		for _, r := range l.Runs {

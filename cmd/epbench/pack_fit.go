@@ -11,10 +11,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fitInFlight lists the numbers of calls in flight that runFit prints.
+// fitInFlight lists numbers of calls in flight.
 var fitInFlight = []int{1, 2, 4}
 
-// runFit prints how many tokens, and with --max-tokens how many calls, fit into --fit.
+// runFit prints how many tokens fit into --fit, and with --max-tokens how many calls.
 func (f *packFlags) runFit(cmd *cobra.Command) error {
 	size, err := parseSize(f.fit)
 	if err != nil {

@@ -110,7 +110,7 @@ func packAnswers(p *pack.Pack, all bool) reports.Table {
 	return t
 }
 
-// certifiedCell returns an empty cell for an answer that comes from no row.
+// certifiedCell returns an empty cell for an answer without a row.
 func certifiedCell(a pack.Answer) reports.Cell {
 	if a.Uncovered {
 		return reports.None()

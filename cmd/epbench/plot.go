@@ -103,7 +103,6 @@ func (f *plotFlags) run(cmd *cobra.Command, paths []string) error {
 	return f.draw(cmd, kinds, runs)
 }
 
-// knownParameter refuses a name that no config of the runs has.
 func knownParameter(flag, name string, runs []*reports.Loaded) error {
 	if name == "" {
 		return nil

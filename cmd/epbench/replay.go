@@ -98,7 +98,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	return f.tables.print(cmd, t)
 }
 
-// replayTable returns a table for strategies and budgets, still without rows.
+// replayTable returns an empty table for strategies and budgets.
 func replayTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -114,7 +114,7 @@ func replayTable(title string) reports.Table {
 	}
 }
 
-// eachTable returns a table for single searches, still without rows.
+// eachTable returns an empty table for single searches.
 func eachTable(title string) reports.Table {
 	n := reports.Numbers
 	return reports.Table{
@@ -135,7 +135,7 @@ func addSearches(t *reports.Table, r replay.Report, budget string) {
 }
 
 // source returns a function that draws landscape i, the protocol of the searches, and the table's title. A landscape
-// gives each config a true time, and noise.
+// gives each config a true time and noise.
 func (f *replayFlags) source(args []string) (draw func(int) *replay.Model, p search.Protocol, title string, err error) {
 	if f.synthetic != (len(args) == 0) {
 		return nil, p, "", usagef("replay: give either a run directory or --synthetic")

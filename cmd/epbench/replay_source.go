@@ -82,7 +82,6 @@ func spaceModel(path string) (*replay.Model, error) {
 	return m, nil
 }
 
-// recordingsOf reads recordings, directories of recordings and run directories.
 func recordingsOf(paths []string) ([]*record.Recording, error) {
 	var out []*record.Recording
 	for _, path := range paths {

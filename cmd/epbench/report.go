@@ -25,7 +25,6 @@ type reportFlags struct {
 	filter runFilter
 }
 
-// benchFormat names the output format of Go's benchmarks.
 const benchFormat = "benchfmt"
 
 func newReport() *cobra.Command {

@@ -115,7 +115,6 @@ func unmeasured(s surroundings, set *table.Set) string {
 	return text
 }
 
-// A step is one command that the user should type.
 type step struct {
 	does    string
 	words   []string // arguments, without shell quotes

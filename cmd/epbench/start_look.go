@@ -15,7 +15,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// surroundings holds facts about this machine.
 type surroundings struct {
 	GPUs    int               `json:"gpus"`
 	Machine ep.Machine        `json:"machine"` // zero if epbench-cuda does not answer
@@ -27,7 +26,6 @@ type surroundings struct {
 	Packs   []string          `json:"packs"`   // packs that epcomm would use
 }
 
-// modules lists the Python modules that epbench start looks for.
 var modules = []string{"torch", "deep_ep", "flashinfer", "sglang", "vllm"}
 
 // lookAround examines this machine. Tests replace this function.
@@ -111,7 +109,7 @@ func findPacks() []string {
 			out = append(out, place)
 			continue
 		}
-		found, _ := filepath.Glob(filepath.Join(place, "*.pack")) // a bad pattern finds no pack
+		found, _ := filepath.Glob(filepath.Join(place, "*.pack"))
 		out = append(out, found...)
 	}
 	slices.Sort(out)

@@ -8,7 +8,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// A plan is a list of commands to begin with.
 type plan struct {
 	name   string
 	module string // Python module that the plan tunes

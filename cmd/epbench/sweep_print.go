@@ -79,7 +79,6 @@ func (f *sweepFlags) ending(cmd *cobra.Command, out *sweep.Summary, dir string) 
 
 func indented(lines string) string { return "  " + strings.ReplaceAll(lines, "\n", "\n  ") }
 
-// rowsText explains the number of rows in a tuned table.
 func rowsText(run *record.Run, t *table.Table) string {
 	all := 0
 	for _, r := range t.Rows {

@@ -25,7 +25,6 @@ type progress struct {
 	took atomic.Int64 // nanoseconds of all done searches together
 }
 
-// leastBar is the least width of a bar.
 const leastBar = 10
 
 // everySeconds is the least time between two plain lines.

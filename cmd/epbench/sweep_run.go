@@ -59,7 +59,7 @@ func (f *sweepFlags) run(cmd *cobra.Command) error {
 		return badInput(fmt.Errorf("--out: %w", err))
 	}
 	if run.Empty, err = emptyClock(cmd.Context(), b); err == nil {
-		err = dir.WriteRun(run) // --resume needs it, even after a kill
+		err = dir.WriteRun(run) // --resume needs it, even after a crash
 	}
 	if err == nil {
 		err = f.sweep(cmd, b, p, &started{dir, run, nil, began})
@@ -87,8 +87,7 @@ func (f *sweepFlags) plan(b kernels.Backend) (*sweep.Plan, error) {
 const overBudget = 0.1
 
 // holdBudget warns if a probe says that the sweep takes longer than --budget. Without --budget, it raises the default
-// budget instead. It does not fail, because a busy machine can make the probe several times slower. The time since
-// `began` counts.
+// budget instead. It does not fail, because a busy machine can make the probe several times slower.
 func (f *sweepFlags) holdBudget(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan, began time.Time) error {
 	if p.Options.Time == 0 {
 		return nil
@@ -244,7 +243,7 @@ func (f *sweepFlags) sweep(cmd *cobra.Command, b kernels.Backend, p *sweep.Plan,
 	return nil
 }
 
-// interrupted writes and prints the searches that were done before Ctrl-C.
+// interrupted writes and prints the searches that were done.
 func (f *sweepFlags) interrupted(cmd *cobra.Command, dir *record.Dir, out *sweep.Summary) error {
 	if out != nil {
 		if err := f.write(dir, out); err != nil {

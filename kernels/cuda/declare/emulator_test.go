@@ -74,7 +74,7 @@ func hashFolder(w io.Writer, name string) error {
 // hostArgs returns the compiler's arguments for the harness. The harness itself is not compiled with
 // sanitizers; fiber.cpp tells them about fibers.
 func (e *emulator) hostArgs() []string {
-	args := []string{"-O1", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
+	args := []string{"-O2", "-rdynamic", nativeFile("emul/src/harness.cpp"), nativeFile("emul/src/fiber.cpp"), "-ldl", "-lpthread"}
 	if slices.Contains(e.flags, "-fsanitize=thread") {
 		args = append(args, "-DEP_EMUL_TSAN", "-ltsan")
 	}

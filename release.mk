@@ -14,12 +14,13 @@ $(CUDA_STUB)/%/libcuda.so: $(CUDA_STUB)/libcuda.so
 	mkdir -p $(@D)
 	$(call cc,$*) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# $(call gpu_program,ARCHITECTURE,FILE,TAG,PACKAGE) builds a program in C and Go. The linker does not
-# warn about libraries of this host that it skips.
-gpu_program = CGO_ENABLED=1 GOARCH=$(1) CC=$(call cc,$(1)) \
-  CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(CUDA_DIR)/include" \
-  CGO_LDFLAGS="-L$(CUDA_STUB)/$(1) -Wl,--no-warn-search-mismatch" \
-  $(GO) build -tags $(3) -trimpath -ldflags '-s -w' -o $(2) $(4)
+# $(call gpu_program,ARCHITECTURE,FILE,TAG,PACKAGE) builds a program in C and Go. For this host's architecture it has the
+# environment of the target cuda, because Go compiles most packages again for other flags of the C compiler or linker.
+# For other architectures the linker does not warn about libraries of this host that it skips.
+gpu_env = $(if $(filter $(1),$(HOSTARCH)),$(call cuda_env,$(CUDA_DIR)),$(cross_env))
+cross_env = CGO_ENABLED=1 GOARCH=$(1) CC=$(call cc,$(1)) CGO_CFLAGS="$(call cuda_cflags,$(CUDA_DIR))" \
+  CGO_LDFLAGS="-L$(CUDA_STUB)/$(1) -Wl,--no-warn-search-mismatch"
+gpu_program = $(call gpu_env,$(1)) $(GO) build -tags $(3) -trimpath -ldflags '-s -w' -o $(2) $(4)
 
 cuda-arm64: cuda-toolkit $(CUDA_STUB)/arm64/libcuda.so ## the GPU programs for arm64 hosts
 	$(call gpu_program,arm64,$(BINDIR)/arm64/epbench-cuda,cuda,./cmd/epbench-cuda)

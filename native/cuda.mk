@@ -11,7 +11,8 @@ GPU_BUNDLE   ?= gpu-bundle
 
 # NATIVE_HASH is in the compiler's flags, so that Go builds again after a change of a C file outside its package.
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
-cuda_env = CGO_ENABLED=1 CGO_CFLAGS="-O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include" CGO_LDFLAGS="-L$(CUDA_STUB)"
+cuda_cflags = -O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include
+cuda_env = CGO_ENABLED=1 CGO_CFLAGS="$(cuda_cflags)" CGO_LDFLAGS="-L$(CUDA_STUB)"
 
 .PHONY: cuda-deps nvshmem-deps cuda cuda-check cuda-variants gpu-bundle peers-gpu hosts-gpu hosts-variants cuda-toolkit
 
@@ -113,7 +114,7 @@ hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive of programs and NV
 
 # The emulated driver replaces libcuda, NVRTC, cuBLASLt and NVSHMEM, so that the worker runs without a GPU.
 EMULATED = $(CUDA_LOCAL)/emulated
-EMUL_CXX = $(CXX) -std=c++20 -O1 -g -shared -fPIC -w -Inative/include -Inative/emul/src
+EMUL_CXX = $(CXX) -std=c++20 -O2 -g1 -shared -fPIC -w -Inative/include -Inative/emul/src
 
 $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/* native/emul/src/*) native/include/ep_args.h
 	mkdir -p $(EMULATED)

@@ -49,13 +49,19 @@ install: epcomm ## copy libepcomm, its headers and epcomm.pc to PREFIX (default 
 $(EPCOMM_OUT)/epcomm-test: $(EPCOMM_TESTS) $(EPCOMM_HEADERS) $(EPCOMM_OUT)/libepcomm.a
 	$(CC) $(EPCOMM_TEST_FLAGS) -o $@ $(EPCOMM_TESTS) $(EPCOMM_OUT)/libepcomm.a $(EPCOMM_LIBS)
 
-# epcomm-test-checked is epcomm-test with the address and undefined-behaviour sanitizers.
-$(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_HEADERS)
-	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM_TESTS) $(EPCOMM_SRC) $(EPCOMM_LIBS)
+# The library's objects with the address and undefined-behaviour sanitizers, for epcomm-test-checked and epcomm-fuzz.
+EPCOMM_CHECKED_OBJECTS = $(patsubst $(EPCOMM)/src/%.c,$(EPCOMM_OUT)/checked/%.o,$(EPCOMM_SRC))
+$(EPCOMM_OUT)/checked/%.o: $(EPCOMM)/src/%.c $(EPCOMM_HEADERS)
+	@mkdir -p $(EPCOMM_OUT)/checked
+	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -c $< -o $@
+
+# epcomm-test-checked is epcomm-test with these sanitizers.
+$(EPCOMM_OUT)/epcomm-test-checked: $(EPCOMM_TESTS) $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_HEADERS)
+	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM_TESTS) $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_LIBS)
 
 # epcomm-fuzz mutates a pack, computes its digest again and reads it. With clang, add -fsanitize=fuzzer -DLIBFUZZER.
-$(EPCOMM_OUT)/epcomm-fuzz: $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_HEADERS)
-	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_SRC) $(EPCOMM_LIBS)
+$(EPCOMM_OUT)/epcomm-fuzz: $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_HEADERS)
+	$(CC) $(EPCOMM_TEST_FLAGS) $(EPCOMM_CHECKED) -o $@ $(EPCOMM)/tests/fuzz_pack.c $(EPCOMM_CHECKED_OBJECTS) $(EPCOMM_LIBS)
 
 epcomm-check: ## check that the headers are C99 and C++17, and that driver.h agrees with cuda.h, if cuda.h is installed
 	@mkdir -p $(EPCOMM_OUT)
@@ -117,9 +123,14 @@ $(TORCH_HEADERS)/torch/include:
 	cd $(TORCH_HEADERS) && python3 -c "import glob, zipfile; z = zipfile.ZipFile(glob.glob('*.whl')[0]); z.extractall('.', [n for n in z.namelist() if n.startswith('torch/include/')])"
 	rm $(TORCH_HEADERS)/*.whl
 
-$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(wildcard $(NATIVE)/*.h) $(wildcard $(EPCOMM)/include/*.h) | $(TORCH_INCLUDE)
+# PyTorch's headers take two thirds of the compile time of a source, so they are compiled once, for all sources.
+$(EPCOMM_OUT)/native/headers.h.gch: $(wildcard $(NATIVE)/*.h) $(wildcard $(EPCOMM)/include/*.h) | $(TORCH_INCLUDE)
 	@mkdir -p $(EPCOMM_OUT)/native
-	$(CXX) $(NATIVE_FLAGS) -c $< -o $@
+	echo '#include "$(CURDIR)/$(NATIVE)/python.h"' > $(EPCOMM_OUT)/native/headers.h
+	$(CXX) $(NATIVE_FLAGS) -x c++-header $(EPCOMM_OUT)/native/headers.h -o $@
+
+$(EPCOMM_OUT)/native/%.o: $(NATIVE)/%.cpp $(EPCOMM_OUT)/native/headers.h.gch
+	$(CXX) $(NATIVE_FLAGS) -Winvalid-pch -include $(EPCOMM_OUT)/native/headers.h -c $< -o $@
 
 # The extension is linked to an empty libtorch_cpu.so. At run time the loader finds PyTorch's own libtorch_cpu.so, which
 # is loaded already.

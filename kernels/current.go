@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/epbench/epbench/tune/ep"
 )
@@ -63,8 +64,10 @@ func rename(all []Kernel, c ep.Config) ep.Config {
 }
 
 func ofHalves(c ep.Config, f func(ep.Config) ep.Config) ep.Config {
-	if dispatch, combine, err := ep.Split(c); err == nil {
-		return ep.Join(f(dispatch), f(combine))
+	if strings.Contains(c.Kernel, "+") {
+		if dispatch, combine, err := ep.Split(c); err == nil {
+			return ep.Join(f(dispatch), f(combine))
+		}
 	}
 	return f(c)
 }

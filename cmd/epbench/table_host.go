@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -141,7 +142,8 @@ func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) 
 		if err != nil {
 			return err
 		}
-		if p.Precision == ep.Full { // only here is the default config needed, and to make it takes longer than the check
+		// Only here is the default config needed, and to make it takes longer than the check.
+		if p.Precision == ep.Full && slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision }) {
 			if name := k.Changes(kernels.Precision, k.DefaultConfig(m, p), c); name != "" {
 				return fmt.Errorf("%s: %s changes results, and precision is full; see --precision", name, c.Values[name])
 			}

@@ -17,10 +17,15 @@ type Value string
 
 // Int returns the value as a number. ok is false for words, and for numbers such as 07.
 func (v Value) Int() (n int, ok bool) {
-	if n, err := strconv.Atoi(string(v)); err == nil && strconv.Itoa(n) == string(v) {
-		return n, true
+	digits := strings.TrimPrefix(string(v), "-")
+	if digits == "" || digits[0] < '0' || digits[0] > '9' || digits[0] == '0' && len(v) > 1 {
+		return 0, false // here and not in Atoi, whose errors cost more than its numbers
 	}
-	return 0, false
+	n, err := strconv.Atoi(string(v))
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }
 
 // Compare orders numbers by size, words by their bytes, and numbers before words.

@@ -38,9 +38,9 @@ func (s *Set) Resolve(h Host, p ep.Problem) *Resolved {
 		}
 	}
 	r.cells = make([]uint32, len(classes)*r.span)
-	next := make([]int32, r.span+1)
+	next, last := make([]int32, r.span+1), lasts{}
 	for i, c := range classes {
-		r.paint(usable, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, rows[i])
+		r.paint(usable, KeyOf(p, c), painter{r.cells[i*r.span : (i+1)*r.span], next}, rows[i], last)
 	}
 	return r
 }
@@ -50,14 +50,26 @@ func (t *Table) Resolve(h Host, p ep.Problem) *Resolved {
 	return Overlay(Source{Name: "table", Table: t}).Resolve(h, p)
 }
 
+// lasts holds the result of lastLegal by the place of a row. A row answers several classes, and whether its config is
+// legal does not depend on the class.
+type lasts map[int32]int
+
 // paint fills the cells of one class with the answers of rows, best first.
-func (r *Resolved) paint(s *Set, k Key, p painter, rows []match) {
+func (r *Resolved) paint(s *Set, k Key, p painter, rows []match, known lasts) {
 	p.reset()
 	query := k.Vector()
 	var illegal []match
 	for _, m := range rows {
-		row, a := &s.rows[m.place], s.answer(m, query)
-		last := r.lastLegal(k, row.row, a.Config)
+		row := &s.rows[m.place]
+		if !p.open(row.row.Lo, row.row.Hi) {
+			continue // better rows answer all its token counts
+		}
+		a := s.answer(m, query)
+		last, ok := known[m.place]
+		if !ok {
+			last = r.lastLegal(k, row.row, a.Config)
+			known[m.place] = last
+		}
 		r.fill(p, row.row.Lo, last, a)
 		switch {
 		case last >= row.row.Hi:
@@ -116,6 +128,12 @@ func (p painter) free(i int32) int32 {
 		i = p.next[i]
 	}
 	return i
+}
+
+// open reports whether one of the cells lo to hi is free.
+func (p painter) open(lo, hi int) bool {
+	end := min(hi, len(p.cells)-1)
+	return lo <= end && int(p.free(int32(lo))) <= end
 }
 
 func (p painter) fill(lo, hi int, value uint32) (filled bool) {

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/epbench/epbench/kernels"
@@ -14,13 +15,16 @@ func Kernels() []kernels.Kernel { return declared(Declarations()) }
 // AllKernels lists Kernels and HostKernels.
 func AllKernels() []kernels.Kernel { return declared(allDeclarations()) }
 
-// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes.
+// KernelsOver lists the kernels of a pack for ranks on `nodes` nodes. Callers must not change the
+// parameters, which for one node are made once.
 func KernelsOver(nodes int, m ep.Machine) []kernels.Kernel {
 	if nodes > 1 {
 		return HostKernels(m)
 	}
-	return Kernels()
+	return slices.Clone(oneHostKernels())
 }
+
+var oneHostKernels = sync.OnceValue(Kernels)
 
 // HostKernels lists the kernels that cross hosts, with default values that fit the machine. A program that knows these
 // kernels only from a worker's announcement cannot compute defaults itself.
@@ -94,7 +98,12 @@ func pairCheck(f Declaration, all []Declaration) func(dispatch, combine ep.Confi
 }
 
 // Find returns the declaration of a kernel, also of a kernel that crosses hosts.
-func Find(name string) (Declaration, error) { return findIn(allDeclarations(), name) }
+func Find(name string) (Declaration, error) {
+	if f, err := findIn(oneHost(), name); err == nil {
+		return f, nil
+	}
+	return findIn(overHosts(), name)
+}
 
 func findIn(all []Declaration, name string) (Declaration, error) {
 	for _, f := range all {

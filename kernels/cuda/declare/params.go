@@ -1,8 +1,9 @@
 package declare
 
 import (
-	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/epbench/epbench/kernels"
@@ -153,18 +154,23 @@ func defineSums(c ep.Config) string {
 	return Define("EP_DIRECT", Bit(!isDedup(c)))
 }
 
-func number(n int) ep.Value { return ep.Value(fmt.Sprint(n)) }
+func number(n int) ep.Value { return ep.Value(strconv.Itoa(n)) }
 
 // with returns c with the values of a list such as "mode=split,wait_sms=5/8". The fraction means five eighths of the
 // value of sms.
 func with(c ep.Config, values string) ep.Config {
-	for _, v := range strings.Split(values, ",") {
+	c = ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}
+	if c.Values == nil {
+		c.Values = map[string]ep.Value{}
+	}
+	for v := range strings.SplitSeq(values, ",") {
 		name, value, _ := strings.Cut(v, "=")
-		var part, of int
-		if n, _ := fmt.Sscanf(value, "%d/%d", &part, &of); n == 2 {
-			value = fmt.Sprint(c.Int("sms") * part / of)
+		if part, of, ok := strings.Cut(value, "/"); ok {
+			n, _ := ep.Value(part).Int()
+			d, _ := ep.Value(of).Int()
+			value = strconv.Itoa(c.Int("sms") * n / d)
 		}
-		c = c.With(name, ep.Value(value))
+		c.Values[name] = ep.Value(value)
 	}
 	return c
 }

@@ -24,7 +24,19 @@ func Read(name string) (string, error) {
 	return "", fmt.Errorf("device source %s is in neither native/kernels nor native/include", name)
 }
 
-var includeLine = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+// included returns the name in a line such as #include "ep_args.h", or "".
+func included(line string) string {
+	directive, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), "#")
+	name, found := strings.CutPrefix(strings.TrimLeft(directive, " \t"), "include")
+	if !ok || !found {
+		return ""
+	}
+	if name, ok = strings.CutPrefix(strings.TrimLeft(name, " \t"), `"`); !ok {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, `"`)
+	return name
+}
 
 // Closure returns the texts of a device source and of everything that it includes, by file name. It ignores #if, and
 // leaves out headers of the CPU emulation.
@@ -45,40 +57,17 @@ func Closure(source string) (map[string]string, error) {
 			continue
 		}
 		out[name] = text
-		for _, m := range includeLine.FindAllStringSubmatch(text, -1) {
-			todo = append(todo, m[1])
+		for line := range strings.Lines(text) {
+			if name := included(line); name != "" {
+				todo = append(todo, name)
+			}
 		}
 	}
 	return out, nil
 }
 
-// cToken matches a comment, white space or a token of C. It keeps `#define F(` together, because `#define F (x)`
-// differs from `#define F(x)`.
-var cToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'` +
-	`|#[ \t]*define[ \t]+\w+\(?|\w+|\\\r?\n|\n|\s` +
-	`|<<=|>>=|\.\.\.|->|::|##|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|.`)
-
-// CodeOnly removes comments and layout from a C source.
-func CodeOnly(text string) string {
-	var out strings.Builder
-	directive := false
-	for _, t := range cToken.FindAllString(text, -1) {
-		switch {
-		case t == "\n" && directive:
-			out.WriteString("\n")
-			directive = false
-		case strings.TrimSpace(t) == "" || t[0] == '\\' || strings.HasPrefix(t, "//") || strings.HasPrefix(t, "/*"):
-		case strings.HasPrefix(t, "#") && !directive:
-			out.WriteString("\n" + strings.Join(strings.Fields(t[1:]), " ") + " ")
-			directive = true
-		default:
-			out.WriteString(t + " ")
-		}
-	}
-	return out.String()
-}
-
-var codes sync.Map
+// fileCodes caches CodeOnly of each file. Most files are included by many sources.
+var codes, fileCodes sync.Map
 
 // Code returns CodeOnly of a device source and all that it includes.
 func Code(source string) (string, error) {
@@ -91,7 +80,12 @@ func Code(source string) (string, error) {
 	}
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		fmt.Fprintf(&out, "%s\n%s\n", name, CodeOnly(texts[name]))
+		code, ok := fileCodes.Load(name)
+		if !ok {
+			code = CodeOnly(texts[name])
+			fileCodes.Store(name, code)
+		}
+		fmt.Fprintf(&out, "%s\n%s\n", name, code)
 	}
 	codes.Store(source, out.String())
 	return out.String(), nil

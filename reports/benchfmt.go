@@ -15,9 +15,8 @@ import (
 )
 
 // WriteBench writes rounds in Go's benchmark format (https://golang.org/design/14313-benchmark-format), for benchstat.
-// A name holds problem and routing. If all is false, it writes only the deciding rounds. config is default, tuned (the
-// winner) or a peer's name. If all is true, it writes every round. Names then also hold stage, role and id, because
-// stages have different distributions.
+// If all is false, it writes only the deciding rounds of the default, the winner and other libraries. If all is true,
+// it writes every round, with stage and role in the name.
 func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	out := benchfmt.NewWriter(w)
 	m := l.Run.Machine
@@ -43,7 +42,6 @@ func WriteBench(w io.Writer, l *Loaded, all bool) error {
 	return b.err
 }
 
-// benchWriter writes benchmark lines and keeps the first error in err.
 type benchWriter struct {
 	out    *benchfmt.Writer
 	config []benchfmt.Config

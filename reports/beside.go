@@ -10,8 +10,8 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// BesideTable lists the winner and the default of each search that timed calls while a matrix product ran. In this
-// file, "product" means this matrix product. ok is false if no search had a product.
+// BesideTable lists winner and default of each search that timed calls beside a running matrix product. ok is false if
+// no search did.
 func BesideTable(run *record.Run) (t Table, ok bool) {
 	cases := besideCases(run)
 	p := ColumnsFor(cases).besideDropped()
@@ -41,8 +41,7 @@ func besideCases(run *record.Run) (cases []*Case) {
 	return cases
 }
 
-// BesideTables lists the rows of BesideTable for several runs, with the rows of one case together. Its notes say, for
-// each library, what a call contains and which share of the product belongs to one call.
+// BesideTables lists the rows of BesideTable for several runs, with the rows of one case together.
 func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	var rows []besideRow
 	for _, run := range runs {
@@ -68,7 +67,6 @@ func BesideTables(runs []*record.Run) (t Table, ok bool) {
 	return t, len(rows) > 0
 }
 
-// besideRow holds the times of one library's config beside a product.
 type besideRow struct {
 	problem ep.Problem
 	routing string
@@ -82,7 +80,7 @@ type besideRow struct {
 
 func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	d, b, p := c.Search.Decision, c.Search.Beside, c.Problem
-	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // each library chooses these two, so they must not separate the libraries' rows
+	p.MaxTokens, p.Layout = max(p.Tokens, 1), "" // these differ between libraries
 	row := func(cfg ep.Config, of record.Beside, saved *record.Interval) besideRow {
 		w := run.Work(p.Op, cfg)
 		return besideRow{p, c.Routing, c.Seed, cmp.Or(strings.TrimSpace(w.Library+" "+w.Version), run.Machine.Backend), cfg, w.Key(p), b.Config.Amount, besideCells(cfg.ID(), of, saved)}
@@ -93,7 +91,6 @@ func besideRowsOf(run *record.Run, c *Case) []besideRow {
 	return []besideRow{row(d.Config, b.Config, b.Saved), row(d.Default, b.Default, nil)}
 }
 
-// besideNotes explains the configs, the content of calls, and the share of the product in one call.
 func besideNotes(rows []besideRow) []string {
 	var out []string
 	for _, spell := range []func(besideRow) string{
@@ -116,7 +113,6 @@ func besideNotes(rows []besideRow) []string {
 
 const besideExplained = "cost: the time of call and product together, minus the product's time alone; saved: how much less time call and product together take with this config than with that of the row below, in the same rounds; low, high: 95 % intervals; done: share of the product that was done when the last call ended"
 
-// besideDropped makes the column "beside" droppable, so that a row fits on one line.
 func (p ProblemColumns) besideDropped() ProblemColumns {
 	for i, c := range p.Columns {
 		if c.Name == "beside" {
@@ -133,7 +129,7 @@ func besideColumns() []Column {
 		Numbers("saved", "us").Dropped(3), Numbers("saved low", "us").Dropped(8), Numbers("saved high", "us").Dropped(8)}
 }
 
-// besideCells returns the cells of one config; saved is nil in the row of the default.
+// besideCells returns the cells of one config; saved is nil for the default.
 func besideCells(name string, b record.Beside, saved *record.Interval) []Cell {
 	cells := []Cell{Str(name), Micros(b.Call.Mid), Micros(b.CallIn.Mid), Micros(b.Product.Mid), Micros(b.ProductIn.Mid),
 		Percent(b.Slowdown.Mid - 1), Micros(b.Both.Mid), Micros(b.Cost.Mid), Micros(b.Cost.Low), Micros(b.Cost.High), Percent(b.Done)}

@@ -1,8 +1,7 @@
-// Package reports analyses the files of a run and makes tables of the results. A run is one execution of a command that
-// measures, such as epbench sweep. Other packages print the tables as text, HTML or pictures.
+// Package reports makes tables from the files of a run, such as those of epbench sweep.
 //
-// A [Case] is one problem (operation, model shape, token count) under one routing, which says which experts the tokens
-// select. An [Entry] is one config, which is a kernel with its launch parameters, and its times in that case.
+// A [Case] is one problem (operation, model shape, token count) under one routing, which selects the experts of each
+// token. An [Entry] is one config (a kernel and its parameters) with its times in a case.
 package reports
 
 import (
@@ -17,15 +16,15 @@ import (
 
 var noInterval = record.Interval{Mid: math.NaN(), Low: math.NaN(), High: math.NaN()}
 
-// Case holds everything that a run measured and decided for one problem under one routing.
+// Case holds all results for one problem under one routing.
 type Case struct {
 	Problem ep.Problem
 	Routing string
 	Seed    uint64
-	Entries []*Entry         // the fastest first (by Level, then by Key); entries without times are last
-	AA      *record.AA       // the A/A test: how much the times of the default config differ from each other; nil if it was not made
-	Load    *record.Workload // the messages and bytes that the routing needs; nil if unknown
-	Search  *record.Search   // what the search decided; nil if the case was measured without a search
+	Entries []*Entry         // fastest first; without times last
+	AA      *record.AA       // the default against itself; nil if untested
+	Load    *record.Workload // messages and bytes; nil if unknown
+	Search  *record.Search   // nil if there was no search
 }
 
 // Entry is one config of a case, with its measurements.
@@ -34,31 +33,30 @@ type Entry struct {
 	Key    string
 	Cost   ep.Cost
 	Role   record.Role
-	Status ep.Status // ok, or the first other status of a measurement
-	Reason string    // why Status is not ok
+	Status ep.Status // ok, or the first failure
+	Reason string
 	Clock  string
-	Fresh  bool             // Times were measured after the search had chosen this config
-	Times  []float64        // seconds of the slowest rank in each round; pickDecidingRounds says in which rounds
-	rounds []Timed          // the rounds of Times
-	Median record.Interval  // median of Times in seconds; for the winner and the default config, the median that run.json holds
-	Level  float64          // time in seconds, without disturbances that slow all configs of a round; see levels
-	Blocks []*record.Result // the lines of the log for this config, the oldest first
+	Fresh  bool             // measured after the config was chosen
+	Times  []float64        // slowest rank's seconds, see pickDecidingRounds
+	rounds []Timed          // of Times
+	Median record.Interval  // of Times; winner and default: from run.json
+	Level  float64          // seconds, corrected for drift; see levels
+	Blocks []*record.Result // log lines, oldest first
 }
 
-// caseID tells cases apart.
 type caseID struct {
 	problem ep.Problem
 	routing string
 	seed    uint64
 }
 
-// Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. It leaves out cases that
-// have no search of their own: a sweep also measures winners at token counts between those that it searches.
+// Cases groups results into cases, ordered by operation, dtype, shape, routing and token count. It leaves out cases
+// that have only winners of other searches.
 func Cases(run *record.Run, results []record.Result) []*Case {
 	return slices.DeleteFunc(allCases(run, results), (*Case).isBetweenSearches)
 }
 
-// isBetweenSearches reports whether a sweep measured the case only with winners of other searches.
+// isBetweenSearches reports whether the case has only winners of other searches.
 func (c *Case) isBetweenSearches() bool {
 	return c.Search == nil && !slices.ContainsFunc(c.Entries, func(e *Entry) bool {
 		return slices.ContainsFunc(e.Blocks, func(b *record.Result) bool {
@@ -67,7 +65,6 @@ func (c *Case) isBetweenSearches() bool {
 	})
 }
 
-// allCases groups results into cases, and does not leave out any.
 func allCases(run *record.Run, results []record.Result) []*Case {
 	byID := map[caseID]*caseBuilder{}
 	routings := map[string]int{}
@@ -96,7 +93,6 @@ func allCases(run *record.Run, results []record.Result) []*Case {
 	return cases
 }
 
-// compareShape orders problems without regard to their token counts.
 func compareShape(a, b ep.Problem) int {
 	a, b = a.Shape(), b.Shape()
 	return cmp.Or(
@@ -105,14 +101,11 @@ func compareShape(a, b ep.Problem) int {
 		cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Hidden, b.Hidden), cmp.Compare(a.Key(), b.Key()))
 }
 
-// caseBuilder collects the entries of a case. The config of an entry can occur twice: the A/A test measures the default
-// config a second time under the role record.Twin. The configs of other libraries have the role record.Peer.
 type caseBuilder struct {
 	*Case
-	entries map[string]*Entry // the key is Config.Key, after the role if it is Twin or Peer
+	entries map[string]*Entry // by config key, twins and peers apart
 }
 
-// add adds one line of the log.
 func (b *caseBuilder) add(r *record.Result) {
 	key := r.Config.Key()
 	id := key
@@ -137,7 +130,6 @@ func (b *caseBuilder) add(r *record.Result) {
 	e.Blocks = append(e.Blocks, r)
 }
 
-// finish computes the times of the entries, and sorts the entries by them.
 func (c *Case) finish(run *record.Run) {
 	for _, e := range c.Entries {
 		e.pickDecidingRounds()
@@ -155,7 +147,6 @@ func (c *Case) finish(run *record.Run) {
 	})
 }
 
-// findRecords takes from the run what it says about this case.
 func (c *Case) findRecords(run *record.Run) {
 	key := c.Problem.Key()
 	c.AA = find(run.AA, func(a record.AA) bool { return a.Problem == key && a.Routing == c.Routing })
@@ -186,8 +177,8 @@ func (c *Case) first(wanted func(*Entry) bool) *Entry {
 	return nil
 }
 
-// useRecordedMedian replaces the median of a config's entry by the median in run.json. If a run was stopped and resumed,
-// the log has rounds of the stopped measurement too, which the median in run.json does not include.
+// useRecordedMedian takes a config's median from run.json, because the log of a resumed run also has rounds of the
+// stopped measurement.
 func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	if e := c.entryOf(cfg); e != nil && t.Median > 0 {
 		e.Median.Mid = t.Median
@@ -195,15 +186,13 @@ func (c *Case) useRecordedMedian(cfg ep.Config, t record.Times) {
 	}
 }
 
-// OK reports whether the entry has times and never failed. It is false if the median is 0, because then the clock was too
-// coarse for the calls.
+// OK reports whether the entry has times and never failed. A median of 0 is not OK: the clock was too coarse.
 func (e *Entry) OK() bool { return e.Status == ep.OK && e.Median.Mid > 0 }
 
 // P returns the p-quantile of Times in seconds.
 func (e *Entry) P(p float64) float64 { return stat.Quantile(e.Times, p) }
 
-// Label returns a short name of an entry: the word "default" or "twin" for the default config, the name of the kernel
-// for another library, and the values that differ from the default config for all others.
+// Label returns "default", "twin", another library's kernel name, or the values that differ from the default.
 func (c *Case) Label(e *Entry) string {
 	switch e.Role {
 	case record.Twin, record.Default:
@@ -214,7 +203,6 @@ func (c *Case) Label(e *Entry) string {
 	return e.Config.Difference(c.defaultConfig())
 }
 
-// defaultConfig returns the default config of the case, or the zero Config if it is unknown.
 func (c *Case) defaultConfig() ep.Config {
 	if c.Search != nil {
 		return c.Search.Decision.Default
@@ -233,13 +221,12 @@ func (c *Case) Cells(e *Entry) []Cell {
 	return []Cell{id, {Text: c.Label(e), Value: e.Key}}
 }
 
-// Default returns the entry of the default config, or nil if it was not measured.
+// Default returns the entry of the default, or nil.
 func (c *Case) Default() *Entry {
 	return c.first(func(e *Entry) bool { return e.Role == record.Default })
 }
 
-// Best returns the fastest entry for which Timed and Fresh hold. If there is none, it returns the fastest entry for which
-// Timed holds, or nil.
+// Best returns the fastest Timed entry, preferably a Fresh one, or nil.
 func (c *Case) Best() *Entry {
 	if e := c.first(func(e *Entry) bool { return e.Timed() && e.Fresh }); e != nil {
 		return e
@@ -247,11 +234,11 @@ func (c *Case) Best() *Entry {
 	return c.first((*Entry).Timed)
 }
 
-// Timed reports whether the entry has times and may win. The configs of other libraries (peers) and the second entry of
-// the default config (the twin) may not.
+// Timed reports whether the entry has times and may win. Peers (other libraries) and the twin (the default, measured
+// again) may not.
 func (e *Entry) Timed() bool { return e.OK() && e.Role != record.Twin && e.Role != record.Peer }
 
-// Winner returns the entry of the config that won the search. If the case was not searched, it returns Best.
+// Winner returns the entry of the search's winner, or else Best.
 func (c *Case) Winner() *Entry {
 	if c.Search != nil {
 		if e := c.entryOf(c.Search.Decision.Config); e != nil {
@@ -261,8 +248,7 @@ func (c *Case) Winner() *Entry {
 	return c.Best()
 }
 
-// Spread returns how much the times of the default config differ from each other in the A/A test, as a fraction. It
-// returns 0 if the test was not made.
+// Spread returns the A/A spread (how much the default differs from itself) as a fraction, 0 if unknown.
 func (c *Case) Spread() float64 {
 	if c.AA == nil {
 		return 0

@@ -12,41 +12,38 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// defaultBand is the band of runs that recorded none, such as runs of other tools. A band is the least difference of two
-// times that counts as a difference, as a fraction.
+// defaultBand is the least relative difference that counts, for runs that recorded none.
 const defaultBand = 0.01
 
-// MinRounds is the least number of rounds in which a config must have been measured. With fewer, its verdict is undecided.
+// MinRounds is the least number of rounds for a verdict other than undecided.
 const MinRounds = 10
 
-// Compared is the comparison of one case, or of one config in a case, between the runs A and B. A case is one problem
-// under one routing, which says which experts the tokens select.
+// Compared compares run B with run A in one case, or for one config of a case.
 type Compared struct {
 	Case    *Case         // as in run A
 	A, B    *Entry        // nil if not measured
 	Ratio   stat.Estimate // time of B / time of A, NaN if unknown
 	Cycles  float64       // SM cycles of B / SM cycles of A, NaN if unknown
 	Band    float64       // smaller differences count as none
-	Made    record.Band   // the two values of which Band is the larger one
+	Made    record.Band   // Band is the larger of these two
 	Verdict record.Verdict
-	Reason  string // why the verdict is undecided, or what else differs
+	Reason  string // why undecided, or what else differs
 	Broken  bool   // the config ran in A and failed in B
 
-	// unknownSessions is true if the times come from a single session, in which memory was laid out once. The interval of
-	// Ratio then assumes how much times differ from session to session.
+	// unknownSessions is true if all times come from one session. Ratio then assumes a spread between sessions.
 	unknownSessions bool
 }
 
-// Comparison holds the comparison of run B with run A.
+// Comparison compares run B with run A.
 type Comparison struct {
 	A, B    *Loaded
 	Cases   []Compared
-	Geomean record.Interval // geometric mean of the ratios; NaN if there are none
-	Worst   int             // index in Cases of the largest ratio; -1 if there are none
-	Notes   []string        // differences between the runs that were allowed, and other remarks
+	Geomean record.Interval // geometric mean of ratios; NaN if none
+	Worst   int             // index of the largest ratio; -1 if none
+	Notes   []string        // allowed differences, and other remarks
 
-	live bool // A and B were measured in the same rounds
-	same bool // A and B are the same measurements
+	live bool // both measured in the same rounds
+	same bool // same measurements
 }
 
 // What says which entries of a case are compared.
@@ -61,16 +58,16 @@ const (
 // CompareOptions holds the options of Compare.
 type CompareOptions struct {
 	What What
-	Band float64 // smaller differences count as none, as a fraction; if Band is 0, the larger band of the two runs counts
+	Band float64 // a fraction; 0 means the runs' larger band
 
-	// Allow says which differences between the runs are no obstacle. Its keys are machine, kernels, mode, clock and
-	// sessions. With sessions, times are assumed not to differ from session to session.
+	// Allow holds differences to accept: machine, kernels, mode, clock, sessions. With sessions, intervals ignore
+	// differences between sessions.
 	Allow map[string]bool
 
-	between float64 // how much times differ from session to session, see ep.Machine.SessionSpread
+	between float64 // standard deviation between sessions, as a fraction
 }
 
-// NotComparable is the error that Compare returns if two runs cannot be compared.
+// NotComparable is the error that Compare returns if runs cannot be compared.
 type NotComparable struct{ Differences []string }
 
 // Error lists the differences.
@@ -78,7 +75,7 @@ func (e *NotComparable) Error() string {
 	return "not comparable: " + strings.Join(e.Differences, "; ")
 }
 
-// Compare compares run B with run A. It gives a verdict for each case.
+// Compare judges run b against run a in each case.
 func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	o.Band = cmp.Or(o.Band, max(a.Run.Band, b.Run.Band), defaultBand)
 	if !o.Allow["sessions"] {
@@ -115,7 +112,7 @@ func Compare(a, b *Loaded, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// otherTraces returns a text for each file name under which the two runs used different recorded routings.
+// otherTraces returns a text for each file name that means different routings in the two runs.
 func otherTraces(a, b *Loaded) (out []string) {
 	digest := func(spec string) string { return cmp.Or(ep.RoutingDigest(spec), "unknown") }
 	theirs := routingsOf(b.Cases)
@@ -133,12 +130,10 @@ func otherTraces(a, b *Loaded) (out []string) {
 	return out
 }
 
-// otherSeeds returns a note that two runs drew their routings with different seeds.
 func otherSeeds(a string, seedA uint64, b string, seedB uint64) string {
 	return fmt.Sprintf("%s has seed %d, %s has seed %d: the seed changes which experts tokens select, and this may cause a part of a difference", a, seedA, b, seedB)
 }
 
-// pair finds the entries of both runs that belong together, and computes the ratio of their times.
 func (c *Comparison) pair(o CompareOptions) {
 	inA, inB := indexCases(c.A.Cases, o.Allow["mode"]), indexCases(c.B.Cases, o.Allow["mode"])
 	for _, ca := range c.A.Cases {
@@ -166,14 +161,12 @@ func (c *Comparison) pair(o CompareOptions) {
 	}
 }
 
-// note adds a note that the comparison does not have yet.
 func (c *Comparison) note(text string) {
 	if !slices.Contains(c.Notes, text) {
 		c.Notes = append(c.Notes, text)
 	}
 }
 
-// entries returns pairs of entries to compare: the first of a pair is from a, the second from b.
 func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	switch what {
 	case OfDefault:
@@ -189,8 +182,7 @@ func entries(a, b *Case, what What) (pairs [][2]*Entry) {
 	return [][2]*Entry{{a.winnerOrPeer(), b.winnerOrPeer()}}
 }
 
-// winnerOrPeer returns the winner of the case. If there is none, it returns the fastest entry of another library, or else
-// the first entry.
+// winnerOrPeer returns the winner, or else another library's fastest entry, or else the first entry.
 func (c *Case) winnerOrPeer() *Entry {
 	if w := c.Winner(); w != nil || len(c.Entries) == 0 {
 		return w
@@ -201,20 +193,18 @@ func (c *Case) winnerOrPeer() *Entry {
 	return c.Entries[0]
 }
 
-// counterpart returns the entry of c that has the same config as e, or nil. The second entry of the default config (the
-// twin) has only another twin as counterpart, and an entry of another library (a peer) only another peer.
+// counterpart returns c's entry of e's config, or nil. Twins and peers match only their own role.
 func (c *Case) counterpart(e *Entry) *Entry {
 	return c.first(func(x *Entry) bool {
 		return x.Key == e.Key && (x.Role == record.Twin) == (e.Role == record.Twin) && (x.Role == record.Peer) == (e.Role == record.Peer)
 	})
 }
 
-// noRatio marks the ratio of the times as unknown.
 func (x *Compared) noRatio() {
 	x.Ratio, x.Cycles = stat.Estimate{Interval: noInterval}, math.NaN()
 }
 
-// needsStatistics reports whether both sides have times that can be compared. If not, it sets the verdict and the reason.
+// needsStatistics reports whether both sides have times. If not, it sets verdict and reason.
 func (x *Compared) needsStatistics() bool {
 	x.noRatio()
 	x.Verdict = record.Undecided
@@ -235,7 +225,6 @@ func (x *Compared) needsStatistics() bool {
 
 func (e *Entry) failure() string { return string(e.Status) + ": " + e.Reason }
 
-// requireRounds makes the verdict undecided if there are too few rounds.
 func (x *Compared) requireRounds(rounds int) {
 	if rounds < MinRounds {
 		x.Verdict, x.Reason = record.Undecided, fmt.Sprintf("%d rounds, at least %d are needed", rounds, MinRounds)
@@ -260,7 +249,7 @@ func (x *Compared) compare(o CompareOptions) {
 	x.requireRounds(min(len(x.A.Times), len(x.B.Times)))
 }
 
-// MHz returns the median of the SM clock rates that were recorded for an entry, or 0 if there are none.
+// MHz returns the median SM clock rate of an entry, 0 if none was recorded.
 func (e *Entry) MHz() float64 {
 	var all []float64
 	for _, b := range e.Blocks {
@@ -294,7 +283,6 @@ func ComparisonTable(c *Comparison) Table {
 	return t
 }
 
-// ratioNote returns the note that explains the columns.
 func (c *Comparison) ratioNote() string {
 	ratio := "ratio: time of B / time of A, from the rounds of all sessions"
 	if c.live {
@@ -303,8 +291,7 @@ func (c *Comparison) ratioNote() string {
 	return ratio + "; low, high: its 95 % interval; band: the least difference that counts, from the policy or the A/A spread; of all differences found, at most 5 % are chance"
 }
 
-// timeOfB returns the cell for the time of B. If A and B were measured in the same rounds, it shows the time of A times
-// the ratio. The ratio is more exact than the two times, because a disturbance slows A and B alike.
+// timeOfB returns B's time. If live, it multiplies A's time by the ratio, which is more exact.
 func (x *Compared) timeOfB(live bool) Cell {
 	if live && x.A != nil && x.Ratio.Mid > 0 {
 		return Micros(x.A.Median.Mid * x.Ratio.Mid)
@@ -321,8 +308,7 @@ func medianCell(e *Entry) Cell {
 	return Micros(e.Median.Mid)
 }
 
-// Summary returns the number of cases with each verdict, the mean ratio, and the worst case. It also says how large the
-// differences in undecided cases can be.
+// Summary counts the verdicts and names the mean and the worst ratio.
 func (c *Comparison) Summary() string {
 	counts := map[record.Verdict]int{}
 	for _, x := range c.Cases {

@@ -8,7 +8,7 @@ import (
 
 const oneRecording = "A and B are the same recording"
 
-// isOneRecording reports whether all common cases have equal times, which two measurements never have.
+// isOneRecording reports whether all common cases have equal times.
 func (c *Comparison) isOneRecording() bool {
 	both := 0
 	for _, x := range c.Cases {
@@ -23,7 +23,6 @@ func (c *Comparison) isOneRecording() bool {
 	return both > 0
 }
 
-// markOneRecording makes this the reason of undecided cases, because more sessions cannot help.
 func (c *Comparison) markOneRecording() {
 	if c.same = c.isOneRecording(); !c.same {
 		return

@@ -16,18 +16,18 @@ type Effect struct {
 	Kernel string
 	Param  string
 	Value  ep.Value
-	Best   float64 // geometric mean over cases of (best time with the value / best time)
-	Worst  float64 // the largest such ratio
-	Median float64 // median over configs of (time / best time)
-	Wins   int     // cases that a config with the value wins
+	Best   float64 // mean of best time with value / best time
+	Worst  float64 // largest of these ratios
+	Median float64 // median over configs: time / best
+	Wins   int     // cases won with the value
 	Cases  int     // cases with a timed config
-	Points int     // timed configs, over all cases
+	Points int     // timed configs of all cases
 
-	logs float64   // sum of log(best time with the value / best time)
+	logs float64   // sum of logarithms for Best
 	all  []float64 // ratios for Median
 }
 
-// Effects computes the effect of every value of every parameter that has several values.
+// Effects computes the effect of each value of each parameter with several values.
 func Effects(cases []*Case) []Effect {
 	sums := map[paramValue]*Effect{}
 	for _, c := range cases {
@@ -78,7 +78,7 @@ func alternatives(keys []paramValue, k paramValue) bool {
 	})
 }
 
-// addEffects adds one case's entries of one kernel, which come fastest first.
+// addEffects adds a case's entries of one kernel. They must come fastest first.
 func addEffects(sums map[paramValue]*Effect, kernel string, entries []*Entry) {
 	best := entries[0].Level
 	seen := map[paramValue]bool{}

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Failure holds a config, the status and reason with which it failed, and the cases in which it did.
+// Failure is a config that failed in the same way in all of Cases.
 type Failure struct {
 	Status ep.Status
 	Reason string

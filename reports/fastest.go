@@ -12,8 +12,8 @@ import (
 
 // LibraryTime is one library's tuned time for a case.
 type LibraryTime struct {
-	Library string // name, version if known, and the run's name if two runs measured it
-	Work    string // ep.Work.Key of the timed steps; "" if unknown
+	Library string // name, version, and run if ambiguous
+	Work    string // timed steps (ep.Work.Key); "" if unknown
 	Run     *Loaded
 	Case    *Case
 	Entry   *Entry // the run's winner
@@ -21,7 +21,7 @@ type LibraryTime struct {
 	plainName string
 }
 
-// Own returns the library's gain over its own default; NaN if not measured in the same rounds.
+// Own returns the library's gain over its own default, NaN if unknown.
 func (o LibraryTime) Own() record.Interval {
 	if s := o.Case.Search; s != nil && s.OK() {
 		return s.Decision.Gain
@@ -29,14 +29,14 @@ func (o LibraryTime) Own() record.Interval {
 	return noInterval
 }
 
-// LibraryComparison compares the libraries that do the same work in one case on one machine.
+// LibraryComparison compares the libraries that do the same work in one case.
 type LibraryComparison struct {
-	Problem     ep.Problem // without MaxTokens and Layout, which differ between libraries
+	Problem     ep.Problem // without MaxTokens and Layout
 	Routing     string
-	Work        string          // the common work and clock (the way of timing)
+	Work        string          // timed steps, and the clock
 	Libraries   []LibraryTime   // fastest first
-	Gain        record.Interval // time of the second / time of the first; NaN with one library
-	Interleaved bool            // the first two runs took turns, so Gain is by round
+	Gain        record.Interval // time of second / first; NaN if alone
+	Interleaved bool            // the first two runs took turns
 	Band        float64         // the widest of the runs
 }
 
@@ -49,7 +49,7 @@ func (c LibraryComparison) beyond(gain record.Interval) bool {
 
 func (c LibraryComparison) seed() uint64 { return c.Libraries[0].Case.Seed }
 
-// nextAfter returns the fastest library if it beats current by more than the band, or else current.
+// nextAfter returns the fastest library that beats current by more than the band, or else current.
 func (c LibraryComparison) nextAfter(current string) string {
 	in := slices.IndexFunc(c.Libraries, func(o LibraryTime) bool { return o.Library == current })
 	if in < 0 {
@@ -63,8 +63,8 @@ func (c LibraryComparison) nextAfter(current string) string {
 	return current
 }
 
-// CompareLibraries returns a comparison for each problem, routing, seed, work and clock, in the order of cases. It
-// refuses runs of different machines.
+// CompareLibraries returns a comparison for each problem, routing, seed and work. Runs of different machines are an
+// error.
 func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 	if err := sameHardware(runs); err != nil {
 		return nil, err
@@ -80,9 +80,8 @@ func CompareLibraries(runs []*Loaded) ([]LibraryComparison, error) {
 			p := c.Problem
 			p.MaxTokens, p.Layout = 0, ""
 			choice := LibraryComparison{Problem: p, Routing: c.Routing, Work: strings.TrimSuffix(cmp.Or(o.Work, "unknown")+", "+o.Entry.Clock, ", ")}
-			// The seed changes which experts tokens select.
 			key := fmt.Sprintf("%s|%s|%d|%s", p.Key(), c.Routing, c.Seed, choice.Work)
-			if o.Work == "" { // unknown work
+			if o.Work == "" {
 				key += "|" + l.Path
 			}
 			i, known := index[key]
@@ -145,7 +144,7 @@ func (c *LibraryComparison) decide() {
 	c.Gain, c.Interleaved = c.Libraries[1].ratioTo(c.Libraries[0])
 }
 
-// ratioTo returns the ratio of o's time to other's with its interval.
+// ratioTo returns o's time / other's time. turns is true if both ran in the same rounds.
 func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bool) {
 	if t := o.Run.Run.InterleaveID; t != "" && t == other.Run.Run.InterleaveID {
 		return o.Entry.Ratio(other.Entry).Interval, true
@@ -153,8 +152,7 @@ func (o LibraryTime) ratioTo(other LibraryTime) (ratio record.Interval, turns bo
 	return o.Entry.independentRatio(other.Entry, o.Run.Run.Machine.SessionSpread()).Interval, false
 }
 
-// sameHardware returns an error if runs were made on different GPUs. It compares only what every worker states alike:
-// PCI id, architecture and number of SMs.
+// sameHardware returns an error if the runs' PCI id, architecture or number of SMs differ.
 func sameHardware(runs []*Loaded) error {
 	what := func(l *Loaded) string {
 		m := l.Run.Machine
@@ -249,7 +247,7 @@ func (c LibraryComparison) cells() []Cell {
 	return append(out, Str(second.Library), Micros(second.Entry.Median.Mid), Gain(c.Gain.Mid), Gain(c.Gain.Low), Gain(c.Gain.High), verdict)
 }
 
-// switchPoints returns, for each group that differs only in token count, from which count which library is faster.
+// switchPoints says from which token count which library is fastest.
 func switchPoints(choices []LibraryComparison) []string {
 	var out []string
 	for len(choices) > 0 {

@@ -2,7 +2,7 @@ package reports
 
 import "github.com/epbench/epbench/tune/record"
 
-// Forecast returns a table of a run with predicted times, which have no interval, verdict or gain.
+// Forecast returns the table of a run with predicted times.
 func Forecast(run *record.Run) Table {
 	cases := make([]*Case, len(run.Searches))
 	for i := range run.Searches {

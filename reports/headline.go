@@ -13,29 +13,28 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// Headline sums up a run: how large the gains are, and how certain.
+// Headline sums up the gains of a run and their certainty.
 type Headline struct {
 	All     Count
 	Full    Count          // at full precision
 	Reduced Count          // with reduced precision accepted
-	Best    *record.Search // with the largest gain; nil if none has one
+	Best    *record.Search // largest gain; nil if none
 
-	// Challenger is the search with the largest challenger's gain; nil if none has one. A challenger is the best other
-	// config of a search that keeps the default.
+	// Challenger is the search with the largest gain of a config that did not replace the default, or nil.
 	Challenger *record.Search
 
 	AA float64
 
-	Sessions float64 // the largest relative standard deviation of a default's time between sessions; 0 if unknown
+	Sessions float64 // largest spread between sessions (fraction); 0: unknown
 	Band     float64 // of the run's options
 }
 
-// Count holds the sums over some searches of a run.
+// Count sums up some searches of a run.
 type Count struct {
 	Searches int
 	Verdicts map[record.Verdict]int // without Noisy and Failed ones
-	Noisy    int                    // undecided, because the A/A spread exceeds the band
-	Failed   int                    // no config could be compared with the default
+	Noisy    int                    // A/A spread above the band
+	Failed   int                    // nothing was compared with the default
 	Gain     record.Interval        // geometric mean over all but Failed
 
 	gains []record.Interval
@@ -123,7 +122,7 @@ func (h Headline) Lines() []string {
 	return out
 }
 
-// String returns the number of faster cases, the number of all cases, and the mean gain.
+// String returns the numbers of faster and of all cases, and the mean gain.
 func (c Count) String() string {
 	s := fmt.Sprintf("%d of %d cases", c.Verdicts[record.Faster], c.Searches)
 	if !math.IsNaN(c.Gain.Mid) {
@@ -145,7 +144,7 @@ func (c Count) notConfirmed() string {
 	return strings.Join(out, ", ")
 }
 
-// SummaryTable returns the headline as a table with one row, for programs.
+// SummaryTable returns the headline as one row, for programs.
 func SummaryTable(run *record.Run, directory string, rows int) Table {
 	h, n := Summarise(run), Numbers
 	t := Table{Name: "run", Columns: []Column{Words("directory"), Words("machine"), Words("machine key"), n("cases", ""), n("faster", ""),
@@ -178,7 +177,7 @@ func LargestGains(run *record.Run) Table {
 	return t
 }
 
-// GatherWarnings merges warnings that differ only in numbers and in the name of their case.
+// GatherWarnings merges warnings that differ only in numbers and case.
 func GatherWarnings(warnings []string) []string {
 	var kinds []string
 	first, count := map[string]string{}, map[string]int{}

@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// Loaded is a run directory in memory, sorted into cases.
+// Loaded is a run directory in memory.
 type Loaded struct {
 	Path     string
 	Run      *record.Run
@@ -24,8 +24,7 @@ type Loaded struct {
 	between  []*Case      // see isBetweenSearches
 }
 
-// Load reads a run directory. A damaged file gives a warning. Without a usable file or a measurement it returns an
-// error.
+// Load reads a run directory. Damaged files give warnings. A run without measurements is an error.
 func Load(path string) (*Loaded, error) {
 	run, results, warnings, err := record.ReadDir(path)
 	if err != nil {
@@ -60,7 +59,7 @@ func Load(path string) (*Loaded, error) {
 // Name returns the name of the run's folder.
 func (l *Loaded) Name() string { return filepath.Base(filepath.Clean(l.Path)) }
 
-// Resume returns a sentence with the command that continues an unfinished sweep, "" for other runs.
+// Resume returns the command that continues an unfinished sweep as a sentence, or "".
 func (l *Loaded) Resume() string {
 	if c := l.Run.Command; !l.Run.Finished.IsZero() || len(c) < 2 || c[1] != "sweep" {
 		return ""
@@ -68,8 +67,8 @@ func (l *Loaded) Resume() string {
 	return "This run is unfinished. Continue it with: epbench sweep --resume " + ep.Quote(l.Path)
 }
 
-// Keep removes the cases for which keep returns false, and the run's records about these cases. A regret matrix stays
-// whole if one of its cases stays.
+// Keep removes the cases for which keep returns false, and their records. A regret matrix stays if one of its cases
+// stays.
 func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	run := *l.Run
 	run.Searches = slices.DeleteFunc(slices.Clone(run.Searches), func(s record.Search) bool { return !keep(s.Problem, s.Routing) })
@@ -80,8 +79,7 @@ func (l *Loaded) Keep(keep func(ep.Problem, string) bool) {
 	l.Cases = slices.DeleteFunc(l.Cases, func(c *Case) bool { return !keep(c.Problem, c.Routing) })
 }
 
-// Seconds returns a config's time, corrected for drift; the zero Config means the default. ok is false if the config
-// was not measured or failed.
+// Seconds returns a config's time, corrected for drift. The zero Config means the default. ok is false without a time.
 func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config) (seconds float64, ok bool) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -94,8 +92,8 @@ func (l *Loaded) Seconds(k table.Key, tokens int, routing string, cfg ep.Config)
 	return 0, false
 }
 
-// Paired returns the times in seconds of a config and of the default, in their common rounds of stage cross. No search
-// chose a config by these rounds, so their ratios are not biased.
+// Paired returns the seconds of a config and the default in their common rounds of stage cross, by which no config was
+// chosen.
 func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) (config, dflt []float64) {
 	for _, c := range slices.Concat(l.Cases, l.between) {
 		if c.Problem.Tokens != tokens || c.Routing != routing || table.KeyOf(c.Problem, k.Routing) != k {
@@ -118,7 +116,6 @@ func (l *Loaded) Paired(k table.Key, tokens int, routing string, cfg ep.Config) 
 	return config, dflt
 }
 
-// entryOf returns a config's entry, nil if it has no times.
 func (c *Case) entryOf(cfg ep.Config) *Entry {
 	key := cfg.Key()
 	return c.first(func(e *Entry) bool {
@@ -138,7 +135,7 @@ func DerivedTables(l *Loaded, s Speeds, maxFailures int) []Table {
 	return out
 }
 
-// RehearsalOf returns the warning that runs on the CPU say nothing about GPUs, "" if there are none.
+// RehearsalOf returns the warning of runs on the CPU, or "".
 func RehearsalOf(runs []*Loaded) string {
 	var named []string
 	same := true

@@ -7,8 +7,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// memoryGBps holds the nominal speed of a GPU's memory in GB/s (vendor data sheets) by PCI id. A kernel that only
-// reads reaches 85 to 90 %.
+// memoryGBps holds memory speeds in GB/s from vendor data sheets, by PCI id.
 var memoryGBps = map[string]float64{
 	"10de:20b0": 1555, // A100 SXM 40 GB
 	"10de:20b2": 2039, // A100 SXM 80 GB
@@ -21,13 +20,13 @@ var memoryGBps = map[string]float64{
 	"10de:2901": 8000, // B200
 }
 
-// Speeds holds the speeds from which limits are computed, in GB/s (1e9 bytes per second).
+// Speeds holds speeds in GB/s (1e9 bytes per second).
 type Speeds struct {
 	Link   float64 // of a rank's link in each direction
 	Memory float64 // of a GPU's memory, reads and writes together
 }
 
-// Of returns s with zeros replaced by a machine's nominal speeds. An unknown speed stays zero.
+// Of returns s with zeros replaced by a machine's nominal speeds, if known.
 func (s Speeds) Of(m ep.Machine) Speeds {
 	if s.Link == 0 {
 		s.Link = Wire(m)
@@ -38,8 +37,7 @@ func (s Speeds) Of(m ep.Machine) Speeds {
 	return s
 }
 
-// MemoryLimit returns the seconds in which a memory of gbps GB/s moves an activation's bytes. It is NaN if they are
-// unknown, or for other ops.
+// MemoryLimit returns the seconds that an activation's bytes need at gbps GB/s, NaN if unknown.
 func (c *Case) MemoryLimit(gbps float64) float64 {
 	if c.Load == nil {
 		return math.NaN()
@@ -66,7 +64,7 @@ func (c *Case) Bytes() int64 {
 	return c.Load.BytesWire
 }
 
-// LimitName returns the name of an op's limit and the speed from which the limit is computed.
+// LimitName returns the name of an op's limit and its speed.
 func (s Speeds) LimitName(op ep.Op) (name string, gbps float64) {
 	if op == ep.Activation {
 		return "memory limit", s.Memory

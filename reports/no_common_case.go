@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// whyNoCommonCase names the two modes if cases differ only in mode, else each problem field without a common value.
+// whyNoCommonCase names the modes, if only they differ, or else the problem fields without a common value.
 func whyNoCommonCase(a, b *Loaded, o CompareOptions) string {
 	inB := indexCases(b.Cases, true)
 	for _, x := range a.Cases {
@@ -36,7 +36,6 @@ func (f problemField) values(cases []*Case) (out []string) {
 	return out
 }
 
-// say returns a value as words, such as "8 ranks".
 func (f problemField) say(value string) string {
 	if one, counts := strings.CutPrefix(f.phrase, "%s "); counts && value == "1" && strings.HasSuffix(one, "s") {
 		return ep.Count(1, strings.TrimSuffix(one, "s"))

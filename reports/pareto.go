@@ -9,12 +9,12 @@ import (
 // Pareto holds the trade-off between time and number of SMs in one case.
 type Pareto struct {
 	Case  *Case
-	All   []*Entry // with times and a known number of SMs
-	Front []*Entry // faster than all others with as many or fewer SMs; sorted by SMs
-	Knee  int      // index into Front, -1 if there is none: see knee
+	All   []*Entry // with times and known SMs
+	Front []*Entry // faster than entries with fewer SMs; sorted
+	Knee  int      // index into Front, or -1
 }
 
-// ParetoOf computes the front of a case. The front is empty if no number of SMs is known.
+// ParetoOf computes the front of a case, which is empty if SMs are unknown.
 func ParetoOf(c *Case) Pareto {
 	p := Pareto{Case: c, Knee: -1}
 	for _, e := range c.Entries {
@@ -37,8 +37,8 @@ func ParetoOf(c *Case) Pareto {
 	return p
 }
 
-// knee returns the index of the point farthest below the line through the front's ends, -1 if there is none. Both axes
-// are scaled to the front's extent (Satopaa et al. 2011, without smoothing).
+// knee returns the index of the point farthest below the line through the front's ends, or -1 (Satopaa et al. 2011,
+// without smoothing).
 func knee(front []*Entry) int {
 	if len(front) < 3 {
 		return -1
@@ -57,7 +57,7 @@ func knee(front []*Entry) int {
 	return at
 }
 
-// ParetoTable lists the fronts of all cases that have one.
+// ParetoTable lists the fronts of all cases.
 func ParetoTable(cases []*Case) Table {
 	p := ColumnsFor(cases)
 	t := Table{Name: "pareto", Title: "Pareto front: time against SMs", Columns: p.Columns}

@@ -7,11 +7,11 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// BesidePareto holds a front for a call that runs alone, and one for its cost beside a matrix product. The cost is the
-// time of both together minus the time of the product alone.
+// BesidePareto holds two fronts: a call's time alone, and its cost beside a matrix product. The cost is the time of
+// both minus the product's time alone.
 type BesidePareto struct {
-	Alone, Cost Pareto   // Level is the time alone, or the cost
-	Phased      []*Entry // entries of Cost, see phased
+	Alone, Cost Pareto
+	Phased      []*Entry // separate kernels for send and receive
 }
 
 // BesideParetoOf computes both fronts; ok is false if no call ran beside a product.
@@ -52,7 +52,6 @@ func (e *Entry) together() *ep.BesideRounds {
 	return out
 }
 
-// phased reports whether a config sends and receives in separate kernels; a pair must do so in both ops.
 func phased(c ep.Config) bool {
 	halves := []ep.Config{c}
 	if d, k, err := ep.Split(c); err == nil {

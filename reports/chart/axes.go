@@ -22,7 +22,6 @@ func timeAxis(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(roundTicks)
 }
 
-// logTime makes an axis logarithmic over the positive values.
 func logTime(a *plot.Axis, values []float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -42,8 +41,6 @@ func logTime(a *plot.Axis, values []float64) {
 	a.Tick.Marker = plot.TickerFunc(decadeTicks)
 }
 
-// decadeTicks labels 1, 2 and 5 of every decade, or only powers of ten if there are many
-// decades.
 func decadeTicks(lo, hi float64) []plot.Tick {
 	if !(lo > 0) {
 		return nil
@@ -72,7 +69,7 @@ func decadeTicks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// zeroToken is the position of 0 tokens on a logarithmic axis, which cannot show 0.
+// zeroToken is the position of 0 tokens on a logarithmic axis.
 const zeroToken = 0.5
 
 func tokenX(tokens int) float64 {
@@ -108,7 +105,7 @@ func logTokens(a *plot.Axis, counts []int) {
 	a.Tick.Marker = ticks
 }
 
-// clamp returns v, or the lower end of the axis if v lies below it, NaN included.
+// clamp raises v to the axis minimum. NaN becomes the minimum.
 func clamp(v float64, a *plot.Axis) float64 {
 	if !(v > a.Min) {
 		return a.Min

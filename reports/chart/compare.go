@@ -13,8 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// compare draws the second of two runs against the first. It draws nothing if the runs cannot
-// be compared.
+// compare draws the second run against the first, if they are comparable.
 func compare(runs []*reports.Loaded, o Options) []Figure {
 	if len(runs) != 2 {
 		return nil
@@ -28,8 +27,8 @@ func compare(runs []*reports.Loaded, o Options) []Figure {
 
 const perFigure = 40
 
-// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. fail is the slow-down of the
-// gate, as a fraction; 0 means no gate.
+// ComparisonFigures draws a comparison, with at most perFigure cases in each figure. `fail` is the allowed slow-down as
+// a fraction; 0 means no limit.
 func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	var out []Figure
 	for from := 0; from < len(c.Cases); from += perFigure {
@@ -43,14 +42,12 @@ func ComparisonFigures(c *reports.Comparison, fail float64) []Figure {
 	return out
 }
 
-// forest is a forest plot: the ratios of some cases with their intervals, one below the other.
 type forest struct {
 	c    *reports.Comparison
 	page []reports.Compared
 	fail float64
 }
 
-// verdictStyles holds the marker and colour of each verdict.
 var verdictStyles = []struct {
 	verdict record.Verdict
 	color   color.RGBA
@@ -104,7 +101,7 @@ func (f forest) label(x reports.Compared) string {
 	return s
 }
 
-// extent returns the range of the X axis. It is at most 0.25 to 4, or one extreme case would hide the others.
+// extent returns the range of the X axis, at most 0.25 to 4: extreme cases would hide the others.
 func (f forest) extent() (lo, hi float64) {
 	lo, hi = 1, 1
 	for _, x := range f.page {

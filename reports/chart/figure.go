@@ -1,5 +1,4 @@
-// Package chart draws the results in run directories with gonum/plot. Series also differ in marker and dash, for grey
-// prints.
+// Package chart draws pictures of run results with gonum/plot.
 package chart
 
 import (
@@ -20,28 +19,28 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Figure is one picture, before a file format is chosen.
+// Figure is one picture.
 type Figure struct {
-	Name   string // file name without its ending: latency-dispatch-bf16
+	Name   string // file name without extension
 	Title  string
-	Alt    string // the picture in words, with the important values; SVG files hold it as their description
-	Lead   string // a warning about all numbers; "" if there is none
+	Alt    string // the picture in words
+	Lead   string // a warning about all numbers, or ""
 	Source string // machine, date and run
 	Width  vg.Length
 	Height vg.Length
 	draw   func(draw.Canvas)
 }
 
-// seriesWidth is the width of a picture over token counts, at which a phone shows readable text.
+// seriesWidth keeps text readable on a phone.
 const seriesWidth = 5.2 * vg.Inch
 
 // Formats lists the file formats of Figure.Write.
 func Formats() []string { return []string{"svg", "png", "pdf"} }
 
-// DefaultScale is the scale with which PNG pictures are about 1,200 pixels wide.
+// DefaultScale makes PNG pictures about 1,200 pixels wide.
 const DefaultScale = 2
 
-// Write draws the figure as svg, png or pdf.
+// Write draws the figure in one of Formats. scale is for png: 1 means 96 dpi.
 func (f Figure) Write(w io.Writer, format string, scale float64) error {
 	var b bytes.Buffer
 	c, err := canvas(f.Width, f.Height, format, scale)
@@ -74,7 +73,7 @@ func canvas(width, height vg.Length, format string, scale float64) (vg.CanvasWri
 	return c, nil
 }
 
-// described adds the picture in words to an SVG, and fallback fonts with the widths of Liberation Sans.
+// described adds Alt and fallback fonts to an SVG.
 func (f Figure) described(svg string) string {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;", "font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")
 	at := strings.Index(svg, "<svg ")
@@ -99,7 +98,7 @@ type Kind struct {
 // Draw makes figures of this kind from the runs.
 func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	figures := k.draw(runs, o)
-	seen := map[string]int{} // number of figures by name; names of two cases may be equal
+	seen := map[string]int{} // figures by name
 	for i := range figures {
 		if figures[i].Source == "" {
 			figures[i].Source, figures[i].Lead = sourceOf(runs...), reports.RehearsalOf(runs)
@@ -112,7 +111,7 @@ func (k Kind) Draw(runs []*reports.Loaded, o Options) []Figure {
 	return figures
 }
 
-// perCase returns a function for Kind.draw that calls `draw` for each case; nil means no figure.
+// perCase makes a Kind.draw from a function that draws one case, or returns nil.
 func perCase(name, title string, draw func(*reports.Case, Options) *Figure) func([]*reports.Loaded, Options) []Figure {
 	return func(runs []*reports.Loaded, o Options) (out []Figure) {
 		for _, l := range runs {
@@ -188,14 +187,14 @@ func sourceOf(runs ...*reports.Loaded) string {
 // Options holds the settings of pictures.
 type Options struct {
 	Speeds  reports.Speeds
-	X, Y    string // for heatmap: the parameters on its axes; "" means SMs and threads
-	Beside  bool   // for pareto: also the cost beside a matrix product
+	X, Y    string // for heatmap: parameters on the axes
+	Beside  bool   // for pareto: add cost beside a matrix product
 	Loads   []Load
-	Fail    float64 // for compare: the slow-down of the gate, as a fraction; 0 means none
+	Fail    float64 // for compare: allowed slow-down (fraction); 0: no limit
 	Compare reports.CompareOptions
 }
 
-// Kinds lists every kind, in the order in which the help lists them.
+// Kinds lists every kind, in the order of the help.
 var Kinds = []Kind{
 	{"gain", "the default's time divided by the winner's, with its interval, a line for each routing", gain.figures},
 	{"latency", "time against tokens, a line for each routing or peer, with the wire or memory limit", latency.figures},

@@ -15,7 +15,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// gain draws how many times faster each winner is than the default, with the recorded interval.
+// gain draws the default's time divided by the winner's.
 var gain = groupKind{"gain", "Gain", 3.8, (*seriesBuilder).addGain, drawGain, func(s series) string {
 	var open []string
 	for _, q := range s.points {
@@ -44,7 +44,7 @@ func (b *seriesBuilder) addGain(l *reports.Loaded, c *reports.Case) {
 	d := c.Search.Decision
 	g, undecided := d.Gain, d.Verdict == record.Undecided && d.ChallengerGain.Mid > 0 && finite(d.ChallengerGain.Mid)
 	if undecided {
-		g = d.ChallengerGain // the default stays, and another config may be faster
+		g = d.ChallengerGain // the best other config
 	}
 	b.ours = addPoint(b.ours, b.label(l, c), point{tokens: c.Problem.Tokens, mid: g.Mid, lo: orElse(g.Low, g.Mid), hi: orElse(g.High, g.Mid), undecided: undecided, spread: c.Spread()})
 }
@@ -100,7 +100,6 @@ func gainAxis(a *plot.Axis, values []float64) {
 
 var bandwidth = groupKind{"bandwidth", "Bandwidth", 3.6, (*seriesBuilder).addBandwidth, drawBandwidth, func(s series) string { return fmt.Sprintf("largest %.1f GB/s", s.highest().mid) }}
 
-// addBandwidth adds winner and default of a case, with the bytes of Limit.
 func (b *seriesBuilder) addBandwidth(l *reports.Loaded, c *reports.Case) {
 	winner := c.Winner()
 	if winner == nil || winner.Median.Mid <= 0 || c.Bytes() == 0 {

@@ -34,12 +34,12 @@ type grid struct {
 	points map[[2]ep.Value]gridPoint
 	best   float64
 	timed  int
-	wins   [2]ep.Value // the winner's pair of values
+	wins   [2]ep.Value
 }
 
 type gridPoint struct {
-	seconds float64   // NaN if no config has times
-	status  ep.Status // of the first failed config, if no config has times
+	seconds float64   // NaN if none has times
+	status  ep.Status // of the first failure, if seconds is NaN
 }
 
 func gridOf(c *reports.Case, x, y string) grid {
@@ -80,7 +80,7 @@ func (h *grid) add(at [2]ep.Value, e *reports.Entry) {
 	}
 }
 
-// darkest is the loss that has the darkest colour: 1 is a time twice as long as the best.
+// darkest is the loss with the darkest colour: 1 is twice the best time.
 const darkest = 1.0
 
 func (h grid) draw(c draw.Canvas) {
@@ -104,7 +104,6 @@ func (h grid) draw(c draw.Canvas) {
 	drawMatrix(h.key(c), m, axisNames{h.x, wordsOf(h.xs)}, axisNames{h.y, wordsOf(h.ys)})
 }
 
-// key draws the explanation at the bottom and returns the canvas above it.
 func (h grid) key(c draw.Canvas) draw.Canvas {
 	note := textStyle(tickSize, muted)
 	note.YAlign = draw.YBottom
@@ -152,7 +151,7 @@ func wordsOf(vs []ep.Value) []string {
 	return out
 }
 
-// axesOf picks two parameters: those in o, then SMs and threads, then those with the most values.
+// axesOf picks o's parameters, or else SMs and threads, or else those with the most values.
 func axesOf(c *reports.Case, o Options) (x, y string) {
 	counts := map[string]map[ep.Value]bool{}
 	for _, e := range c.Entries {

@@ -18,8 +18,8 @@ type Load struct {
 	Title   string
 	Name    string
 	Experts []int       // received tokens
-	Ranks   []int       // received rows: one for each token and selected expert
-	Traffic [][]float64 // [source][destination] tokens; a token counts once for each destination
+	Ranks   []int       // received (token, expert) pairs
+	Traffic [][]float64 // [source rank][destination rank] tokens, each counted once
 }
 
 func imbalance(_ []*reports.Loaded, o Options) []Figure {
@@ -48,7 +48,7 @@ func (l Load) drawLoad(c draw.Canvas, label string, load []int, sorted bool) {
 	}
 	p := newPlot(label, "tokens received")
 	top, mean := topAndMean(load)
-	fromZero(&p.Y, top*1.35) // room for the note
+	fromZero(&p.Y, top*1.35)
 	p.X.Min, p.X.Max = -0.7, float64(len(load))-0.3
 	p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return wholeTicks(roundTicks(max(lo, 0), hi)) })
 	p.Y.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick { return everyOther(roundTicks(lo, hi)) })
@@ -140,7 +140,7 @@ func (l Load) alt() string {
 		l.Title, len(l.Experts), most, ratio(most, expert), len(l.Ranks), ratio(top, rank))
 }
 
-// LoadOf computes the load of experts and ranks under a drawn routing.
+// LoadOf computes the load of experts and ranks.
 func LoadOf(w *workloads.Workload) Load {
 	p := w.Problem
 	l := Load{
@@ -162,8 +162,8 @@ func LoadOf(w *workloads.Workload) Load {
 	return l
 }
 
-// Loads draws the routings of runs again from their seeds, for each shape at its largest token count. missing has an
-// error text for each routing that cannot be drawn here.
+// Loads draws the runs' routings again from their seeds, at each shape's largest token count. missing has an error text
+// for each routing that failed.
 func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	type id struct {
 		group   group
@@ -174,7 +174,7 @@ func Loads(runs []*reports.Loaded) (loads []Load, missing []string) {
 	for _, l := range ownRuns(runs) {
 		for _, c := range l.Cases {
 			g := groupOf(c.Problem, "")
-			g.Op, g.Dispatch = "", "" // all ops and dtypes of a shape have the same routing
+			g.Op, g.Dispatch = "", "" // all ops and dtypes share a routing
 			k := id{g, c.Routing}
 			old := largest[k]
 			if old == nil {

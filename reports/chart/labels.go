@@ -8,17 +8,16 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// endLabel is a label to the right of the plot, where its line ends.
 type endLabel struct {
 	legendItem
 	lines  []string
-	end    vg.Point  // where the line ends
-	center vg.Length // height of the middle
+	end    vg.Point
+	center vg.Length
 }
 
 const (
 	labelGap      = 6 * vg.Length(1)
-	shortSample   = 14 * vg.Length(1) // piece of line before a label
+	shortSample   = 14 * vg.Length(1)
 	labelRow      = 1.15 * tickSize
 	labelBreak    = 84 * vg.Length(1)
 	mostLabelText = 0.32 // share of a picture's width
@@ -26,8 +25,7 @@ const (
 
 func (l endLabel) height() vg.Length { return vg.Length(len(l.lines)) * labelRow }
 
-// drawLabelled draws a plot with the label of each series at the end of its line. If there is no room for the labels,
-// the legend lists the series instead.
+// drawLabelled draws a plot with a label at the end of each line, or with a legend if the labels do not fit.
 func (p panel) drawLabelled(c draw.Canvas, all []series, further legend) {
 	labels, width := endLabels(all)
 	plot := draw.Crop(further.above(c), 0, -width, 0, 0)
@@ -55,7 +53,6 @@ func legendOf(all []series) (key legend) {
 	return key
 }
 
-// endLabels returns the labels of series, without their places, and the width that they take.
 func endLabels(all []series) ([]endLabel, vg.Length) {
 	st := textStyle(tickSize, ink)
 	var out []endLabel
@@ -77,8 +74,7 @@ func heightOf(labels []endLabel) (h vg.Length) {
 	return h
 }
 
-// spreadLabels sets the heights of labels between low and high, where all must fit. No label covers another, and each
-// is near the end of its line.
+// spreadLabels places labels near the ends of their lines, without overlap, between the heights low and high.
 func spreadLabels(labels []endLabel, low, high vg.Length) {
 	order := make([]*endLabel, len(labels))
 	for i := range labels {
@@ -90,8 +86,7 @@ func spreadLabels(labels []endLabel, low, high vg.Length) {
 		low, height vg.Length
 	}
 	place := func(g *group) {
-		// middle is the sum of the lower edges that put each label at the end of its line. The group takes their mean.
-		// below is the height of the labels so far.
+		// The group starts at the mean of the places that its labels want.
 		var middle, below vg.Length
 		for _, l := range g.labels {
 			middle += l.end.Y - below - l.height()/2

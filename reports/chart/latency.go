@@ -29,7 +29,7 @@ func drawLatency(c draw.Canvas, all []series) {
 	p.drawLabelled(c, all, nil)
 }
 
-// addAll adds series to a plot, the first on top.
+// addAll draws the first series on top.
 func addAll(p panel, all []series) {
 	dodge(all)
 	for i := len(all) - 1; i >= 0; i-- {
@@ -37,7 +37,7 @@ func addAll(p panel, all []series) {
 	}
 }
 
-// seriesBuilder gathers points into series by label. Labels keep the order in which they came.
+// seriesBuilder gathers points into series by label.
 type seriesBuilder struct {
 	runs    []*reports.Loaded
 	options Options
@@ -51,7 +51,7 @@ func (b *seriesBuilder) addTimes(l *reports.Loaded, c *reports.Case) {
 	seen := map[string]bool{}
 	for _, e := range c.Entries {
 		if e.Role == record.Peer && e.OK() && !seen[c.Label(e)] {
-			seen[c.Label(e)] = true // only the first entry of each peer: entries come fastest first
+			seen[c.Label(e)] = true // entries come fastest first
 			b.others = addPoint(b.others, peerLabel(c, e), micros(c, e))
 		}
 	}

@@ -15,22 +15,22 @@ import (
 
 const panelWidth, panelHeight = 3.3 * vg.Inch, 2.7 * vg.Inch
 
-// work is one panel: libraries whose calls do the same work for one op.
+// work is one panel, for libraries whose calls do the same work.
 type work struct {
 	name  string
-	tuned []series // winners
+	tuned []series
 	plain []series // defaults that differ from the winners
 }
 
-// libraryPicture has a column of panels for each op, one for each kind of work.
+// libraryPicture has a column for each op and a panel for each kind of work.
 type libraryPicture struct {
 	shape   ep.Problem
 	routing string
 	columns [][]work
-	names   []string // in the order of their colours
+	names   []string // by colour
 }
 
-// libraries draws the times of several libraries under one routing, tuned and by default.
+// libraries draws the times of several libraries, tuned and by default.
 func libraries(runs []*reports.Loaded, _ Options) []Figure {
 	if len(runs) < 2 {
 		return nil
@@ -83,7 +83,6 @@ func (p *libraryPicture) add(c reports.LibraryComparison) {
 	}
 }
 
-// style gives each library the same colour in all panels.
 func (p *libraryPicture) style() {
 	for _, column := range p.columns {
 		for _, w := range column {

@@ -11,13 +11,12 @@ import (
 
 type cell struct {
 	col, row int
-	value    float64 // on the colour scale, 0 to 1; NaN: no colour
+	value    float64 // 0 to 1; NaN: no colour
 	text     string
-	crossed  bool // hatched
-	boxed    bool // framed
+	crossed  bool
+	boxed    bool
 }
 
-// matrix draws cells.
 type matrix struct {
 	list       []cell
 	cols, rows int
@@ -85,7 +84,6 @@ var ramp = []color.RGBA{
 	{0x42, 0x92, 0xc6, 0xff}, {0x21, 0x71, 0xb5, 0xff}, {0x08, 0x51, 0x9c, 0xff}, {0x08, 0x30, 0x6b, 0xff},
 }
 
-// shade returns the colour of a value from 0 (light) to 1 (dark).
 func shade(v float64) color.RGBA {
 	at := min(max(v, 0), 1) * float64(len(ramp)-1)
 	i := min(int(at), len(ramp)-2)
@@ -94,7 +92,7 @@ func shade(v float64) color.RGBA {
 	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
 }
 
-// darkText and lightText differ by one step from ink and paper, because the HTML page replaces those on dark screens.
+// darkText and lightText differ from ink and paper, which the HTML page replaces on dark screens.
 var darkText, lightText = color.RGBA{0x1f, 0x23, 0x29, 0xff}, color.RGBA{0xfe, 0xff, 0xff, 0xff}
 
 func inkOn(fill color.RGBA) color.RGBA {

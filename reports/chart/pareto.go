@@ -11,7 +11,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// pareto draws time against SMs, and marks the front.
 func pareto(c *reports.Case, o Options) *Figure {
 	if o.Beside {
 		return paretoBeside(c)
@@ -23,7 +22,6 @@ func pareto(c *reports.Case, o Options) *Figure {
 	return &Figure{Alt: paretoAlt(front), Width: 6.4 * vg.Inch, Height: 3.8 * vg.Inch, draw: func(dc draw.Canvas) { drawPareto(dc, front) }}
 }
 
-// timeLabel returns the axis label: beside a matrix product, times may be costs.
 func timeLabel(p ep.Problem) string {
 	if p.Objective == ep.BesideProduct {
 		return "cost of one call (us)"

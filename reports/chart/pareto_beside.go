@@ -12,7 +12,6 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// paretoBeside draws two fronts: the time of a call alone, and what it adds to a matrix product.
 func paretoBeside(c *reports.Case) *Figure {
 	b, ok := reports.BesideParetoOf(c)
 	if !ok {

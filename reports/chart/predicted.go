@@ -12,11 +12,11 @@ import (
 
 // Forecast is a predicted time at one rank count.
 type Forecast struct {
-	Panel  string // the op
+	Panel  string
 	Line   string // model and routing
 	Ranks  int
 	Micros float64
-	Limit  string // what takes most of the time, for example network
+	Limit  string // bottleneck, such as network
 }
 
 // Predicted draws predicted times against ranks.

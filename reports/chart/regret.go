@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// regret draws each regret matrix of the runs: how much the winner of a routing loses under the others.
+// regret draws how much each routing's winner loses under the other routings.
 func regret(runs []*reports.Loaded, _ Options) []Figure {
 	var out []Figure
 	for _, l := range runs {

@@ -14,7 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/stat"
 )
 
-// samples draws the rounds of winner, default and twin. The ratio of twin to default shows the noise.
+// samples draws the rounds of the winner, the default and the twin (the default, measured again).
 func samples(c *reports.Case, _ Options) *Figure {
 	shown := shownEntries(c)
 	if len(shown) == 0 {
@@ -55,7 +55,7 @@ func drawSamples(c draw.Canvas, cs *reports.Case, shown []*reports.Entry) {
 		p.Add(across{e.Median.Mid * 1e6, line})
 		name := sampleLabel(cs, e)
 		if e == cs.Winner() {
-			name = "winner " + e.Config.ID() // the full spelling is too long; Figure.Alt has it
+			name = "winner " + e.Config.ID() // the full spelling is too long
 		}
 		key.add(elide(name, textStyle(tickSize, ink), 300), &line, &mark)
 	}
@@ -85,7 +85,6 @@ func sampleLabel(c *reports.Case, e *reports.Entry) string {
 	return c.Label(e)
 }
 
-// across draws a horizontal line over the whole width of a plot.
 type across struct {
 	y    float64
 	line draw.LineStyle
@@ -114,7 +113,7 @@ func drawTwin(c draw.Canvas, cs *reports.Case, ratios []float64) {
 	points := plotter.XYs{}
 	far := 0.002
 	for i, r := range ratios {
-		// X spreads the points over the width, so that equal values do not hide each other.
+		// X only spreads the points.
 		points = append(points, plotter.XY{X: math.Mod(float64(i)*0.618, 1) - 0.5, Y: r})
 		far = max(far, math.Abs(r-1))
 	}

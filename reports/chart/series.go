@@ -15,11 +15,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// point is one value of a series with its interval, in the units of the axes.
 type point struct {
 	tokens      int
 	mid, lo, hi float64
-	undecided   bool    // a hollow marker, which no line joins
+	undecided   bool    // drawn hollow, without a line
 	spread      float64 // A/A spread as a fraction; 0 if unknown
 }
 
@@ -28,12 +27,11 @@ type series struct {
 	points []point
 	line   draw.LineStyle
 	mark   *draw.GlyphStyle // nil: neither markers nor intervals
-	shift  float64          // factor on X; 0 stands for 1
+	shift  float64          // factor on X; 0 means 1
 }
 
 func (s series) x(q point) float64 { return tokenX(q.tokens) * cmp.Or(s.shift, 1) }
 
-// decided returns the points that the line joins.
 func (s series) decided() (out []point) {
 	for _, q := range s.points {
 		if !q.undecided {
@@ -43,7 +41,7 @@ func (s series) decided() (out []point) {
 	return out
 }
 
-// dodge moves series with a single token count apart, so that they do not hide each other.
+// dodge moves series apart if all have one token count.
 func dodge(all []series) {
 	if tokens := tokensOf(all); len(all) < 2 || slices.Min(tokens) != slices.Max(tokens) {
 		return
@@ -54,7 +52,6 @@ func dodge(all []series) {
 	}
 }
 
-// addTo draws a single point without markers as a short line.
 func (s series) addTo(p *plot.Plot) {
 	var line, hollow plotter.XYs
 	for _, q := range s.points {
@@ -87,7 +84,6 @@ func undecidedMark(c color.Color) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: c, Radius: vg.Points(4), Shape: diamond{}}
 }
 
-// diamond is a hollow diamond, a marker that no series has.
 type diamond struct{}
 
 // DrawGlyph implements draw.GlyphDrawer.
@@ -102,7 +98,6 @@ func (diamond) DrawGlyph(c *draw.Canvas, st draw.GlyphStyle, at vg.Point) {
 	c.Stroke(p)
 }
 
-// bands returns outlines that join the intervals of successive points.
 func (s series) bands(y *plot.Axis) (out []plotter.XYs) {
 	var run []point
 	end := func() {
@@ -132,7 +127,6 @@ func (s series) outline(run []point, y *plot.Axis) (band plotter.XYs) {
 	return band
 }
 
-// piece draws a horizontal line at a point, as long as the piece in the legend.
 type piece struct {
 	at   plotter.XY
 	line draw.LineStyle
@@ -145,7 +139,7 @@ func (e piece) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(e.line, x-sampleWidth/2, y, x+sampleWidth/2, y)
 }
 
-// errorBars draws the interval of each point, because overlapping bands look alike on a grey print.
+// errorBars draws each point's interval, because overlapping bands look alike in grey.
 type errorBars struct{ series }
 
 // Plot implements plot.Plotter.
@@ -162,10 +156,10 @@ func (e errorBars) Plot(c draw.Canvas, p *plot.Plot) {
 // group holds the fields that all problems in one picture share.
 type group struct {
 	ep.Problem
-	work string // the steps that the times include; "" if all libraries do the same work
+	work string // timed steps; "" if all libraries agree
 }
 
-// groupOf returns the group of a problem, without the fields that do not separate pictures.
+// groupOf keeps the fields of a problem that separate pictures.
 func groupOf(p ep.Problem, work string) group {
 	if work != "" {
 		p.Layout = ""
@@ -177,7 +171,7 @@ func groupOf(p ep.Problem, work string) group {
 	return group{Problem: p}
 }
 
-// workOf returns the work in the time of a case's winner, "" if unknown.
+// workOf returns the timed steps of a case's winner, "" if unknown.
 func workOf(l *reports.Loaded, c *reports.Case) string {
 	w := c.Winner()
 	if w == nil {
@@ -186,8 +180,7 @@ func workOf(l *reports.Loaded, c *reports.Case) string {
 	return l.Run.Work(c.Problem.Op, w.Config).Key(c.Problem)
 }
 
-// has reports whether a case belongs to the group; one with unknown work, such as an import, belongs to all of its
-// problem.
+// has reports whether a case belongs to the group. A case of unknown work fits every work.
 func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	w := workOf(l, c)
 	if groupOf(c.Problem, w).Problem != g.Problem {
@@ -196,7 +189,6 @@ func (g group) has(l *reports.Loaded, c *reports.Case) bool {
 	return g.work == "" || w == "" || w == g.work
 }
 
-// groups lists the groups of runs in the order of their cases.
 func groups(runs []*reports.Loaded) []group {
 	var out []group
 	works := map[group][]string{}

@@ -13,7 +13,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours of text, axes, rules and backgrounds.
 var (
 	ink    = color.RGBA{0x1f, 0x23, 0x28, 0xff}
 	muted  = color.RGBA{0x59, 0x63, 0x6e, 0xff}
@@ -25,7 +24,7 @@ var (
 // Ink holds colours that the HTML page replaces on dark screens.
 var Ink = map[string]string{"ink": "#1F2328", "muted": "#59636E", "rule": "#D8DEE4", "paper": "#FFFFFF", "shaded": "#EEF1F4"}
 
-// palette is the palette of Okabe and Ito (2008).
+// palette is by Okabe and Ito (2008).
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff},
@@ -35,7 +34,6 @@ var palette = []color.RGBA{
 	{0xcc, 0x79, 0xa7, 0xff},
 }
 
-// accent marks limits, knees and slower cases.
 var accent = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
 
 var dashes = [][]vg.Length{
@@ -49,7 +47,7 @@ var glyphs = []draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// style is the look of a series. 4 dashes and 7 markers have no common factor, so 28 series differ in grey.
+// style is the look of a series. 4 dashes and 7 markers give 28 distinct looks in grey print.
 type style struct {
 	color color.RGBA
 	dash  []vg.Length
@@ -68,7 +66,6 @@ func (s style) mark() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.color, Radius: vg.Points(3), Shape: s.glyph}
 }
 
-// faded returns c on white paper, with opacity alpha.
 func faded(c color.RGBA, alpha float64) color.RGBA {
 	mix := func(v, w uint8) uint8 { return uint8(math.Round(float64(v)*alpha + float64(w)*(1-alpha))) }
 	return color.RGBA{mix(c.R, paper.R), mix(c.G, paper.G), mix(c.B, paper.B), 0xff}
@@ -108,7 +105,6 @@ func (p panel) Draw(c draw.Canvas) {
 	p.Plot.Draw(c)
 }
 
-// dataCanvas returns the part of c in which Draw draws the data.
 func (p panel) dataCanvas(c draw.Canvas) draw.Canvas {
 	if p.side != "" {
 		c = draw.Crop(c, labelSize+9, 0, 0, 0)
@@ -133,13 +129,13 @@ func newPlot(x, y string) panel {
 		a.axis.Tick.Length = vg.Points(4)
 	}
 	line := draw.LineStyle{Color: rule, Width: vg.Points(0.5)}
-	p.Add(&plotter.Grid{Vertical: line, Horizontal: line}) // at labelled ticks, behind the data
+	p.Add(&plotter.Grid{Vertical: line, Horizontal: line})
 	return panel{p, y}
 }
 
 const margin = 8 * vg.Length(1)
 
-// titled draws the title and the lead (a warning about all numbers), and returns the canvas below them.
+// titled draws the title and the warning, and returns the canvas below.
 func titled(c draw.Canvas, title, lead string) draw.Canvas {
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	if lead == "" {
@@ -210,7 +206,7 @@ const (
 	legendRow   = 14 * vg.Length(1)
 )
 
-// below draws the legend at the bottom of c and returns the canvas above it.
+// below draws the legend and returns the canvas above it.
 func (l legend) below(c draw.Canvas) draw.Canvas {
 	rows := l.rows(c.Max.X - c.Min.X)
 	y := c.Min.Y + vg.Length(len(rows))*legendRow - legendRow/2
@@ -225,7 +221,6 @@ func (l legend) below(c draw.Canvas) draw.Canvas {
 	return l.above(c)
 }
 
-// above returns the canvas above the legend without drawing it.
 func (l legend) above(c draw.Canvas) draw.Canvas {
 	height := vg.Length(len(l.rows(c.Max.X-c.Min.X))) * legendRow
 	if height > 0 {

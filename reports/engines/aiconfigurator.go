@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// a2aRow is a row of aiconfigurator's table moe_a2a_perf. Times are microseconds; Latency is the sum of the other two.
+// a2aRow is a row of aiconfigurator's table moe_a2a_perf, in microseconds. Latency is Transmit plus Notify.
 type a2aRow struct {
 	Framework    string  `parquet:"framework"`
 	Version      string  `parquet:"version"`
@@ -33,7 +33,7 @@ type a2aRow struct {
 	Latency      float64 `parquet:"latency"`
 }
 
-// commBackends maps kernels to aiconfigurator's names. dtypes maps a dispatch dtype to comm_dtype.
+// commBackends maps kernels and dtypes to aiconfigurator's names.
 var commBackends = map[string]struct {
 	name   string
 	dtypes map[ep.DType]string
@@ -45,13 +45,13 @@ var commBackends = map[string]struct {
 
 type a2aTable struct {
 	rows  []a2aRow
-	keys  map[a2aRow]bool // the rows without times; aiconfigurator keeps one latency for each
+	keys  map[a2aRow]bool // rows so far, without times
 	cases int             // cases left out
-	bf16  int             // configs without a word for their dtype
+	bf16  int             // configs of a dtype without a name
 }
 
-// writeAIConfigurator writes the fastest config for each kernel, token count and number of SMs under uniform routing.
-// The whole time is in transmit_us, because epbench does not time the exchange of counts (notify_us).
+// writeAIConfigurator writes each kernel's fastest config by token count and SMs, under uniform routing. transmit_us
+// has the whole time, because notify_us is not measured.
 func writeAIConfigurator(in Input) (Output, error) {
 	t := a2aTable{keys: map[a2aRow]bool{}}
 	for _, c := range in.Run.Cases {

@@ -14,15 +14,13 @@ var errNoPair = errors.New("the run has no dispatch config and combine config th
 
 type configPair struct {
 	dispatch, combine ep.Config
-	regret            []float64 // by point: time / best time - 1; NaN if not measured
+	regret            []float64 // by point: time / best - 1, or NaN
 }
 
-// extremes holds the fastest and the slowest pair at a point.
-type extremes struct{ fastest, slowest float64 } // seconds of dispatch and combine together
+type extremes struct{ fastest, slowest float64 } // seconds of a point's pairs
 
-// choose returns the pair of fitting configs with the least weighted mean regret, of equal ones the first by key.
-// Where a pair was not measured, it counts as the slowest pair there. If it were refused, only the default might
-// remain. The default stays within band, because among many equal configs one seems fastest by chance.
+// choose returns the fitting pair of least weighted regret. Where a pair was not measured, it counts as the slowest
+// pair. A default within band of the least regret wins, because one of many equal configs looks fastest by chance.
 func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Config) bool) (configPair, error) {
 	at := make([]extremes, len(all))
 	for i, s := range all {
@@ -48,7 +46,7 @@ func choose(all []measuredPoint, band float64, fits func(dispatch, combine ep.Co
 	return best, nil
 }
 
-// defaults returns the defaults' pair and its sum, which is infinite unless the pair was measured at every point.
+// defaults returns the pair of defaults and its weighted regret, infinite if a point lacks the pair.
 func defaults(all []measuredPoint, at []extremes) (configPair, float64) {
 	x, errX := ep.ParseConfig(all[0].own.dispatch)
 	y, errY := ep.ParseConfig(all[0].own.combine)
@@ -69,7 +67,7 @@ func weights(all []measuredPoint) (sum float64) {
 	return sum
 }
 
-// judge returns a pair's regrets and their weighted sum. The sum is infinite if the pair was measured nowhere.
+// judge returns a pair's regrets and their weighted sum, infinite if no point has the pair.
 func judge(all []measuredPoint, at []extremes, x, y ep.Config) (sum float64, regret []float64) {
 	regret, measured := make([]float64, len(all)), false
 	for i, s := range all {
@@ -107,7 +105,7 @@ func extremesAt(s measuredPoint, fits func(dispatch, combine ep.Config) bool) (r
 	return r
 }
 
-// configs lists the configs that were measured at any point, sorted by key.
+// configs lists measured configs by key.
 func configs(all []measuredPoint, half func(measuredPoint) map[string]float64) []ep.Config {
 	var out []ep.Config
 	seen := map[string]bool{}

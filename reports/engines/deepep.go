@@ -18,10 +18,9 @@ import (
 // normal is the kernel of the DeepEP worker.
 const normal = "deepep-normal"
 
-// sameSMs reports whether two configs have the same number of SMs, which sets the layout of their shared handle.
+// sameSMs reports whether two configs can share a handle, whose layout depends on the number of SMs.
 func sameSMs(dispatch, combine ep.Config) bool { return dispatch.Int("sms") == combine.Int("sms") }
 
-// deepEPConfig holds the arguments of DeepEP's class Config, by their names.
 type deepEPConfig struct {
 	SMs  int `json:"num_sms"`
 	Send int `json:"num_max_nvl_chunked_send_tokens"`
@@ -43,7 +42,6 @@ func bestForAllCounts(in Input) (best configPair, notes []string, err error) {
 	return best, append(best.losses(all), leftOut...), nil
 }
 
-// writeSGLang writes the JSON of SGLang's flag --deepep-config.
 func writeSGLang(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -53,7 +51,6 @@ func writeSGLang(in Input) (Output, error) {
 	return Output{append(data, '\n'), notes}, err
 }
 
-// writeMegatron writes the only parameter that Megatron-LM takes.
 func writeMegatron(in Input) (Output, error) {
 	best, notes, err := bestForAllCounts(in)
 	if err != nil {
@@ -75,7 +72,7 @@ type shimRow struct {
 	Dispatch, Combine deepEPConfig
 }
 
-// shape holds the parameters that must be equal on all ranks of a call, even if their token counts differ.
+// shape holds the parameters that must be equal on all ranks of a call.
 type shape struct{ sms, dispatchRecv, combineRecv int }
 
 func shapeOf(dispatch, combine ep.Config) shape {
@@ -85,11 +82,10 @@ func shapeOf(dispatch, combine ep.Config) shape {
 type shimRows struct {
 	rows  []shimRow
 	notes []string
-	cost  float64 // weighted sum of the rows' regrets
+	cost  float64 // weighted regret of the rows
 }
 
-// writeShim writes a Python module that looks up the config by token count. A row ends midway to the next measured
-// token count. All rows have the shape that loses the least time.
+// writeShim writes a Python module whose rows all have the shape of least cost.
 func writeShim(in Input) (Output, error) {
 	all, notes, err := measuredPoints(in, normal)
 	if err != nil {
@@ -113,7 +109,7 @@ func writeShim(in Input) (Output, error) {
 	return Output{[]byte(b.String()), notes}, err
 }
 
-// shapes lists the shapes of all fitting pairs, the default's first, because the first of equally good shapes wins.
+// shapes lists the shapes of fitting pairs. The default's is first, to win ties.
 func shapes(all []measuredPoint) (out []shape) {
 	own, _ := defaults(all, make([]extremes, len(all)))
 	if own.dispatch.Kernel != "" && sameSMs(own.dispatch, own.combine) {
@@ -129,8 +125,8 @@ func shapes(all []measuredPoint) (out []shape) {
 	return out
 }
 
-// rowsOf chooses a row for each token count from the configs of one shape. A count without such a config gets no row,
-// and the cost of the slowest pair there.
+// rowsOf chooses configs of one shape for each token count. Where the shape was not measured, the slowest pair gives
+// the cost.
 func rowsOf(all []measuredPoint, s shape, band float64) (out shimRows) {
 	fits := func(dispatch, combine ep.Config) bool {
 		return sameSMs(dispatch, combine) && shapeOf(dispatch, combine) == s

@@ -1,5 +1,4 @@
-// Package engines exports a library's best configs in the formats of the engines that use the library. An export uses
-// only times of this library, because other kernels have other parameters.
+// Package engines writes a library's best configs in the file formats of engines such as SGLang.
 package engines
 
 import (
@@ -40,10 +39,10 @@ func Find(name string) (e Exporter, ok bool) {
 	return Exporters[i], true
 }
 
-// Input holds a run, and the share of the engine's calls that have each token count.
+// Input holds a run and the engine's mix of token counts.
 type Input struct {
 	Run *reports.Loaded
-	Mix map[int]float64 // weight by token count; empty: equal weights
+	Mix map[int]float64 // share of calls by token count; empty: equal
 }
 
 // Output holds the content of the file and notes for the user.
@@ -62,9 +61,8 @@ type measuredPoint struct {
 
 func (s measuredPoint) String() string { return ep.Tokens(s.tokens) + ", " + s.routing }
 
-// measuredPoints returns the points at which a run timed both dispatch and combine with a kernel. An engine has one
-// config, so problems that differ in more than op and token count are an error. leftOut has a note on each point that
-// lacks one op.
+// measuredPoints returns the points (token count and routing) with times of a kernel's dispatch and combine. Several
+// shapes or dtypes are an error, because an engine has one config. leftOut notes the points that lack one op.
 func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	var problem ep.Problem
 	for _, c := range in.Run.Cases {
@@ -101,8 +99,8 @@ func measuredPoints(in Input, kernel string) (out []measuredPoint, leftOut []str
 	return withBothHalves(out, in.Mix, kernel)
 }
 
-// withBothHalves returns the points that have both ops, sorted by token count. It returns an error if there is none,
-// or if a token count of the mix has none.
+// withBothHalves keeps the points that have both ops, sorted by token count. It returns an error if no point is left,
+// or none for a token count of the mix.
 func withBothHalves(all []measuredPoint, mix map[int]float64, kernel string) (out []measuredPoint, leftOut []string, err error) {
 	for _, s := range all {
 		switch {
@@ -133,8 +131,7 @@ func defaultKeyOf(c *reports.Case) string {
 	return ""
 }
 
-// timesOf returns the times of a kernel's configs in seconds, corrected for drift. If the search kept the default, no
-// config gets a shorter time than the default.
+// timesOf returns seconds by config key. If the search kept the default, no time is shorter than the default's.
 func timesOf(c *reports.Case, kernel string) map[string]float64 {
 	least := 0.0
 	if e := c.Default(); e != nil && c.Search != nil && c.Search.Decision.KeepsDefault() && !math.IsNaN(e.Level) {

@@ -8,7 +8,6 @@ import (
 
 const oneSided = "flashinfer"
 
-// writeFlashInfer writes a shell script that exports the block sizes of dispatch and combine.
 func writeFlashInfer(in Input) (Output, error) {
 	all, leftOut, err := measuredPoints(in, oneSided)
 	if err != nil {

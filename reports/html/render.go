@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/reports"
 )
 
-// render returns a table as HTML. Optional closing tags and a template would take most bytes and time.
+// render leaves out optional closing tags, to save bytes.
 func render(t reports.Table) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="table" data-name="%s">%s%s<div class="scroll" tabindex="0" role="region" aria-label="%s"><table><caption>%s</caption><thead><tr>`,
@@ -38,7 +38,7 @@ func render(t reports.Table) template.HTML {
 	return template.HTML(b.String())
 }
 
-// cards returns a style with the names of columns, for phones, where style.css shows each row as a card.
+// cards returns a style that shows column names in the cells on phones.
 func cards(t reports.Table) string {
 	var b strings.Builder
 	b.WriteString("<style>@media screen and (max-width:31rem){")
@@ -49,13 +49,12 @@ func cards(t reports.Table) string {
 	return b.String()
 }
 
-// inCSS escapes text for a string in CSS, because names of columns may come from files.
 var inCSS = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "<", `\3c `, "\n", " ", "\r", " ", "\f", " ")
 
 // columnsShown is the number of columns in a window of 1,280 pixels.
 const columnsShown = 14
 
-// hidden returns a checkbox and a style that hide the least important columns of a wide table.
+// hidden returns a checkbox that hides the least important columns.
 func hidden(t reports.Table) string {
 	var rules []string
 	for drop := 99; drop > 0 && len(t.Columns)-len(rules) > columnsShown; drop-- {
@@ -86,7 +85,6 @@ func class(a reports.Align, m reports.Mark) string {
 	return ` class="` + strings.Join(words, " ") + `"`
 }
 
-// breaks marks where a browser may break the spelling of a config.
 var breaks = strings.NewReplacer(",", ",<wbr>", ":", ":<wbr>", "+", "+<wbr>")
 
 func breakable(s string) string {

@@ -1,5 +1,4 @@
-// Package html writes the report of a run as one HTML page. The page contains its styles, script and pictures, so that
-// it opens without a network.
+// Package html writes the report of a run as one HTML page, which opens without a network.
 package html
 
 import (
@@ -27,14 +26,14 @@ var assets embed.FS
 // Options holds the settings of a page.
 type Options struct {
 	Speeds   reports.Speeds
-	Progress string // of the sweep; "" makes an unfinished run show the command that continues it
+	Progress string // sweep progress; "" shows the resume command
 }
 
 type page struct {
 	Title     string
 	Style     template.CSS
 	Script    template.JS
-	Rehearsal string   // the warning of a run on the CPU, else ""
+	Rehearsal string   // warning of CPU runs, or ""
 	Headline  []string // the most important first
 	Facts     []fact
 	Sections  []section
@@ -45,11 +44,11 @@ type fact struct{ Value, Label string }
 
 type section struct {
 	ID, Title string
-	Text      []string // paragraphs
+	Text      []string
 	Lists     [][]pair
 	Tables    []template.HTML
 	Figures   []figure
-	More      string // how many pictures are left out, and the command for them
+	More      string // omitted pictures, and their command
 }
 
 type pair struct{ Name, Value string }
@@ -146,7 +145,7 @@ type drawer struct {
 
 const perKind = 6
 
-// draw adds the figures of a kind to the section, at most perKind evenly spread ones.
+// draw adds at most perKind figures of a kind.
 func (d *drawer) draw(kind string, runs ...*reports.Loaded) { d.drawFirst(kind, "", runs...) }
 
 func (d *drawer) drawFirst(kind, op string, runs ...*reports.Loaded) {
@@ -201,7 +200,7 @@ func inline(svg string, f chart.Figure) template.HTML {
 	return template.HTML(head + svg)
 }
 
-// WriteRun writes report.html into a run's directory, and pictures into its folder plots/.
+// WriteRun writes report.html and the folder plots/ into a run's directory.
 func WriteRun(l *reports.Loaded) error {
 	dir, runs := l.Path, []*reports.Loaded{l}
 	err := record.WriteFile(filepath.Join(dir, record.ReportFile), record.Content(func(w io.Writer) error { return Write(w, runs, Options{}) }))

@@ -13,7 +13,6 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// sections lists the sections in order; the page leaves out empty ones.
 var sections = []struct {
 	id, title string
 	fill      func(*drawer)
@@ -182,7 +181,6 @@ func workloadTable(l *reports.Loaded) reports.Table {
 	return t
 }
 
-// spaceTable lists, for each search space, the number of points that each rule refused.
 func spaceTable(run *record.Run) reports.Table {
 	t := reports.Table{Name: "space", Title: "Points of the space, and the rules that refused some", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("problem"), reports.Numbers("points", ""), reports.Numbers("legal", ""), reports.Words("refused by"),

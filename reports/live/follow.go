@@ -1,5 +1,4 @@
-// Package live follows a run that another process measures. It reads only the run's directory, so the process may run
-// on another host.
+// Package live follows a run that another process measures, by its run directory.
 package live
 
 import (
@@ -15,18 +14,18 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// A Follower holds the state of a run at the time of the last Update.
+// A Follower holds the state of a run at the last Update.
 type Follower struct {
 	Run      *record.Run
-	Searches []*Search            // in the order of their beginning
-	Rounds   int                  // measured so far, of all configs
-	byCase   map[searchID]*Search // by problem and routing
+	Searches []*Search // in order of their start
+	Rounds   int       // of all configs
+	byCase   map[searchID]*Search
 	path     string
-	offset   int64           // bytes of the log read so far
-	block    []record.Result // lines of the newest block, until its last line comes
-	last     time.Time       // end of the last block, by the measuring host's clock
-	seen     time.Time       // when Update read the last block, by this host's clock
-	saved    time.Time       // when run.json was written, by the measuring host's clock
+	offset   int64           // log bytes read
+	block    []record.Result // lines of the unfinished block
+	last     time.Time       // last block's end, by the measuring host's clock
+	seen     time.Time       // last block's arrival, by this host's clock
+	saved    time.Time       // run.json's time, by the measuring host's clock
 }
 
 type searchID struct {
@@ -37,8 +36,7 @@ type searchID struct {
 // Follow begins to follow a run directory.
 func Follow(path string) *Follower { return &Follower{path: path, byCase: map[searchID]*Search{}} }
 
-// Update reads run.json, and the lines that were completed in the log since the last Update. A new run may have no log
-// yet.
+// Update reads run.json and the new lines of the log, if there is a log.
 func (f *Follower) Update(now time.Time) error {
 	run, err := record.ReadRun(f.path)
 	if err != nil {
@@ -107,8 +105,8 @@ func (f *Follower) addBlock(block []record.Result) {
 	}
 }
 
-// search returns the search to which a log line belongs. If there is none yet, it adds one. But the stages cross and
-// recheck also measure at token counts without a search. For their lines it adds none and returns nil.
+// search returns the search of a log line. If there is none, it adds one; for the stages cross and recheck, it returns
+// nil.
 func (f *Follower) search(r *record.Result) *Search {
 	id := searchID{r.Problem, r.Routing}
 	if s := f.byCase[id]; s != nil {
@@ -143,7 +141,7 @@ func (f *Follower) Current() *Search {
 	return out
 }
 
-// Elapsed returns how long the run has taken. Clocks of two hosts may differ, so each part comes from one clock.
+// Elapsed returns how long the run has taken. Each difference uses one host's clock.
 func (f *Follower) Elapsed(now time.Time) time.Duration {
 	out := time.Duration(f.Run.Wall.Total * float64(time.Second))
 	if !f.Run.Finished.IsZero() || f.last.IsZero() {
@@ -160,9 +158,8 @@ func (f *Follower) Silent(now time.Time) time.Duration {
 	return now.Sub(f.seen)
 }
 
-// Left estimates the time that is left. With a budget, it is the rest of the budget. Without a budget,
-// each unfinished search is expected to take the mean time of the finished searches. ok is false if there is no budget
-// and no search is finished, or all are.
+// Left returns the rest of the budget. Without a budget, each unfinished search is expected to take the mean time of
+// finished searches. ok is false if no search, or every search, is finished.
 func (f *Follower) Left(now time.Time) (left time.Duration, ok bool) {
 	elapsed, done := f.Elapsed(now), len(f.Run.Searches)
 	switch {

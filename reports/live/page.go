@@ -14,10 +14,10 @@ import (
 
 const mostFailures = 3
 
-// silence is the time without a new line after which the page warns.
+// silence is how long the log may stay unchanged before the page warns.
 const silence = 30 * time.Second
 
-// Page returns the state of a run, with a row for each of the latest searches, at most `most`.
+// Page returns the state of a run, with rows for the latest searches. `most` limits the rows.
 func (f *Follower) Page(now time.Time, most int) reports.Table {
 	t := reports.Table{Name: "watch", Title: f.Progress(now), Columns: []reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(4), reports.Numbers("tokens", ""), reports.Words("routing").Dropped(1),
@@ -35,7 +35,7 @@ func (f *Follower) Page(now time.Time, most int) reports.Table {
 		t.Note(fmt.Sprintf("now: %s; %d of %d kernels in stage %s: %s", reports.Title(c.Problem, c.Routing), len(alive), all, c.Stage, strings.Join(alive, ", ")))
 	}
 	if slices.ContainsFunc(f.Searches, func(s *Search) bool { return s.Decided == nil && s.rank < rankOf(record.StageConfirm) }) {
-		t.Note("gains of undecided searches come from the same rounds as the choice of the config, so most of them are too high")
+		t.Note("gains of undecided searches are mostly too high: configs are chosen and compared in the same rounds")
 	}
 	f.addFailures(&t)
 	if quiet := f.Silent(now); f.Run.Finished.IsZero() && quiet >= silence {
@@ -44,7 +44,7 @@ func (f *Follower) Page(now time.Time, most int) reports.Table {
 	return t
 }
 
-// Progress returns a line with the number of finished searches, the time taken and the time left.
+// Progress returns a line with the finished searches, the time taken and the time left.
 func (f *Follower) Progress(now time.Time) string {
 	var b strings.Builder
 	done := len(f.Run.Searches)

@@ -16,15 +16,15 @@ type Search struct {
 	Routing string
 	Stage   record.Stage // of the last block
 	Default ep.Config
-	Failed  []Failure // the first of each config, in time order
+	Failed  []Failure // first failure of each config
 	Decided *record.Search
 
 	failed  map[string]bool // by config key
 	ended   time.Time
 	tried   map[string]bool // by config key
-	kernels map[string]bool // all measured ones
-	alive   map[string]bool // those of the last stage
-	rank    int             // of the stage in gains, see rankOf
+	kernels map[string]bool
+	alive   map[string]bool // kernels of the last stage
+	rank    int             // rankOf the stage of gains
 	gains   map[string]*gain
 }
 
@@ -35,7 +35,7 @@ type Failure struct {
 	Reason string
 }
 
-// gain holds the logarithm of (default's time / config's time) for each round.
+// gain holds log(default's time / config's time) by round.
 type gain struct {
 	config ep.Config
 	logs   []float64
@@ -45,8 +45,8 @@ func newSearch(p ep.Problem, routing string) *Search {
 	return &Search{Problem: p, Routing: routing, failed: map[string]bool{}, tried: map[string]bool{}, kernels: map[string]bool{}, alive: map[string]bool{}, gains: map[string]*gain{}}
 }
 
-// rankOf returns the rank of a stage; a Search takes gains only from the highest rank so far. Stages that choose a
-// config rank low, because a config is chosen for looking fast there.
+// rankOf ranks stages: a Search takes gains only from the highest rank so far. Gains of a stage that chooses a config
+// are too high.
 func rankOf(s record.Stage) int {
 	switch s {
 	case record.StageFinals, record.StageRetry:
@@ -117,7 +117,7 @@ func (s *Search) addGain(r, dflt *record.Result) {
 // Tried returns the number of configs that were measured or failed.
 func (s *Search) Tried() int { return len(s.tried) }
 
-// Kernels returns the number of measured kernels, and the sorted names of those in the last stage.
+// Kernels returns the number of measured kernels, and the names in the last stage.
 func (s *Search) Kernels() (all int, alive []string) {
 	for k := range s.alive {
 		alive = append(alive, k)
@@ -126,7 +126,7 @@ func (s *Search) Kernels() (all int, alive []string) {
 	return len(s.kernels), alive
 }
 
-// Best returns the config with the largest median gain over the default; ok is false if there is none.
+// Best returns the config with the largest median gain; ok is false if there is none.
 func (s *Search) Best() (best ep.Config, ratio float64, ok bool) {
 	top := math.Inf(-1)
 	for _, g := range s.gains {

@@ -7,14 +7,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Definition is a project's definition of bandwidth, by which importers turn bandwidths back into times.
+// Definition is a project's definition of bandwidth, to compute times from bandwidths.
 type Definition struct {
 	Name  string
 	Doc   string
 	Bytes func(p ep.Problem) float64 // per rank and call
 }
 
-// Definitions lists the definitions in the benchmarks of other projects.
+// Definitions lists the definitions of other projects.
 var Definitions = []Definition{
 	{"deepep-normal", "received tokens times the payload; each token once per rank, own rank included", received},
 	{"deepep-ll", "one copy per token and expert, own rank included; FP8 adds scales and 16 bytes", lowLatency},
@@ -39,7 +39,7 @@ func FindDefinition(name string) (Definition, error) {
 	return ep.Find("definition", name, Definitions, func(d Definition) string { return d.Name })
 }
 
-// Seconds returns the time of one call with a bandwidth of gbps (1e9 bytes per second).
+// Seconds returns the time of one call at gbps (1e9 bytes per second).
 func (d Definition) Seconds(p ep.Problem, gbps float64) float64 {
 	return d.Bytes(p) / (gbps * 1e9)
 }

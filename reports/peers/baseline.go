@@ -13,9 +13,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// baseline reads a JSON file with the times of several libraries on one machine. Each key that ends in _us is a
-// library, with microseconds by token count, or by operation and token count. A word such as 24sm in a key is the
-// number of SMs; fp8 or bf16 is the dtype.
+// baseline reads a JSON file with times of several libraries. Each key that ends in _us names a library, and holds
+// microseconds by token count, or by operation and token count.
 var baseline = Format{
 	Name:   "baseline",
 	Doc:    "JSON with machine, workload and NAME_us objects of microseconds by token count",
@@ -63,7 +62,7 @@ func readBaseline(data []byte, g Given) ([]Figure, []string, error) {
 	return out, known.warnings, nil
 }
 
-// count returns the value v of a field; 0 means that the file states none.
+// count returns a field's value; 0 means not stated.
 func count(field string, v int) said {
 	if v == 0 {
 		return said{field: field}
@@ -135,7 +134,7 @@ func baselineSeries(name string, op ep.Op, dtype ep.DType, times map[string]floa
 	return out, nil
 }
 
-// baselineName splits a name such as deepep_v1_normal_24sm into the kernel deepep-v1-normal and the number of SMs 24.
+// baselineName splits deepep_v1_normal_24sm into deepep-v1-normal and 24.
 func baselineName(name string) (kernel, sms string) {
 	var words []string
 	for _, w := range strings.Split(name, "_") {

@@ -14,11 +14,9 @@ import (
 // collectiveX reads two kinds of files of CollectiveX (SemiAnalysisAI/InferenceX 843c625, experimental/CollectiveX):
 //
 //   - the result of one case ("record_type":"case-attempt"), written by run_sweep in bench/ep_harness.py
-//   - the data set ("series") that the project's web application assembles from many results. It lacks the hidden size,
-//     the number of experts and the top-k.
+//   - the data set ("series") of the project's web application
 //
-// Events measure one call that begins on an idle GPU. A figure is the median over iterations of the slowest rank's
-// time. The component pair_period, the period of pairs that run back to back, is not imported.
+// Times are medians over iterations of the slowest rank's time. Each call begins on an idle GPU.
 var collectiveX = Format{
 	Name:   "collectivex",
 	Doc:    "result or assembled data set of SemiAnalysis' CollectiveX",
@@ -30,7 +28,6 @@ var collectiveX = Format{
 	Read: readCollectiveX,
 }
 
-// cxCase holds the fields that all token counts share.
 type cxCase struct {
 	Name        string
 	Backend     string `json:"backend"`
@@ -45,14 +42,13 @@ type cxCase struct {
 	TopK        int    `json:"topk"`
 }
 
-// cxPercentiles are of a time in us, or of a rate.
 type cxPercentiles struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
 	P99 float64 `json:"p99"`
 }
 
-// cxComponent is one component of a row. One case has only Micros, a data set only the other fields.
+// cxComponent has only Micros in the result of one case, and only the other fields in a data set.
 type cxComponent struct {
 	Micros  *cxPercentiles `json:"percentiles_us"`
 	Latency *cxPercentiles `json:"latency_us"`
@@ -84,7 +80,6 @@ type cxRow struct {
 	} `json:"correctness"`
 }
 
-// cxDoc holds the fields of both kinds of files.
 type cxDoc struct {
 	Identity struct {
 		Factors struct {
@@ -138,7 +133,7 @@ func readCollectiveX(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// seriesRouting returns the routing in a series' name; only uniform is accepted.
+// seriesRouting accepts only uniform.
 func seriesRouting(id string) string {
 	if strings.Contains(id, "-uniform-") {
 		return "uniform"
@@ -236,7 +231,7 @@ func (r cxRow) checkSum() error {
 	return nil
 }
 
-// checkCopies compares a row's bytes with its copies: 1 byte a value in an FP8 dispatch, else 2.
+// checkCopies compares a row's bytes with its copies.
 func (r cxRow) checkCopies(g Given) error {
 	if r.Copies == nil {
 		return nil
@@ -259,7 +254,7 @@ func (r cxRow) checkCopies(g Given) error {
 	return nil
 }
 
-// checkRates compares the bytes over all ranks with the rates per GPU, which only data sets have.
+// checkRates compares the bytes over all ranks with the rates per GPU.
 func (r cxRow) checkRates(c cxCase) error {
 	for _, name := range []string{"dispatch", "combine", "roundtrip"} {
 		x := r.Components[name]
@@ -278,5 +273,5 @@ func (r cxRow) checkRates(c cxCase) error {
 	return nil
 }
 
-// cxEqual allows only rounding, because the writer computed both from the same samples.
+// cxEqual compares numbers up to rounding.
 func cxEqual(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(math.Abs(a), math.Abs(b)) }

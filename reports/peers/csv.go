@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// csvFormat reads any CSV file whose columns have the names in csvFields, or are mapped to these names.
+// csvFormat reads CSV files with the columns csvFields, or with columns mapped to them.
 var csvFormat = Format{
 	Name:   "csv",
 	Doc:    "CSV with columns " + strings.Join(csvFields, ", ") + ", or mapped to them",
@@ -24,7 +24,7 @@ var csvFormat = Format{
 	Read: readCSV,
 }
 
-// csvFields lists epbench's names of columns. A file needs a column us or gbps.
+// csvFields lists the known columns. A file needs us or gbps.
 var csvFields = []string{"kernel", "op", "dtype", "mode", "routing", "ranks", "nodes", "hidden", "experts", "topk", "tokens", "us", "gbps", "definition", "clock", "sms"}
 
 func readCSV(data []byte, g Given) ([]Figure, []string, error) {
@@ -117,11 +117,9 @@ func (f *Figure) setTime(row map[string]string, g Given) error {
 	return nil
 }
 
-// csvSlack is the largest relative difference between us and the time from gbps, which are often rounded to three
-// digits.
+// csvSlack is the largest relative difference of us from the time by gbps. Both are often rounded.
 const csvSlack = 0.03
 
-// checkSpeed compares the time of a row with its bandwidth.
 func (f *Figure) checkSpeed(row map[string]string, g Given) error {
 	name := cmp.Or(row["definition"], g.Definition)
 	if row["gbps"] == "" || name == "" {

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// deepEP reads what three tests of DeepEP V1 print (deepseek-ai/DeepEP, commit dd758ca, folder tests/legacy).
-// test_intranode.py and test_internode.py measure the normal kernels. test_low_latency.py measures the low-latency
-// kernels. A value that one test prints holds for this test only.
+// deepEP reads the output of DeepEP V1's tests (deepseek-ai/DeepEP, commit dd758ca, folder tests/legacy):
+// test_intranode.py and test_internode.py for the normal kernels, test_low_latency.py for the low-latency kernels.
 var deepEP = Format{
 	Name:   "deepep",
 	Doc:    "output of DeepEP's test_intranode.py, test_internode.py or test_low_latency.py",
@@ -30,9 +29,9 @@ var (
 
 type deepEPReader struct {
 	facts    *facts
-	normal   *normalTest  // the current test, nil before the first
-	lowShape []said       // problem of the low-latency test, which a fork of DeepEP prints
-	runs     []*llRun     // of the low-latency test
+	normal   *normalTest // the current test, nil before the first
+	lowShape []said      // printed only by a fork of DeepEP
+	runs     []*llRun
 	printed  map[int]bool // ranks in the log
 	figures  []Figure
 	refused  []string // why tests were left out
@@ -56,14 +55,12 @@ func readDeepEP(data []byte, g Given) ([]Figure, []string, error) {
 	return d.figures, slices.Concat(d.facts.warnings, d.refused), nil
 }
 
-// refuse stores the reason why one test gave no figures. The figures of other tests stay.
 func (d *deepEPReader) refuse(err error) {
 	if err != nil {
 		d.refused = append(d.refused, err.Error())
 	}
 }
 
-// ranksIn returns the ranks N of all texts "[rank N]" in a log. In the low-latency test, each rank prints this text.
 func ranksIn(data []byte) map[int]bool {
 	out := map[int]bool{}
 	for _, m := range rankWord.FindAllSubmatch(data, -1) {

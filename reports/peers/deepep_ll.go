@@ -9,25 +9,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// One line of the log may hold these texts of several ranks, because ranks write at the same time.
+// A line may hold the texts of several ranks, which write at the same time.
 var (
 	llLine    = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us \| Combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us`)
 	pairLine  = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch \+ combine bandwidth: ([\d.]+) GB/s, avg_t=([\d.]+) us(?:, min_t=([\d.]+) us, max_t=([\d.]+) us)?`)
 	splitLine = regexp.MustCompile(`\[rank (\d+) *\][^\[]*?Dispatch send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us *\| *Combine send/recv time: ([\d.]+)(?: \+ ([\d.]+))? us`)
 )
 
-// maskedInTest is the largest number of selections (a token and one of its experts) that test_low_latency.py masks.
+// maskedInTest is the most selections (a token and one of its experts) that test_low_latency.py masks.
 const maskedInTest = 10
 
-// llRun holds the figures of all ranks for one op and kernel in one run of the test.
+// llRun holds one op and kernel in one run of the test.
 type llRun struct {
 	op     ep.Op
 	kernel string
 	ranks  map[string]llFigure
-	order  []string // ranks, in the order of their lines
+	order  []string // in line order
 }
 
-// llFigure holds the figures of one rank; a missing one is zero.
+// llFigure holds one rank's figures, 0 if missing.
 type llFigure struct{ gbps, us, min, max printed }
 
 func (d *deepEPReader) lowLatency(line string) error {
@@ -59,7 +59,6 @@ func (d *deepEPReader) lowLatency(line string) error {
 	return nil
 }
 
-// sumOf returns the sum of printed times. An empty text is 0, because some forks print one time for both phases.
 func sumOf(times []string) (sum printed, err error) {
 	for _, text := range times {
 		if text == "" {
@@ -90,7 +89,7 @@ func (d *deepEPReader) rank(kernel string, op ep.Op, rank, gbps, us string, minM
 	return nil
 }
 
-// run returns the last run of a kernel and op, or a new one if the rank has figures there.
+// run returns the last run of a kernel and op, or a new run if the rank already has figures there.
 func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	for i := len(d.runs) - 1; i >= 0; i-- {
 		if r := d.runs[i]; r.kernel == kernel && r.op == op {
@@ -106,7 +105,7 @@ func (d *deepEPReader) run(kernel string, op ep.Op, rank string) *llRun {
 	return r
 }
 
-// endLowLatency adds one figure for each run: the time of the slowest rank.
+// endLowLatency adds each run's figure.
 func (d *deepEPReader) endLowLatency() error {
 	if len(d.runs) == 0 {
 		return nil
@@ -136,15 +135,14 @@ func (d *deepEPReader) endLowLatency() error {
 	return nil
 }
 
-// llBytes returns the bytes of one selection by test_low_latency.py. A dispatch sends FP8, scales and 16 bytes, a
-// combine BF16, a pair both.
+// llBytes returns the bytes of one selection, as test_low_latency.py counts them.
 func llBytes(op ep.Op, hidden int) float64 {
 	dispatch, combine := float64(hidden)+float64(hidden)/32+16, float64(2*hidden)
 	return map[ep.Op]float64{ep.Dispatch: dispatch, ep.Combine: combine, ep.Pair: dispatch + combine}[op]
 }
 
-// slowest returns the time of the slowest rank, without the ranks whose figures contradict each other (see check). It
-// returns an error if these are half of the ranks, because then the problem must be wrong.
+// slowest returns the slowest rank's time, without ranks that check refuses. If these are half of the ranks, the
+// problem is wrong, and slowest returns an error.
 func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	f := Figure{Kernel: r.kernel, Problem: g.problem(r.op, ep.FP8), Clock: "span"}
 	var left []string
@@ -172,8 +170,7 @@ func (d *deepEPReader) slowest(r *llRun, g Given) (Figure, error) {
 	return f, nil
 }
 
-// check returns what is wrong with a rank's figures, or "". us must lie between min and max, and GB/s x us must be the
-// problem's bytes.
+// check returns why a rank's figures contradict each other or the problem, or "".
 func (x llFigure) check(op ep.Op, g Given) string {
 	if x.gbps.v == 0 {
 		return ""
@@ -190,7 +187,7 @@ func (x llFigure) check(op ep.Op, g Given) string {
 	return fmt.Sprintf("%g GB/s x %g us = %.0f selections of %.0f bytes, but %d tokens with top-%d make %.0f selections", x.gbps.v, x.us.v, got, size, g.Tokens, g.TopK, all)
 }
 
-// warnOfOutliers warns of ranks far from the median, if check had no bandwidth for them.
+// warnOfOutliers warns of ranks far from the median, in runs without bandwidths.
 func (d *deepEPReader) warnOfOutliers(r *llRun) {
 	if r.kernel != "deepep-ll-hook" || len(r.order) < 3 {
 		return

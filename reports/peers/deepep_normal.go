@@ -12,15 +12,14 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// DeepEP's tests of its normal kernels (test_intranode.py and test_internode.py) print lines like these:
+// DeepEP's tests of its normal kernels print lines like these, the second with several hosts:
 //
 //	[tuning] SMs 24, NVL chunk 6: 320.68 GB/s (NVL), 499.58 us
 //	[tuning] SMs 24, NVL chunk 8, RDMA chunk 16: 40 + 814 us, 57.19 GB/s (RDMA), 186.80 GB/s (NVL)
 //	[tuning] Best dispatch (FP8): SMs 24, NVL chunk 6, 320.68 GB/s (NVL), t: 499.58 us
 //
-// The second line is printed if the ranks are on several hosts. Older versions print "avg_t: 499.58 us", or no time.
-// Only a line with the word Best names the operation, dispatch or combine. The lines between it and the Best line before
-// it are for the same operation.
+// Older versions print "avg_t: 499.58 us", or no time. Only a Best line names its operation. The lines before it, back
+// to the previous Best line, have the same operation.
 var (
 	tuneLine  = regexp.MustCompile(`\[tuning\] (?:Best (dispatch|combine)(?: \((FP8|BF16)\))?: )?SMs (\d+), NVL chunk (\d+|default)(?:, RDMA chunk (\d+))?`)
 	nvlSpeed  = regexp.MustCompile(`([\d.]+) GB/s \(NVL\)`)
@@ -31,27 +30,26 @@ var (
 	namedTimes = regexp.MustCompile(`transmit: ([\d.]+) us, notify: ([\d.]+) us`)
 )
 
-// normalTest holds what one run of such a test has printed.
+// normalTest holds the output of one test.
 type normalTest struct {
-	shape  []said // the sizes that the test printed
-	groups string // the number of expert groups that a token may use; only with several hosts
+	shape  []said
+	groups string // expert groups of a token; several hosts only
 	rows   []normalRow
-	named  int // the first `named` rows have a known operation
+	named  int // number of rows with a known operation
 }
 
-// normalRow holds the numbers of one [tuning] line.
 type normalRow struct {
 	op              ep.Op
 	dtype           ep.DType
-	sms, nvl, rdma  string  // the number of SMs, and the sizes of the chunks; rdma is "" on one host
-	nvlGB, rdmaGB   printed // GB/s over NVLink and over RDMA; zero if the line does not have it
-	us, notify      printed // us of the kernel that transfers tokens, and of the notify kernel before it; zero if the line does not have it
-	best            bool    // the line has the word Best
+	sms, nvl, rdma  string  // SMs and chunk sizes; rdma: "" on one host
+	nvlGB, rdmaGB   printed // GB/s over NVLink and RDMA, or zero
+	us, notify      printed // us of transfer and notify kernel, or zero
+	best            bool
 	expectedPayload float64 // bytes of one token
 }
 
-// line reads one [tuning] line. A Best line gives the rows before it their operation. Mostly it repeats one of these
-// rows; if it does not, it becomes a row of its own.
+// line reads a row. A Best line names the operation of the rows before. It repeats one of these rows or is a further
+// row.
 func (n *normalTest) line(line string) error {
 	m := tuneLine.FindStringSubmatch(line)
 	if m == nil {
@@ -83,14 +81,13 @@ func (n *normalTest) line(line string) error {
 	return nil
 }
 
-// figures reads the speeds and times of a line. It returns an error if the line has no GB/s (NVL).
 func (r *normalRow) figures(line string) (err error) {
 	if m := namedTimes.FindStringSubmatch(line); m != nil {
 		r.notify = lenient(m[2])
 		r.us, err = parsePrinted(m[1])
 	} else if r.rdma != "" {
 		if m := twoTimes.FindStringSubmatch(line); m != nil {
-			r.notify = lenient(m[1]) // the log may print it as 0 us
+			r.notify = lenient(m[1])
 			r.us, err = parsePrinted(m[2])
 		}
 	} else if m := oneTime.FindStringSubmatch(line); m != nil {
@@ -108,7 +105,6 @@ func (r *normalRow) figures(line string) (err error) {
 	return err
 }
 
-// repeated returns an error if a Best line with the same config has other numbers than r.
 func (r normalRow) repeated(best normalRow) error {
 	for _, x := range []struct {
 		what string
@@ -121,7 +117,6 @@ func (r normalRow) repeated(best normalRow) error {
 	return nil
 }
 
-// endNormal turns the lines of a test into figures, when the test has ended.
 func (d *deepEPReader) endNormal() error {
 	n := d.normal
 	d.normal = nil
@@ -155,8 +150,7 @@ func (d *deepEPReader) endNormal() error {
 	return nil
 }
 
-// normalProblem returns the problem that the test printed. What the test did not print comes from the user's flags. If
-// both say something different, check decides later which of them is right.
+// normalProblem returns the printed problem, completed by the user's flags.
 func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	own := *d.facts
 	own.given.Tokens, own.given.Hidden, own.given.TopK = 0, 0, 0
@@ -178,9 +172,8 @@ func (d *deepEPReader) normalProblem(n *normalTest) (Given, error) {
 	return g, g.setNodes(d.facts, 0, 0)
 }
 
-// check computes from GB/s x us how many tokens rank 0 received in each row. It leaves out rows whose number is far from
-// the median. The median must fit the problem that the user's flags describe, or else the problem g that the test
-// printed. check returns the problem that fits.
+// check computes from GB/s x us how many tokens rank 0 received. It drops rows far from the median. It returns the
+// problem that fits the median: the flags' problem, or else the printed problem g.
 func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, error) {
 	for i := range rows {
 		rows[i].expectedPayload = payload(g.problem(rows[i].op, rows[i].dtype))
@@ -217,12 +210,10 @@ func (d *deepEPReader) check(rows []normalRow, g Given) ([]normalRow, Given, err
 	return kept, g, nil
 }
 
-// rowSlack and testSlack are the largest allowed relative differences between the tokens of a row and a median; the error
-// of rounded numbers is added to them. rowSlack is for the median of the rows with the same operation and dtype, and
-// testSlack for the median of all rows.
+// rowSlack limits how far a row's tokens differ from the median of its operation and dtype, beyond rounding. testSlack
+// limits the difference from the median of all rows.
 const rowSlack, testSlack = 1e-3, 0.01
 
-// middleTokens returns the median of the received tokens of some rows, or 0 if none of them has a time.
 func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	var units []float64
 	for _, r := range rows {
@@ -237,7 +228,7 @@ func middleTokens(rows []normalRow, wanted func(normalRow) bool) float64 {
 	return units[len(units)/2]
 }
 
-// flagsOver returns g, but with the sizes that the user's flags give.
+// flagsOver returns g with the sizes that the user's flags give.
 func (d *deepEPReader) flagsOver(g Given) Given {
 	for _, name := range []string{"tokens", "hidden", "topk"} {
 		if flag := *d.facts.given.field(name); flag != 0 && flag != *g.field(name) {
@@ -247,11 +238,11 @@ func (d *deepEPReader) flagsOver(g Given) Given {
 	return g
 }
 
-// tokens returns the number of tokens that rank 0 received, or 0 if the row has no time.
+// tokens returns how many tokens rank 0 received, 0 without a time.
 func (r normalRow) tokens() float64 { return r.us.v * r.nvlGB.v * 1e3 / r.expectedPayload }
 
-// fits checks the number of received tokens against the number that is expected with uniform routing. It returns an error
-// if they differ by more than six standard deviations plus 0.2 %.
+// fits returns an error if the received tokens differ from uniform routing's by more than six standard deviations plus
+// 0.2 %.
 func fits(g Given, received float64) error {
 	want := float64(g.Tokens) * DistinctRanks(g.Ranks, g.Experts, g.TopK)
 	p := want / float64(g.Tokens*g.Ranks)
@@ -263,7 +254,6 @@ func fits(g Given, received float64) error {
 		received, g.Tokens, g.TopK, g.Experts, g.Ranks, want)
 }
 
-// figure returns the time of a row, with its problem and config.
 func (r normalRow) figure(g Given) Figure {
 	p := g.problem(r.op, r.dtype)
 	f := Figure{Kernel: "deepep-normal", Problem: p, Clock: "event", Values: map[string]ep.Value{"sms": ep.Value(r.sms), "chunk": ep.Value(r.nvl)},

@@ -11,10 +11,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// deepEPV2 reads the output of test_dispatch_combine in tests/elastic/test_ep.py of DeepEP V2 (deepseek-ai/DeepEP,
-// commit dd758ca). GB/s are logical bytes divided by the time of the transfer kernel. They count tokens that stay on
-// their rank, except with --ignore-local-traffic. A figure also has the time of the copy or reduce kernel, which a
-// call needs.
+// deepEPV2 reads the output of tests/elastic/test_ep.py of DeepEP V2 (deepseek-ai/DeepEP, commit dd758ca). A figure is
+// the time of the transfer kernel plus the time of the copy or reduce kernel.
 var deepEPV2 = Format{
 	Name:   "deepep-v2",
 	Doc:    "output of DeepEP's tests/elastic/test_ep.py (ElasticBuffer)",
@@ -32,7 +30,6 @@ var (
 	v2Line   = regexp.MustCompile(`EP: +(\d+)/(\d+) \| (dispatch|expanded dispatch|cached dispatch|combine|reduced combine): (\d+) GB/s \(SO\), (\d+) GB/s \(SU\), ([\d.]+) us, (\d+) bytes \| (?:copy|reduce): \d+ GB/s, ([\d.]+) us`)
 )
 
-// v2Kernels maps the name in a line to epbench's kernel and op.
 var v2Kernels = map[string]struct {
 	kernel string
 	op     ep.Op
@@ -46,15 +43,15 @@ type v2Run struct {
 	shape   []said
 	domains string // in the Config block
 	sms     string
-	ranks   int                  // in the lines
-	mode    string               // options of the current case
-	fp8     bool                 // of the current case
-	others  int                  // lines left out: cases after the first of each dtype
+	ranks   int
+	mode    string // options
+	fp8     bool
+	others  int                  // lines left out
 	kept    map[string]*v2Figure // by name and dtype
-	order   []*v2Figure          // kept, in the order of the lines
+	order   []*v2Figure          // kept, in line order
 }
 
-// v2Figure collects the lines of all ranks with one name and dtype; its numbers are the slowest rank's.
+// v2Figure holds the slowest rank's numbers of one name and dtype.
 type v2Figure struct {
 	name  string
 	fp8   bool
@@ -102,8 +99,7 @@ func (r *v2Run) line(line string) error {
 	return nil
 }
 
-// figure adds one rank's line, if it is of the first case of its dtype. Other cases have options that a config lacks,
-// such as bias.
+// figure takes only the first case of each dtype. Other cases have options that a config lacks.
 func (r *v2Run) figure(m []string) error {
 	us, err := parsePrinted(m[6])
 	if err != nil {
@@ -184,8 +180,8 @@ func (r *v2Run) done() ([]Figure, []string, error) {
 	return out, r.facts.warnings, nil
 }
 
-// hybridEP reads the times that rank 0 of tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit 94a9f8f;
-// _report_bw, _report_kineto). Flags must give the shape, which the log lacks.
+// hybridEP reads the times that rank 0 of tests/test_hybrid_ep.py prints (DeepEP, branch hybrid-ep, commit 94a9f8f).
+// Flags must give the shape.
 var hybridEP = Format{
 	Name:   "hybrid-ep",
 	Doc:    "output of tests/test_hybrid_ep.py of DeepEP's branch hybrid-ep",

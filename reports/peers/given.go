@@ -9,7 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Given holds the user's flags; 0 and "" mean not given. A flag wins over the file, with a warning.
+// Given holds the user's flags; 0 and "" mean not given. Flags win over the file.
 type Given struct {
 	Ranks, Nodes, Hidden, Experts, TopK, Tokens int
 	Routing                                     string            // "" means the file's routing, else uniform
@@ -18,12 +18,11 @@ type Given struct {
 	Definition                                  string            // of bandwidths, see Definitions
 }
 
-// field returns a pointer to the value of the flag called name.
 func (g *Given) field(name string) *int {
 	return map[string]*int{"ranks": &g.Ranks, "nodes": &g.Nodes, "hidden": &g.Hidden, "experts": &g.Experts, "topk": &g.TopK, "tokens": &g.Tokens}[name]
 }
 
-// problem returns a problem with the values of g and mode eager.
+// problem returns a problem in mode eager.
 func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	return ep.Problem{
 		Op: op, Mode: ep.Eager, Ranks: g.Ranks, Nodes: g.Nodes, Hidden: g.Hidden,
@@ -32,7 +31,7 @@ func (g Given) problem(op ep.Op, dtype ep.DType) ep.Problem {
 	}
 }
 
-// require returns an error that names each field without a value, as a flag to give.
+// require returns an error that names the flags to give.
 func (g Given) require(fields ...string) error {
 	var missing []string
 	for _, f := range fields {
@@ -46,7 +45,7 @@ func (g Given) require(fields ...string) error {
 	return nil
 }
 
-// facts joins flags with what a file states about itself.
+// facts joins flags and the file.
 type facts struct {
 	given    Given
 	warnings []string
@@ -61,11 +60,11 @@ func (f *facts) warn(format string, args ...any) {
 	}
 }
 
-// said is what a file states about a field, which the file calls column. text is "" if it states nothing.
+// said is a file's text for a field, "" if there is none. column is the file's name of the field.
 type said struct{ field, column, text string }
 
-// with returns the flags, completed by one row or section of a file. A flag that differs wins, with a warning. If the
-// file has several values for the field of a flag, with returns an error.
+// with completes the flags by a file's row. If a flag differs, it wins with a warning. If the file has several values
+// for this flag, with returns an error.
 func (f *facts) with(fields ...said) (Given, error) {
 	g := f.given
 	for _, s := range fields {
@@ -93,11 +92,11 @@ func (f *facts) with(fields ...said) (Given, error) {
 	return g, nil
 }
 
-// oneHost is the largest number of ranks that are taken for one host.
+// oneHost is the largest number of ranks that are assumed on one host.
 const oneHost = 8
 
-// setNodes sets the number of hosts to the flag, else to the file's number, else to one. It returns an error if one
-// host is doubtful: more than oneHost ranks, or fewer printedRanks than ranks. 0 means unknown.
+// setNodes sets Nodes to the flag, or else to hosts (the file's number), or else to 1. It returns an error instead of 1
+// if there are more than oneHost ranks, or if fewer ranks printed lines (printedRanks). 0 means unknown.
 func (g *Given) setNodes(f *facts, hosts, printedRanks int) error {
 	switch {
 	case g.Nodes > 0 && hosts > 0 && g.Nodes != hosts:

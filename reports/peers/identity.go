@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// printed is a positive figure with rounding: the true value lies within v - half and v + half.
+// printed is a rounded positive number: the true value lies between v - half and v + half.
 type printed struct{ v, half float64 }
 
 func parsePrinted(text string) (printed, error) {
@@ -17,11 +17,11 @@ func parsePrinted(text string) (printed, error) {
 	}
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	_, decimals, _ := strings.Cut(mantissa, ".")
-	power, _ := strconv.Atoi(exponent) // 0 without an exponent
+	power, _ := strconv.Atoi(exponent) // 0 without exponent
 	return printed{v, 0.5 * math.Pow(10, float64(power-len(decimals)))}, nil
 }
 
-// rel returns the relative error of a product or quotient that rounding causes.
+// rel returns the relative rounding error of a product or quotient.
 func rel(figures ...printed) float64 {
 	sum := 0.0
 	for _, p := range figures {
@@ -30,7 +30,7 @@ func rel(figures ...printed) float64 {
 	return sum
 }
 
-// agrees reports whether two values are equal within 1.02 times a relative error; 2 % is for the writer's arithmetic.
+// agrees reports whether two values are equal within 1.02 times a relative error.
 func agrees(a, b, relative float64) bool {
 	return math.Abs(a-b) <= (relative*1.02+1e-6)*math.Max(math.Abs(a), math.Abs(b))
 }

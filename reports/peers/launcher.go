@@ -5,18 +5,17 @@ import (
 	"regexp"
 )
 
-// launcherPrefixes match texts that other programs put before each line of a log: mpirun --tag-output writes
-// "[1,0]<stdout>:", CI systems write the time, and srun --label writes "0: ".
+// launcherPrefixes match the texts that programs put before log lines: mpirun --tag-output "[1,0]<stdout>:", CI systems
+// the time, srun --label "0: ".
 var launcherPrefixes = []*regexp.Regexp{
 	regexp.MustCompile(`^\[\d+,\d+\]<std(?:out|err|diag)>:\s?`),
 	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\s`),
 	regexp.MustCompile(`^\s*\d+:\s`),
 }
 
-// sampledLines is the number of lines that mostLinesHave looks at.
 const sampledLines = 1000
 
-// withoutPrefixes removes such a prefix from all lines of a log that have it, if most lines have it.
+// withoutPrefixes removes a launcher's prefix from all lines, if most lines have it.
 func withoutPrefixes(data []byte) []byte {
 	for _, prefix := range launcherPrefixes {
 		if !mostLinesHave(data, prefix) {
@@ -31,7 +30,6 @@ func withoutPrefixes(data []byte) []byte {
 	return data
 }
 
-// mostLinesHave reports whether most of the first lines of a log have a prefix. It ignores empty lines.
 func mostLinesHave(data []byte, prefix *regexp.Regexp) bool {
 	with, all := 0, 0
 	for line := range bytes.Lines(data) {

@@ -10,8 +10,7 @@ import (
 )
 
 // mooncake reads the JSON that assemble_json_output in mooncake-ep/benchmarks/ep_benchmark/metrics.py writes
-// (kvcache-ai/Mooncake, commit 3b5a594). It has percentiles over iterations of the slowest rank's time between two
-// CUDA events.
+// (kvcache-ai/Mooncake, commit 3b5a594). Times are the slowest rank's, between CUDA events.
 var mooncake = Format{
 	Name:   "mooncake",
 	Doc:    "JSON of Mooncake's mooncake-ep/benchmarks/ep_benchmark",

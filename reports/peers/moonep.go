@@ -15,8 +15,7 @@ import (
 
 // moonEP reads two benchmarks of zhumakhan/MoonEP: the table and --out CSV of benchmarks/bench_comm.py (commit
 // 753befe), and the lines and CSV of benchmarks/bench_vs_deepep.py (commit 9214315). Times are means of ranks and
-// iterations. Bandwidths count tokens x top-k x hidden x 2 bytes, own rank included. MoonEP's bias_ratio, the sigma of
-// logits, is not the sigma of epbench's lognormal.
+// iterations.
 var moonEP = Format{
 	Name:   "moonep",
 	Doc:    "table, lines or CSV of MoonEP's bench_comm.py or bench_vs_deepep.py",
@@ -33,7 +32,6 @@ var (
 	moonLine   = regexp.MustCompile(`(?m)^ *(moonep|v2) ep=(\d+) E=(\d+) H=(\d+) K=(\d+) .*?maxvio= *([\d.]+) .*?\bd_f +([\d.]+) us \( *(\d+) GB/s\).*?\bc_f +([\d.]+) us \( *(\d+) GB/s\)`)
 )
 
-// moonNames maps columns of the printed table to the CSV's.
 var moonNames = map[string]string{"d_fwd": "dispatch_fwd_us", "c_fwd": "combine_fwd_us", "e_fwd": "epilogue_fwd_us", "cp_fwd": "combine_prologue_fwd_us",
 	"DfGB/s": "dispatch_fwd_GBps", "CfGB/s": "combine_fwd_GBps", "unb_r": "unbalance_ratio", "mx/mean": "load_max_mean", "plan_us": "planning_us"}
 
@@ -57,7 +55,7 @@ func readMoonEP(data []byte, g Given) ([]Figure, []string, error) {
 	return out, f.warnings, nil
 }
 
-// moonRows reads a CSV, the printed table or the printed lines, as rows of the CSV.
+// moonRows reads a CSV, a table or lines as CSV rows.
 func moonRows(data []byte) ([]map[string]string, error) {
 	if head, _, _ := bytes.Cut(data, []byte("\n")); bytes.Contains(head, []byte(",")) && bytes.Contains(head, []byte("_us")) {
 		return tableRows(data)
@@ -89,7 +87,7 @@ func moonRows(data []byte) ([]map[string]string, error) {
 
 func isCount(s string) bool { _, err := strconv.Atoi(s); return err == nil }
 
-// moonFigures leaves out a failed row, whose times are empty or the word FAILED.
+// moonFigures leaves out failed rows.
 func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	if slices.Contains(slices.Collect(maps.Values(row)), "FAILED") || row["dispatch_fwd_us"] == "" && row["d_f_us"] == "" {
 		f.warn("ep %s, H %s, K %s left out: the benchmark failed there", row["ep"], row["H"], row["K"])
@@ -135,7 +133,7 @@ func moonFigures(row map[string]string, f *facts) ([]Figure, error) {
 	return out, nil
 }
 
-// moonImbalance returns the busiest expert's load divided by the mean load, which is maxvio + 1.
+// moonImbalance returns the busiest expert's load / the mean load, which is maxvio + 1.
 func moonImbalance(row map[string]string) string {
 	if v, err := strconv.ParseFloat(row["maxvio"], 64); err == nil {
 		return strconv.FormatFloat(v+1, 'g', 4, 64)

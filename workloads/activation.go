@@ -7,9 +7,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Gates fills dst with the BF16 bits of one input row of the activation: first the gate values,
-// then as many up values. Magnitudes lie in [2^-3, 2^5). One in 1,024 lies in [128, 256), where
-// the exponential of a float32 overflows. The values depend only on seed, rank, row and column.
+// Gates fills dst with one input row of the activation as BF16 bits: first the gate values, then as
+// many up values. Magnitudes lie in [2^-3, 2^5). One value in 1,024 lies in [128, 256), where the
+// exponential of a float32 overflows.
 func (w *Workload) Gates(rank, row int, dst []uint16) {
 	base := mix(w.Seed ^ uint64(rank)<<40 ^ uint64(row) ^ 1<<63)
 	for c := 0; c < len(dst); c += 4 {
@@ -25,11 +25,10 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 	}
 }
 
-// ActivationScale returns the input scale of a group of rows, only for NVFP4. Neighbouring groups
-// differ, so that a check notices a wrong group.
+// ActivationScale returns the NVFP4 input scale of a group of rows. Neighbouring groups differ.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
-// Received returns the number of rows that a rank receives, without padding.
+// Received returns the number of rows that a rank receives.
 func (w *Workload) Received(rank int) int {
 	n, local := 0, int32(w.Problem.LocalExperts())
 	count := func(_ int, e int32) {
@@ -47,7 +46,8 @@ func (w *Workload) Received(rank int) int {
 	return n
 }
 
-// BytesActivation returns the bytes that an activation reads and writes on the fullest rank.
+// BytesActivation returns the bytes that an activation reads and writes on the rank with the most
+// rows.
 func (w *Workload) BytesActivation() int64 {
 	p := w.Problem
 	l := dtype.Of(p.Dispatch, p.Hidden)
@@ -58,8 +58,8 @@ func (w *Workload) BytesActivation() int64 {
 	return int64(rows) * int64(4*p.Hidden+l.Payload+l.Scales*l.ScaleBytes)
 }
 
-// BytesMemory returns the bytes that an op reads and writes in the busiest rank's memory, 0 for ops
-// that a link limits.
+// BytesMemory returns the bytes that an activation reads and writes in the busiest rank's memory,
+// and 0 for other ops.
 func (w *Workload) BytesMemory(op ep.Op) int64 {
 	if op == ep.Activation {
 		return w.BytesActivation()

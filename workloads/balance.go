@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Placement says where the weights of each expert are. A slot has room for the weights of one
-// expert. Every rank (GPU) has the same number of slots. The slots of rank 0 have the lowest
-// numbers, then come those of rank 1, and so on. An expert that is in several slots has replicas.
+// Placement says which slots hold each expert. A slot has room for the weights of one expert. Every
+// rank (GPU) has the same number of slots, numbered from rank 0 on. An expert in several slots has
+// replicas.
 type Placement struct {
 	Ranks int
-	Slots [][]int32 // [expert] numbers of the slots that hold the expert
-	next  []int     // [expert] index in Slots[expert] of the slot that serves the next selection
+	Slots [][]int32 // [expert] slots that hold the expert
+	next  []int
 }
 
 // InBlocks returns the placement in which slot e holds expert e, without replicas.
@@ -27,17 +27,16 @@ func InBlocks(experts, ranks int) (*Placement, error) {
 }
 
 // Rebalance returns the placement that EPLB, DeepSeek's load balancer, chooses without regard to
-// hosts (its global policy). load is the number of selections of each expert, and `redundant` the
-// number of slots for replicas. The source is replicate_experts and balanced_packing in eplb.py of
-// deepseek-ai/EPLB.
+// hosts (replicate_experts and balanced_packing in eplb.py of deepseek-ai/EPLB). `load` counts the
+// selections of each expert. `redundant` is the number of slots for replicas.
 func Rebalance(load []int64, redundant, ranks int) (*Placement, error) {
 	return place(load, redundant, ranks, func(rs []replica) [][]int32 { return pack(rs, ranks) })
 }
 
-// RebalanceOver returns the placement that EPLB chooses for several hosts (its hierarchical policy,
-// rebalance_experts_hierarchical in eplb.py). Experts form groups of equal size, and all replicas of
-// a group's experts are on one host. If the number of groups is not a multiple of the number of
-// hosts, RebalanceOver does the same as Rebalance, as EPLB does.
+// RebalanceOver returns the placement that EPLB chooses for several hosts
+// (rebalance_experts_hierarchical in eplb.py). Experts form groups of equal size. All replicas of a
+// group's experts are on one host. Like EPLB, RebalanceOver ignores hosts if `groups` is not a
+// multiple of `hosts`.
 func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placement, error) {
 	if hosts <= 1 || groups%hosts != 0 {
 		return Rebalance(load, redundant, ranks)
@@ -48,7 +47,6 @@ func RebalanceOver(load []int64, redundant, ranks, hosts, groups int) (*Placemen
 	return place(load, redundant, ranks, func([]replica) [][]int32 { return packHosts(load, redundant, ranks, hosts, groups) })
 }
 
-// packHosts returns the slots of each expert for the hierarchical policy.
 func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	size := len(load) / groups
 	whole := make([]replica, groups)
@@ -77,7 +75,6 @@ func packHosts(load []int64, redundant, ranks, hosts, groups int) [][]int32 {
 	return slots
 }
 
-// groupsOfHosts returns the groups that each host holds. slot[g] is the slot of group g, and each host has `each` slots.
 func groupsOfHosts(slot [][]int32, each, hosts int) [][]int {
 	out := make([][]int, hosts)
 	for g, at := range slot {
@@ -86,7 +83,6 @@ func groupsOfHosts(slot [][]int32, each, hosts int) [][]int {
 	return out
 }
 
-// place makes a placement. The function `slots` gives each replica its slots.
 func place(load []int64, redundant, ranks int, slots func([]replica) [][]int32) (*Placement, error) {
 	if n := len(load) + redundant; ranks < 1 || redundant < 0 || n == 0 || n%ranks != 0 {
 		return nil, fmt.Errorf("%d experts and %d redundant ones are %d slots, which do not divide among %d ranks", len(load), redundant, n, ranks)
@@ -94,7 +90,7 @@ func place(load []int64, redundant, ranks int, slots func([]replica) [][]int32) 
 	return &Placement{Ranks: ranks, Slots: slots(replicate(load, redundant)), next: make([]int, len(load))}, nil
 }
 
-// SlotCount returns the number of slots of all ranks together.
+// SlotCount returns the number of slots of all ranks.
 func (p *Placement) SlotCount() int {
 	n := 0
 	for _, s := range p.Slots {
@@ -106,7 +102,7 @@ func (p *Placement) SlotCount() int {
 // Rank returns the rank that has a slot.
 func (p *Placement) Rank(slot int32) int { return int(slot) / (p.SlotCount() / p.Ranks) }
 
-// Take returns the slot that serves the next selection of an expert. The replicas of the expert take
+// Take returns the slot that serves the next selection of an expert. The slots of an expert take
 // turns.
 func (p *Placement) Take(expert int32) int32 {
 	s := p.Slots[expert]
@@ -115,8 +111,7 @@ func (p *Placement) Take(expert int32) int32 {
 	return slot
 }
 
-// Copies counts the experts that each rank has in p and did not have in `from`. It returns the
-// largest of these numbers: a rank must copy the weights of that many experts when p replaces `from`.
+// Copies returns the largest number of experts that any rank has in p but not in `from`.
 func (p *Placement) Copies(from *Placement) (most int) {
 	had := map[[2]int]bool{}
 	for e, slots := range from.Slots {
@@ -135,20 +130,19 @@ func (p *Placement) Copies(from *Placement) (most int) {
 	return slices.Max(fetched)
 }
 
-// PlacedLoad counts the selections that a placement gives to each slot and rank.
+// PlacedLoad counts the selections that each slot and rank serves.
 type PlacedLoad struct {
 	place        *Placement
-	Slots        []int64   // [slot] selections that the slot serves
-	Ranks        []int64   // [rank] selections that the rank's slots serve
-	BetweenRanks [][]int64 // [source rank][rank] selections that tokens of the source rank send to the rank
+	Slots        []int64   // [slot] selections
+	Ranks        []int64   // [rank] selections
+	BetweenRanks [][]int64 // [source rank][serving rank] selections
 	Tokens       int64
-	// Remote counts tokens that are sent to another host. A token that two other hosts need counts twice.
+	// Remote counts a token once for each other host that receives the token.
 	Remote int64
-	rankOf []int32 // [slot] rank that has the slot
+	rankOf []int32 // [slot]
 	hosts  int
 }
 
-// newPlacedLoadOver returns a PlacedLoad without selections, for ranks on a number of hosts.
 func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	l := &PlacedLoad{place: p, hosts: max(1, hosts), Slots: make([]int64, p.SlotCount()), Ranks: make([]int64, p.Ranks)}
 	for range p.Ranks {
@@ -160,12 +154,11 @@ func newPlacedLoadOver(p *Placement, hosts int) *PlacedLoad {
 	return l
 }
 
-// Token adds the selections of one token, which belongs to the rank `source`. ids holds the selected
-// experts. Token replaces each of them by the slot that serves it. It leaves -1, which stands for no
-// expert.
+// Token counts the selections of one token of the rank `source`. Token replaces each expert in ids
+// by the slot that serves the selection. The id -1 (no expert) stays.
 func (l *PlacedLoad) Token(source int, ids []int32) {
 	l.Tokens++
-	reached := uint64(0) // one bit for each host
+	reached := uint64(0)
 	for i, e := range ids {
 		if e < 0 {
 			continue
@@ -183,7 +176,7 @@ func (l *PlacedLoad) Token(source int, ids []int32) {
 
 func (l *PlacedLoad) host(rank int) int { return rank * l.hosts / len(l.Ranks) }
 
-// Expert adds n selections of an expert, and divides them equally among the expert's slots.
+// Expert adds n selections of an expert, divided equally among the expert's slots.
 func (l *PlacedLoad) Expert(expert int, n int64) {
 	slots := l.place.Slots[expert]
 	for i, s := range slots {
@@ -196,14 +189,14 @@ func (l *PlacedLoad) Expert(expert int, n int64) {
 	}
 }
 
-// MaxMeanSlot returns the load of the busiest slot, divided by the mean load of the slots.
+// MaxMeanSlot returns the largest load of a slot, divided by the mean.
 func (l *PlacedLoad) MaxMeanSlot() float64 { return maxMean(floats(l.Slots)) }
 
-// MaxMeanRank returns the load of the busiest rank, divided by the mean load of the ranks.
+// MaxMeanRank returns the largest load of a rank, divided by the mean.
 func (l *PlacedLoad) MaxMeanRank() float64 { return maxMean(floats(l.Ranks)) }
 
-// MaxMeanPair returns the largest number of selections from one rank to another rank, divided by the
-// mean over all such pairs. It returns 1 if there is only one rank.
+// MaxMeanPair returns the largest number of selections from one rank to another rank, divided by
+// the mean over such pairs. A single rank gives 1.
 func (l *PlacedLoad) MaxMeanPair() float64 {
 	var pairs []float64
 	for from, row := range l.BetweenRanks {
@@ -219,7 +212,7 @@ func (l *PlacedLoad) MaxMeanPair() float64 {
 	return maxMean(pairs)
 }
 
-// MaxMeanHost returns the load of the busiest host, divided by the mean load of the hosts.
+// MaxMeanHost returns the largest load of a host, divided by the mean.
 func (l *PlacedLoad) MaxMeanHost(hosts int) float64 {
 	sums := make([]float64, hosts)
 	for r, n := range l.Ranks {

@@ -10,24 +10,23 @@ import (
 
 // BalanceOptions holds the options of JudgeBalance.
 type BalanceOptions struct {
-	Ranks, Redundant int // redundant slots of all ranks
-	Experts          int // 0: the highest id + 1, rounded up to a multiple of Ranks
-	Windows          int // number of windows into which the second half is divided
-	// Hosts and Groups are the numbers of hosts and of groups of experts. Above 1 they ask for
-	// EPLB's hierarchical policy.
+	Ranks, Redundant int // Redundant: slots for replicas, over all ranks
+	Experts          int // 0: least multiple of Ranks that suffices
+	Windows          int // parts of the second half
+	// A number above 1 asks for EPLB's hierarchical policy.
 	Hosts, Groups int
 }
 
 // MaxBalanceHosts is the largest number of hosts.
 const MaxBalanceHosts = 64
 
-// BalanceResult compares experts in equal blocks (Before) with EPLB's placement (After). A trace of
-// ids is placed by its first half and judged on its second. A trace of counts is judged on the same
-// counts, the best case.
+// BalanceResult compares experts in equal blocks (Before) with EPLB's placement (After). For a
+// trace of ids, EPLB sees the first half of the tokens, and the second half judges both placements.
+// For a trace of counts, EPLB sees the same counts that judge both placements: the best case.
 type BalanceResult struct {
-	Experts, TopK int   // TopK is 0 for counts
-	Planned       int64 // tokens from whose loads After was made; 0 for counts
-	Judged        int64 // tokens on which the placements were judged; 0 for counts
+	Experts, TopK int   // TopK: 0 for counts
+	Planned       int64 // tokens of the first half; 0 for counts
+	Judged        int64 // tokens of the second half; 0 for counts
 	Before, After *PlacedLoad
 	Windows       []BalanceWindow
 	Copies        int // see Placement.Copies
@@ -35,13 +34,13 @@ type BalanceResult struct {
 
 // BalanceWindow holds the loads of a part of the second half.
 type BalanceWindow struct {
-	Tokens        int64   // from the start of the second half to the end of the window
-	Before, After float64 // the busiest rank's load, divided by the mean
+	Tokens        int64   // of the second half, up to the window's end
+	Before, After float64 // busiest rank's load / mean load
 }
 
-// JudgeBalance makes a placement for a trace and judges it. It calls open for each pass over the
-// trace. If out is not nil, the tokens of the second half go to its writer, with slots in place of
-// experts.
+// JudgeBalance makes a placement for a trace and judges it. JudgeBalance calls `open` for each pass
+// over the trace. The writer of `out`, if any, gets the tokens of the second half, with slots in
+// place of experts.
 func JudgeBalance(open func() (*trace.Reader, error), o BalanceOptions, out func(topK int, weights bool) (trace.Writer, error)) (*BalanceResult, error) {
 	total, err := scanTrace(open)
 	if err != nil {
@@ -97,7 +96,6 @@ func (j *balanceJudge) empty() (before, after *PlacedLoad) {
 	return newPlacedLoadOver(j.before, j.Hosts), newPlacedLoadOver(j.after, j.Hosts)
 }
 
-// counts judges the placement on the counts that it was made for.
 func (j *balanceJudge) counts() (*BalanceResult, error) {
 	if err := j.plan(j.all.Counts); err != nil {
 		return nil, err
@@ -109,7 +107,6 @@ func (j *balanceJudge) counts() (*BalanceResult, error) {
 	return &j.result, nil
 }
 
-// ids places by the first half of the tokens and judges on the second.
 func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceResult, error) {
 	j.result.Planned = j.all.Rows / 2
 	j.result.Judged = j.all.Rows - j.result.Planned
@@ -144,8 +141,6 @@ func (j *balanceJudge) ids(out func(int, bool) (trace.Writer, error)) (*BalanceR
 	return &j.result, err
 }
 
-// judge adds up the selections of the second half, window by window. Source ranks have equal blocks
-// of a window's tokens, as in a replay.
 func (j *balanceJudge) judge(w trace.Writer) error {
 	n := j.result.Judged
 	size := max(1, (n+int64(j.Windows)-1)/int64(max(1, j.Windows)))
@@ -171,7 +166,6 @@ func (j *balanceJudge) judge(w trace.Writer) error {
 	})
 }
 
-// merge adds the load o of the same placement.
 func (l *PlacedLoad) merge(o *PlacedLoad) {
 	l.Tokens, l.Remote = l.Tokens+o.Tokens, l.Remote+o.Remote
 	for i, n := range o.Slots {
@@ -185,7 +179,6 @@ func (l *PlacedLoad) merge(o *PlacedLoad) {
 	}
 }
 
-// walk visits each token of one half.
 func (j *balanceJudge) walk(second bool, visit func(token int64, ids []int32, weights []float32) error) error {
 	r, err := j.open()
 	if err != nil {

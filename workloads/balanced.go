@@ -7,8 +7,8 @@ var balancedKind = kind{
 
 func balanced(s drawRequest) (filler, error) { return dealer{experts: s.Experts, seed: s.seed}, nil }
 
-// dealer deals the experts like cards to the tokens of all ranks in order. It shuffles only where
-// the last expert completes a token, so that no token gets an expert twice.
+// dealer deals the experts like cards to the tokens. dealer shuffles only when the last expert
+// completes a token; otherwise a token could get an expert twice.
 type dealer struct {
 	experts int
 	seed    uint64
@@ -42,7 +42,6 @@ var roundrobinKind = kind{
 
 func roundrobin(s drawRequest) (filler, error) { return counter(s.Experts), nil }
 
-// counter is the number of experts, which it selects in turn from expert 0 on.
 type counter int
 
 func (n counter) fill(_ *rng, c chunk) {

@@ -6,14 +6,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// classSelections is the mean number of selections per expert that tells classes apart.
 const classSelections = 64
 
-// class returns the routing class of the distribution from which w was drawn. Few tokens do not
-// show the class, so it draws several steps of b's size.
+// class returns the routing class of the distribution of w. A small batch does not show the class,
+// so `class` draws at least classSelections selections per expert.
 func (r *recipe) class(w *Workload, b *batch, f filler) ep.Class {
 	long := *b
-	if b.rows() == 0 { // a step without tokens shows nothing
+	if b.rows() == 0 {
 		long.size = slices.Repeat([]int{1}, len(b.size))
 	}
 	steps := long.steps()

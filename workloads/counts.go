@@ -1,7 +1,6 @@
 package workloads
 
-// ExpertCounts returns the number of rows that each expert receives from one source rank,
-// [experts].
+// ExpertCounts returns the number of rows that each expert receives from one rank, [experts].
 func (w *Workload) ExpertCounts(source int) []int64 {
 	n := make([]int64, w.Problem.Experts)
 	w.selections(source, func(_ int, e int32) { n[e]++ })
@@ -17,7 +16,6 @@ func (w *Workload) TotalCounts() []int64 {
 	return n
 }
 
-// selections calls f for every selection of a rank that becomes a row.
 func (w *Workload) selections(rank int, f func(token int, expert int32)) {
 	lo, hi := int32(0), int32(w.Problem.Experts)
 	if w.Problem.SkipA2A {

@@ -12,14 +12,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// fileState identifies a version of a file, whose digest is computed once.
 type fileState struct {
 	path  string
 	size  int64
 	mtime time.Time
 }
 
-var digests sync.Map // from fileState to digest
+var digests sync.Map
 
 func fileDigest(path string) (string, error) {
 	f, err := os.Open(path)

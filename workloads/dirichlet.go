@@ -10,7 +10,7 @@ var dirichletKind = kind{
 	build: func(a args, r *recipe) error {
 		f := a.loadLaw(dirichlet)
 		f.fixed = true
-		if a.statistic != "" { // alpha can differ by orders of magnitude
+		if a.statistic != "" { // solve on a logarithmic scale
 			f.load = func(s drawRequest, x float64) ([]float64, error) { return dirichlet(s, exp(x)) }
 			f.param.min, f.param.max, f.show = ln(0.02), ln(1000), exp
 		}
@@ -20,7 +20,7 @@ var dirichletKind = kind{
 }
 
 // dirichlet draws a gamma variate for each expert. Every alpha gets the same random numbers, so
-// that the statistic changes smoothly.
+// that statistics change smoothly with alpha.
 func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for e := range load {
@@ -29,8 +29,8 @@ func dirichlet(s drawRequest, alpha float64) ([]float64, error) {
 	return load, nil
 }
 
-// gamma draws from the gamma distribution by Marsaglia and Tsang (ACM TOMS 26, 2000). The result is
-// never 0, so that shares never divides by 0.
+// gamma draws from the gamma distribution (Marsaglia and Tsang, ACM TOMS 26, 2000). The result is
+// never 0.
 func gamma(r *rng, alpha float64) float64 {
 	boost := 1.0
 	if alpha < 1 {

@@ -6,10 +6,10 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Distribution decides which experts tokens select. Parse makes it.
+// Distribution decides which experts tokens select.
 type Distribution struct{ *recipe }
 
-// New draws a workload; the same arguments give the same bytes. The error names the field of p or
+// New draws a workload. The same arguments give the same bytes. An error names the field of p or
 // the argument of d that does not fit.
 func New(d Distribution, p ep.Problem, seed uint64) (*Workload, error) {
 	err := p.Validate()

@@ -21,7 +21,6 @@ var driftKind = kind{
 	},
 }
 
-// drift replaces each expert e by the expert that has e's popularity at the given step.
 func drift(b *batch, h float64, step int) {
 	name := popularityAfter(b.Experts, h, step, b.seed)
 	parallel(len(b.ranks), func(rank int) {
@@ -33,7 +32,7 @@ func drift(b *batch, h float64, step int) {
 	})
 }
 
-// popularityAfter returns for each expert e the expert that has e's popularity after some steps.
+// popularityAfter returns, for each expert e, the expert that has e's popularity after some steps.
 func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	name := newIdentity(n)
 	if n < 2 {
@@ -52,7 +51,8 @@ func popularityAfter(n int, h float64, step int, seed uint64) []int32 {
 	return name
 }
 
-// exchange solves (1-c) e^-c = keep for the chance c that an expert starts an exchange.
+// exchange returns the chance c that an expert starts an exchange in one step. An expert keeps its
+// popularity with probability (1-c) e^-c, which must be `keep`.
 func exchange(keep float64) float64 {
 	lo, hi := 0.0, 1.0
 	for range 50 {

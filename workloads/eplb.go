@@ -16,8 +16,8 @@ var eplbKind = kind{
 	},
 }
 
-// rebalance maps the experts of a drawn batch to slots, of which `spare` hold replicas. It knows
-// this batch's loads, the best case: a balancer in production knows only past loads.
+// rebalance maps the experts of a drawn batch to slots. rebalance knows the loads of this batch. In
+// production a balancer knows only past loads, so real placements are worse.
 func rebalance(b *batch, spare int) {
 	load := make([]int64, b.Experts)
 	for _, rt := range b.ranks {
@@ -44,13 +44,11 @@ func rebalance(b *batch, spare int) {
 	})
 }
 
-// replica is a copy of an expert in one slot.
 type replica struct {
 	expert int
 	load   float64
 }
 
-// replicate gives each spare slot to the expert whose copies have the largest load.
 func replicate(load []int64, spare int) []replica {
 	copies := make([]int, len(load))
 	for e := range copies {
@@ -74,7 +72,7 @@ func replicate(load []int64, spare int) []replica {
 	return out
 }
 
-// pack puts each replica, heaviest first, onto the least loaded rank with a free slot. It returns
+// pack puts the replicas, heaviest first, onto the least loaded rank with a free slot. pack returns
 // the slots of each expert.
 func pack(rs []replica, ranks int) [][]int32 {
 	slices.SortStableFunc(rs, func(a, b replica) int { return cmp.Compare(b.load, a.load) })

@@ -16,8 +16,8 @@ type Fit struct {
 	Distance float64
 }
 
-// FitCounts fits every parametric distribution to the loads of experts, the nearest fit first. Only
-// the sorted loads are fitted. noise is the distance of a perfect fit to a finite recording.
+// FitCounts fits every parametric distribution to the sorted loads of experts, and returns the
+// nearest fit first. `noise` is the distance that a perfect fit would have from a finite recording.
 func FitCounts(counts []int64, topK int) (fits []Fit, noise float64, err error) {
 	sum := int64(0)
 	for _, n := range counts {
@@ -44,7 +44,6 @@ func FitCounts(counts []int64, topK int) (fits []Fit, noise float64, err error) 
 	return fits, noise, nil
 }
 
-// fitter holds the recorded shares, ascending, with sum k.
 type fitter struct {
 	want []float64
 	k    int
@@ -98,8 +97,7 @@ func (f fitter) dirichlet() (Fit, error) {
 	return Fit{"dirichlet:" + round(math.Exp(alpha)), d}, nil
 }
 
-// khot tries every k up to 64, and then steps of about 1/64. The parameter f of khot is the share
-// of the k largest loads.
+// khot tries every k up to 64, and then takes larger steps.
 func (f fitter) khot() (Fit, error) {
 	best := Fit{Distance: math.Inf(1)}
 	top, n, next := 0.0, len(f.want), 1
@@ -149,7 +147,6 @@ func (f fitter) compare(share []float64) float64 {
 	return d / float64(2*f.k)
 }
 
-// minimum scans [lo, hi] and then uses golden section.
 func minimum(lo, hi float64, f func(x float64) float64) (x, y float64) {
 	const steps = 20
 	best, least := 0, math.Inf(1)
@@ -180,7 +177,6 @@ func minimum(lo, hi float64, f func(x float64) float64) (x, y float64) {
 	return r, atR
 }
 
-// round spells a fitted parameter with three decimals.
 func round(v float64) string {
 	return param{}.format(math.Round(v*1000) / 1000)
 }

@@ -2,15 +2,14 @@ package workloads
 
 import "sync"
 
-// gateBits is the resolution of a logit: it has 2^gateBits equally likely values.
 const gateBits = 12
 
-// gate returns the value of a gate function for each possible router logit. Logits are drawn from
-// the standard normal distribution. A token's weights descend over the top-k and sum to 1.
+// gate returns the value of a gate function at 2^gateBits quantiles of the standard normal
+// distribution, from which router logits are drawn.
 type gate func() []float32
 
-// The gates in use: softmax over the selected logits (Mixtral, Qwen), and independent sigmoids
-// divided by their sum (DeepSeek-V3).
+// Mixtral and Qwen use softmax over the selected logits. DeepSeek-V3 uses sigmoids divided by their
+// sum.
 var (
 	softmax gate = sync.OnceValue(func() []float32 { return tabulate(exp) })
 	sigmoid gate = sync.OnceValue(func() []float32 {
@@ -52,7 +51,7 @@ func (g gate) fill(r *rng, k int, w []float32) {
 	}
 }
 
-// descend sorts by insertion: k is at most 32 and mostly 8.
+// descend sorts by insertion, because len(w) is at most 32 and mostly 8.
 func descend(w []float32) {
 	for i := 1; i < len(w); i++ {
 		v, j := w[i], i
@@ -63,7 +62,6 @@ func descend(w []float32) {
 	}
 }
 
-// normalise scales weights to the sum 1, unless all are 0.
 func normalise(w []float32) {
 	var sum float32
 	for _, v := range w {

@@ -32,10 +32,9 @@ func (g grouped) prepare(s drawRequest) (filler, error) {
 	return limited{grouped: g, size: size}, nil
 }
 
-// limited draws the score of every expert, as the router does. No cheaper exact way is known.
 type limited struct {
 	grouped
-	size int // experts of a group
+	size int
 }
 
 func (l limited) fill(r *rng, c chunk) {
@@ -64,18 +63,17 @@ func scores(seed rng, s []uint32) {
 	}
 }
 
-// topTwo returns the sum of the two largest scores plus one, so that it is never 0.
+// topTwo returns the sum of the two largest scores plus 1, which is never 0.
 func topTwo(s []uint32) uint64 {
 	var a, b uint32       // a >= b
-	for _, v := range s { // no branches: random scores defeat branch prediction
+	for _, v := range s { // branches would be mispredicted
 		b = max(b, min(a, v))
 		a = max(a, v)
 	}
 	return uint64(a) + uint64(b) + 1
 }
 
-// choose fills ids with the best experts of the best groups, largest first, and clears these
-// groups.
+// choose fills ids with the best experts of the best groups, largest score first.
 func (l limited) choose(score []uint32, best []uint64, top []uint32, ids []int32) {
 	n := 0
 	for range l.take {

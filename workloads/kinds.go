@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// kinds lists the distributions in the order of the help.
 func kinds() []kind {
 	return []kind{
 		uniformKind,
@@ -28,7 +27,7 @@ func kinds() []kind {
 	}
 }
 
-// modifiers lists the modifiers in canonical order.
+// modifiers lists the modifiers in the order in which they apply.
 func modifiers() []kind {
 	return []kind{
 		driftKind,
@@ -40,7 +39,6 @@ func modifiers() []kind {
 	}
 }
 
-// statistic is a measure of the expected loads of experts.
 type statistic struct {
 	param
 	of func(load []float64) float64
@@ -64,8 +62,8 @@ func findStatistic(name string) statistic {
 // Kind describes a distribution or a modifier for help texts.
 type Kind struct {
 	Name string
-	Args string // the arguments with their bounds and defaults
-	Doc  string // definition
+	Args string // with bounds and defaults
+	Doc  string
 }
 
 // Kinds lists the distributions.

@@ -5,23 +5,21 @@ import (
 	"math"
 )
 
-// loadLaw is a distribution of routings that gives each expert a relative load. The loads depend on one parameter. The
-// user gives the parameter, or a target: the value that a statistic of the loads, such as their Gini coefficient, must
-// have. The seed decides which expert gets which load.
+// loadLaw is a distribution of routings that gives each expert a relative load. The loads depend on
+// one parameter. The user gives the parameter, or a target for a statistic of the loads, such as
+// their Gini coefficient.
 type loadLaw struct {
 	load      func(s drawRequest, x float64) ([]float64, error) // [experts] relative loads, in any order
-	param     param                                             // name and bounds of the parameter
-	x         float64                                           // the value of the parameter, or the target if statistic is not ""
-	statistic string                                            // name of the statistic that has a target, or ""
-	urn       bool                                              // true: experts are drawn by type urn, with the loads as weights; false: by type poisson
-	fixed     bool                                              // true: the seed does not change which expert gets which load
-	show      func(x float64) float64                           // converts a computed x to the scale on which the user gives the parameter; nil if it is the same
+	param     param
+	x         float64                 // parameter, or target if statistic is not ""
+	statistic string                  // statistic with a target, or ""
+	urn       bool                    // draw with type urn, otherwise with type poisson
+	fixed     bool                    // same order of loads for every seed
+	show      func(x float64) float64 // converts a computed x for display; may be nil
 }
 
-// law makes f the distribution of a recipe.
 func (f loadLaw) law(r *recipe) { r.law, r.loadLaw = f.prepare, &f }
 
-// prepare returns the filler that draws the experts of each token.
 func (f loadLaw) prepare(s drawRequest) (filler, error) {
 	x, err := f.solve(s)
 	if err != nil {
@@ -43,7 +41,6 @@ func (f loadLaw) prepare(s drawRequest) (filler, error) {
 	return eachToken(newPoisson(load, s.TopK).draw), nil
 }
 
-// shares returns the probability with which a token selects each expert; their sum is top-k.
 func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	load, err := f.load(s, x)
 	if err != nil {
@@ -55,7 +52,6 @@ func (f loadLaw) shares(s drawRequest, x float64) ([]float64, error) {
 	return shares(load, s.TopK), nil
 }
 
-// solve returns the value of the parameter. If the user gave a target, it computes the value from the target.
 func (f loadLaw) solve(s drawRequest) (float64, error) {
 	if f.statistic == "" {
 		return f.x, nil
@@ -63,7 +59,6 @@ func (f loadLaw) solve(s drawRequest) (float64, error) {
 	return solve(f.statistic, f.x, f.param, func(x float64) ([]float64, error) { return f.shares(s, x) })
 }
 
-// scatter returns v in an order that depends on the seed.
 func scatter(v []float64, seed uint64) []float64 {
 	out := make([]float64, len(v))
 	for j, e := range newRNG(seed, streamHot).perm(len(v)) {
@@ -72,8 +67,8 @@ func scatter(v []float64, seed uint64) []float64 {
 	return out
 }
 
-// solve finds the largest value of the parameter p for which a statistic of the expected loads has
-// the target value. If there is no such value, the error says which values the statistic can have.
+// solve returns the largest value of the parameter p at which a statistic of the expected loads has
+// the target value. If no value reaches the target, the error says which targets can be reached.
 func solve(name string, target float64, p param, share func(x float64) ([]float64, error)) (float64, error) {
 	const steps = 16
 	of, low, high := findStatistic(name).of, math.Inf(1), math.Inf(-1)
@@ -97,8 +92,8 @@ func solve(name string, target float64, p param, share func(x float64) ([]float6
 	return 0, fmt.Errorf("%s: %v is out of reach here; use %.3g to %.3g", name, target, low, high)
 }
 
-// bisect finds an x between lo and hi for which at(x) differs from target by less than 0.01 %.
-// `rising` says whether at(x) rises with x.
+// bisect solves at(x) = target between lo and hi, to 0.01 %. `rising` says whether at(x) rises with
+// x.
 func bisect(target, lo, hi float64, rising bool, at func(x float64) (float64, error)) (float64, error) {
 	for range 40 {
 		mid := (lo + hi) / 2

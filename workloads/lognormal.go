@@ -8,7 +8,7 @@ var lognormalKind = kind{
 	build:      func(a args, r *recipe) error { a.loadLaw(lognormal).law(r); return nil },
 }
 
-// lognormal takes quantiles, so that the loads of every seed have the same shape.
+// lognormal uses quantiles, so that the loads of every seed have the same shape.
 func lognormal(s drawRequest, sigma float64) ([]float64, error) {
 	load := make([]float64, s.Experts)
 	for j := range load {

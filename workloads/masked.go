@@ -2,7 +2,8 @@ package workloads
 
 import "math"
 
-// maskedKind is both a distribution (uniform with masked entries) and a modifier.
+// maskedKind is a distribution (uniform with masked selections), and a modifier of other
+// distributions.
 var maskedKind = kind{
 	name:   "masked",
 	doc:    "exactly a fraction p of the selections of every rank is dropped: expert -1, weight 0",

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Solved parameters depend on the measures below, so sums run in a fixed order and without fused
-// operations.
+// Solved parameters depend on these functions. So sums run in a fixed order, and float64() prevents
+// fused operations.
 
 func total(load []float64) float64 {
 	sum := 0.0
@@ -16,7 +16,7 @@ func total(load []float64) float64 {
 	return sum
 }
 
-// gini returns the Gini coefficient: 0 for an even load, (n-1)/n if one expert has all.
+// gini returns the Gini coefficient, which is 0 for an even load.
 func gini(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	n, sum, ranked := float64(len(s)), total(s), 0.0
@@ -64,7 +64,7 @@ func variation(load []float64) float64 {
 	return math.Sqrt(max(0, float64(sq*float64(len(load)))/float64(sum*sum)-1))
 }
 
-// top20 returns the share of the most loaded fifth of the experts, at least one.
+// top20 returns the share of the most loaded fifth of the experts.
 func top20(load []float64) float64 {
 	s := slices.Sorted(slices.Values(load))
 	sum := total(s)

@@ -6,9 +6,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Token fills dst with the BF16 bits of one token's hidden vector: random sign and mantissa,
-// magnitude in [2^-3, 2). The values depend only on seed, rank, token and column. Replicated tokens
-// (SkipA2A) are the same on all ranks.
+// Token fills dst with one token's hidden vector as BF16 bits: random sign and mantissa, magnitude
+// in [2^-3, 2). With SkipA2A, tokens are the same on all ranks.
 func (w *Workload) Token(rank, token int, dst []uint16) {
 	if w.Problem.SkipA2A {
 		rank = 0
@@ -23,7 +22,6 @@ func (w *Workload) Token(rank, token int, dst []uint16) {
 	}
 }
 
-// drawnTogether is the number of tokens that one processor draws at a time.
 const drawnTogether = 64
 
 // Tokens returns the BF16 bits of all tokens of a rank's batch, [tokens, hidden].
@@ -46,10 +44,11 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Weight fills dst with the BF16 bits of an expert's weight matrix, row-major, from element `first`
-// on, a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the rows of the gate half first;
-// matrix 1 is W2 [Hidden, Intermediate]. Magnitudes lie in [2^-3, 2) / 2^s, so that products are as
-// large as tokens. For FP8 tokens each weight is an E4M3 number divided by 2^s.
+// Weight fills dst with elements of an expert's weight matrix as BF16 bits, row-major, from element
+// `first` on. `first` is a multiple of 4. Matrix 0 is W1 [2 * Intermediate, Hidden], the gate rows
+// first. Matrix 1 is W2 [Hidden, Intermediate]. Magnitudes lie in [2^-3, 2) / 2^s, where s grows
+// with the row length, so that products are as large as tokens. For FP8 tokens, a weight times 2^s
+// is an E4M3 number.
 func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	row := w.Problem.Hidden
 	if matrix == 1 {
@@ -69,8 +68,8 @@ func (w *Workload) Weight(expert, matrix, first int, dst []uint16) {
 	}
 }
 
-// ExpertGain returns the factor that stands in for an expert's MLP. Factors differ, so that a row
-// at the wrong expert changes the sum.
+// ExpertGain returns the factor that stands in for an expert's MLP. Experts have different factors,
+// so that a row at the wrong expert changes the sum.
 func ExpertGain(expert int) float32 { return (32 + float32(expert%64)) / 64 }
 
 // SharedGain is the factor of the shared expert.

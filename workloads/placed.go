@@ -2,8 +2,8 @@ package workloads
 
 import "fmt"
 
-// In each distribution of this file a token selects only experts of certain ranks, all with the
-// same probability.
+// In these distributions a token selects only experts of certain ranks, all with the same
+// probability.
 
 var localKind = kind{
 	name: "local", doc: "every token stays on its own rank, so nothing is sent between ranks",
@@ -14,8 +14,7 @@ func local(s drawRequest) (filler, error) {
 	return within("local", s, func(rank int) int { return rank })
 }
 
-// within returns a filler, which draws the experts of tokens. With it, the tokens of rank r select
-// only experts of rank of(r).
+// within returns a filler with which the tokens of rank r select only experts of rank of(r).
 func within(law string, s drawRequest, of func(rank int) int) (filler, error) {
 	n := s.LocalExperts()
 	if s.TopK > n {
@@ -36,7 +35,7 @@ func remote(s drawRequest) (filler, error) {
 	}
 	return eachToken(func(r *rng, rank int, dst []int32) {
 		subset(r, 0, s.Experts-n, dst)
-		for i, e := range dst { // skip this rank's ids
+		for i, e := range dst { // skip this rank's experts
 			if int(e) >= rank*n {
 				dst[i] += int32(n)
 			}

@@ -5,27 +5,25 @@ import (
 	"slices"
 )
 
-// poisson draws the experts of a token: sets of exactly k experts. Each expert has a share, which is
-// the probability that a set contains the expert. Among all distributions of sets with these shares,
-// this one has the largest entropy. The method is conditional Poisson sampling (Chen, Dempster and
-// Liu, Biometrika 81, 1994). It gives each expert a number, its odds, so that the probability of a
-// set is proportional to the product of the odds of its experts.
+// poisson draws sets of exactly k experts with conditional Poisson sampling (Chen, Dempster and
+// Liu, Biometrika 81, 1994). Each expert has a share: the probability that a set contains the
+// expert. Each expert also has odds: the probability of a set is proportional to the product of the
+// odds of its experts.
 type poisson struct {
 	k      int
 	always []int32     // experts with share 1
 	order  []int32     // the other experts
-	tail   [][]float64 // [j][i] sum over all sets of j experts of order[i:]; each term is the product of their odds
+	tail   [][]float64 // [j][i] see tails
 }
 
-// A share above `certain` counts as 1, and a share below `never` counts as 0. The odds of such shares
-// would be lost in rounding errors.
+// A share above `certain` counts as 1, and a share below `never` as 0, because their odds would be
+// lost in rounding errors.
 const (
 	certain = 1 - 1e-9
 	never   = 1e-12
 )
 
-// newPoisson prepares the drawing of sets of k experts. The shares are between 0 and 1, and their sum
-// is k.
+// newPoisson prepares drawing. The shares are between 0 and 1, and their sum is k.
 func newPoisson(share []float64, k int) *poisson {
 	p := &poisson{k: k}
 	var want []float64
@@ -39,7 +37,7 @@ func newPoisson(share []float64, k int) *poisson {
 		}
 	}
 	switch left := k - len(p.always); {
-	case left >= len(want): // because of rounding errors, every expert that is left must be drawn
+	case left >= len(want): // only after rounding errors
 		p.always, p.order = append(p.always, p.order...), nil
 	case left > 0:
 		p.tail = tails(calibrate(want, left), left)
@@ -47,8 +45,8 @@ func newPoisson(share []float64, k int) *poisson {
 	return p
 }
 
-// calibrate finds the odds that give the experts the shares `want`. It corrects the odds again and
-// again. With few experts and small k, full corrections go too far; then it makes half corrections.
+// calibrate returns the odds that give the experts the shares `want`. calibrate takes half steps if
+// full steps do not converge.
 func calibrate(want []float64, k int) []float64 {
 	odds := make([]float64, len(want))
 	for i, s := range want {
@@ -75,10 +73,9 @@ func calibrate(want []float64, k int) []float64 {
 	return odds
 }
 
-// inclusion returns the share of each expert in sets of k experts with these odds.
 func inclusion(odds []float64, k int) []float64 {
 	t := tails(odds, k)
-	head := make([]float64, k+1) // [j] sum over all sets of j experts of odds[:i]; each term is the product of their odds
+	head := make([]float64, k+1) // [j] as in tails, but for odds[:i]
 	head[0] = 1
 	out := make([]float64, len(odds))
 	for i, w := range odds {
@@ -94,8 +91,8 @@ func inclusion(odds []float64, k int) []float64 {
 	return out
 }
 
-// tails returns the table poisson.tail for these odds: [0..k][0..len(odds)]. Its elements are the
-// elementary symmetric sums of the ends of the list odds.
+// tails returns a table [0..k][0..len(odds)]. Element [j][i] is the elementary symmetric sum of
+// degree j of odds[i:].
 func tails(odds []float64, k int) [][]float64 {
 	n := len(odds)
 	t := make([][]float64, k+1)
@@ -111,12 +108,11 @@ func tails(odds []float64, k int) [][]float64 {
 	return t
 }
 
-// draw fills dst with a set of k experts in random order.
 func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	n := copy(dst, p.always)
 	at := 0
 	for j := p.k - n; j > 0; j-- {
-		// With probability t[i]/t[at], the next expert is none of order[at:i].
+		// With probability t[i]/t[at], the next expert is not in order[at:i].
 		t := p.tail[j]
 		cut := float64(r.float() * t[at])
 		at += firstBelow(t[at+1:len(t)-j+1], cut)
@@ -126,8 +122,8 @@ func (p *poisson) draw(r *rng, _ int, dst []int32) {
 	shuffle(r, dst)
 }
 
-// firstBelow returns the index of the first value below `cut`. If no value is below it, firstBelow
-// returns the last index. The values must be in descending order.
+// firstBelow returns the index of the first value below `cut`, or the last index. The values must
+// descend.
 func firstBelow(s []float64, cut float64) int {
 	lo, hi := 0, len(s)-1
 	for lo < hi {
@@ -141,8 +137,8 @@ func firstBelow(s []float64, cut float64) int {
 	return lo
 }
 
-// shares scales loads so that their sum is k and none is above 1. A load that would be above 1
-// becomes 1, and the other loads are scaled to what is left.
+// shares scales loads so that their sum is k. A load that would be above 1 becomes 1, and the other
+// loads share the rest.
 func shares(load []float64, k int) []float64 {
 	out := slices.Clone(load)
 	full := make([]bool, len(load))

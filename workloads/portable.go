@@ -2,16 +2,15 @@ package workloads
 
 import "math"
 
-// The functions below decide expert ids, so they give the same bits on every machine. On arm64
-// x*y+z may be fused, unless x*y is converted to float64.
+// These functions decide expert ids, so they give the same bits on every machine. On arm64 the
+// compiler may fuse x*y+z, unless x*y is converted to float64.
 
-// ln returns the natural logarithm of a positive, finite x.
 func ln(x float64) float64 {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {
 		m, e = m*2, e-1
 	}
-	s := (m - 1) / (m + 1) // |s| <= 0.172: 12 terms of 2*atanh(s)
+	s := (m - 1) / (m + 1) // |s| <= 0.172: 12 terms suffice
 	s2 := s * s
 	sum := 0.0
 	for n := 23; n >= 1; n -= 2 {
@@ -20,9 +19,9 @@ func ln(x float64) float64 {
 	return float64(float64(e)*math.Ln2) + float64(2*s*sum)
 }
 
-// exp returns e to the x for x below 700.
+// exp returns e^x for x below 700.
 func exp(x float64) float64 {
-	const ln2Hi, ln2Lo = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // of FreeBSD's e_exp.c
+	const ln2Hi, ln2Lo = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // FreeBSD e_exp.c
 	k := math.Round(x / math.Ln2)
 	r := x - float64(k*ln2Hi) - float64(k*ln2Lo)
 	sum := 1.0
@@ -34,7 +33,7 @@ func exp(x float64) float64 {
 
 func pow(x, y float64) float64 { return exp(y * ln(x)) }
 
-// quantile returns the standard normal quantile of p to 1e-7: algorithm AS 241, PPND7 (Wichura
+// quantile returns the standard normal quantile of p to 1e-7 (algorithm AS 241, PPND7, Wichura
 // 1988).
 func quantile(p float64) float64 {
 	q := p - 0.5
@@ -55,7 +54,6 @@ func quantile(p float64) float64 {
 	return math.Copysign(z, q)
 }
 
-// horner returns c[0] + c[1] x + c[2] x^2 and so on.
 func horner(x float64, c ...float64) float64 {
 	sum := 0.0
 	for i := len(c) - 1; i >= 0; i-- {

@@ -17,9 +17,8 @@ var powerlawKind = kind{
 	},
 }
 
-// powerlaw follows aiconfigurator's density x^-a, between 1 and 0.8 times the number of tokens, or
-// between 0.01 and 2 if there are fewer selections than experts. Loads are quantiles, not random
-// draws.
+// powerlaw follows aiconfigurator's density x^-a between 1 and 0.8 times the number of tokens. With
+// fewer selections than experts, the bounds are 0.01 and 2.
 func powerlaw(s drawRequest, a, span float64) []float64 {
 	if math.IsNaN(span) {
 		span = max(1, 0.8*float64(s.rows()))
@@ -34,7 +33,6 @@ func powerlaw(s drawRequest, a, span float64) []float64 {
 	return load
 }
 
-// bounded returns the quantile at u of the density x^-a on [1, span].
 func bounded(u, a, span float64) float64 {
 	if math.Abs(a-1) < 1e-9 {
 		return pow(span, u)

@@ -16,22 +16,21 @@ type Preset struct {
 	Name         string   `yaml:"name" json:"name"`
 	Aliases      []string `yaml:"aliases" json:"aliases,omitempty"`
 	Hidden       int      `yaml:"hidden" json:"hidden"`                       // width of the residual stream
-	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // width of a token that is sent; differs from Hidden if experts work in a latent space
+	WireHidden   int      `yaml:"wire_hidden" json:"wire_hidden"`             // width of a sent token
 	Intermediate int      `yaml:"intermediate" json:"intermediate"`           // width inside one expert
 	Experts      int      `yaml:"experts" json:"experts"`                     // routed experts
-	Shared       int      `yaml:"shared" json:"shared"`                       // experts that every token takes
-	ZeroExperts  int      `yaml:"zero_experts" json:"zero_experts,omitempty"` // routed experts that return their input: no token is sent to them
+	Shared       int      `yaml:"shared" json:"shared"`                       // experts for every token
+	ZeroExperts  int      `yaml:"zero_experts" json:"zero_experts,omitempty"` // routed experts that return their input
 	TopK         int      `yaml:"top_k" json:"top_k"`
-	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // expert groups of group-limited routing; 0 for other routings
-	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // number of groups from which a token may select
-	Layers       int      `yaml:"layers" json:"layers"`                     // number of layers, 0 if unknown
-	DenseLayers  int      `yaml:"dense_layers" json:"dense_layers"`         // leading layers without experts
-	Source       string   `yaml:"source" json:"source"`                     // where the figures come from
+	Groups       int      `yaml:"groups" json:"groups,omitempty"`           // 0 without group-limited routing
+	GroupTopK    int      `yaml:"group_top_k" json:"group_top_k,omitempty"` // groups from which a token may select
+	Layers       int      `yaml:"layers" json:"layers"`                     // 0 if unknown
+	DenseLayers  int      `yaml:"dense_layers" json:"dense_layers"`         // first layers, without experts
+	Source       string   `yaml:"source" json:"source"`
 	Note         string   `yaml:"note" json:"note,omitempty"`
 }
 
-// HiddenOf returns Problem.Hidden for an op: the intermediate size for an activation (0 if
-// unknown), else WireHidden.
+// HiddenOf returns Problem.Hidden for an op: Intermediate for an activation, otherwise WireHidden.
 func (p Preset) HiddenOf(op ep.Op) int {
 	if op == ep.Activation {
 		return p.Intermediate
@@ -50,13 +49,13 @@ var builtinPresets = sync.OnceValues(func() ([]Preset, error) {
 func Presets() []Preset {
 	ps, err := builtinPresets()
 	if err != nil {
-		panic("workloads: built-in presets: " + err.Error()) // the tests read the file
+		panic("workloads: built-in presets: " + err.Error())
 	}
 	return slices.Clone(ps)
 }
 
-// FindPreset finds a built-in preset by name or alias, or reads FILE.yaml:NAME. FILE.yaml is enough
-// for a single preset.
+// FindPreset returns a built-in preset by name or alias, or reads the preset FILE.yaml:NAME. The
+// NAME may be left out if FILE.yaml has one preset.
 func FindPreset(name string) (Preset, error) {
 	if file, rest, ok := cutYAML(name); ok {
 		ps, err := LoadPresets(file)
@@ -82,7 +81,6 @@ func findPreset(ps []Preset, name, where string) (Preset, error) {
 	return Preset{}, fmt.Errorf("unknown preset %.60q%s; %s lists all %d presets", name, ep.DidYouMean(name, names, ""), where, len(ps))
 }
 
-// cutYAML splits FILE.yaml:NAME; ok is false for another form.
 func cutYAML(s string) (file, name string, ok bool) {
 	for _, ext := range []string{".yaml", ".yml"} {
 		if strings.HasSuffix(s, ext) {

@@ -8,7 +8,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// RankCounts lists the rank counts up to 256 that divide the routed experts: "1, 2, 4".
+// RankCounts lists the rank counts up to 256 that divide the routed experts, such as "1, 2, 4".
 func (p Preset) RankCounts() string {
 	var out []string
 	for n := 1; n <= min(256, p.Experts); n++ {
@@ -19,13 +19,13 @@ func (p Preset) RankCounts() string {
 	return strings.Join(out, ", ")
 }
 
-// Problem returns a problem of the preset's shape, without op, tokens and mode.
+// Problem returns a BF16 dispatch of one token with the preset's shape.
 func (p Preset) Problem(ranks int) ep.Problem {
 	return ep.Problem{Op: ep.Dispatch, Mode: ep.Graph, Ranks: ranks, Nodes: 1, Hidden: p.WireHidden,
 		Experts: p.Experts, TopK: p.TopK, MaxTokens: 1, Dispatch: ep.BF16, Combine: ep.BF16}
 }
 
-// Hazards lists common assumptions that do not hold for the shape, one sentence each.
+// Hazards lists common assumptions that do not hold for the shape.
 func (p Preset) Hazards() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

@@ -11,10 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxPresetBytes bounds a preset file.
 const maxPresetBytes = 1 << 20
 
-// ReadPresets reads a YAML list of presets, and refuses shapes outside the bounds of ep.Problem.
+// ReadPresets reads a YAML list of presets, and checks them against the bounds of ep.Problem.
 func ReadPresets(r io.Reader) ([]Preset, error) {
 	lr := &io.LimitedReader{R: r, N: maxPresetBytes + 1}
 	dec := yaml.NewDecoder(lr)

@@ -7,7 +7,8 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// raggedKind is both a distribution, over ranks of different sizes, and a modifier.
+// raggedKind is a distribution (uniform, where ranks have different token counts), and a modifier
+// of other distributions.
 var raggedKind = kind{
 	name: "ragged",
 	doc:  "tokens per rank differ: one rank has min, one has max, the others lie between; max is the problem's token count unless given",
@@ -34,7 +35,6 @@ var raggedKind = kind{
 	},
 }
 
-// ragged draws token counts in [lo, hi], or hi for a single rank.
 func ragged(r *rng, ranks, lo, hi int) ([]int, error) {
 	if lo > hi {
 		return nil, fmt.Errorf("ragged: min is %d, the problem has %d tokens per rank", lo, hi)

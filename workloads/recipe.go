@@ -11,14 +11,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxSelections bounds a workload: 2 GiB of ids and weights.
+// maxSelections keeps ids and weights below 2 GiB.
 const maxSelections = 1 << 28
 
-// chunkTokens is the number of tokens that share one random stream. Changing it changes every
-// routing of every seed.
+// chunkTokens is the number of tokens that share one random stream. Another number changes every
+// routing.
 const chunkTokens = 512
 
-// law makes the filler that draws experts for a request. The error names what does not fit.
 type law func(s drawRequest) (filler, error)
 
 type drawRequest struct {
@@ -27,18 +26,18 @@ type drawRequest struct {
 	size []int // tokens of each rank
 }
 
-// filler draws the experts of a chunk. It is safe for concurrent use.
+// filler draws the experts of a chunk. Several goroutines call fill at once.
 type filler interface{ fill(r *rng, c chunk) }
 
-// weigher is a filler that replaces the drawn weights, [tokens, k].
+// weigher is a filler that also replaces the drawn weights [tokens, k].
 type weigher interface{ weigh(c chunk, w []float32) }
 
 type chunk struct {
 	rank  int
-	first int     // index on its rank
-	total int     // index over all ranks in order
-	k     int     // top-k
-	ids   []int32 // [tokens, k], to be filled
+	first int // first token, counted on its rank
+	total int // first token, counted over all ranks
+	k     int
+	ids   []int32 // [tokens, k], output
 }
 
 type eachToken func(r *rng, rank int, dst []int32)
@@ -49,22 +48,21 @@ func (f eachToken) fill(r *rng, c chunk) {
 	}
 }
 
-// recipe is a parsed spec.
 type recipe struct {
-	base    string   // canonical spelling of the distribution
-	mods    []string // canonical spellings of the modifiers, in canonical order
+	base    string   // distribution
+	mods    []string // modifiers, in canonical order
 	law     law
 	loadLaw *loadLaw
 	gate    gate
-	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws the number of tokens of each rank; nil for equal ranks
-	edits   []edit                                            // in canonical order
-	spare   int                                               // number of experts that are replicas
-	step    uint64                                            // step of a sequence, which draws other tokens
+	sizes   func(most, ranks int, seed uint64) ([]int, error) // draws tokens per rank; nil: equal
+	edits   []edit
+	spare   int // experts that are replicas
+	step    uint64
 }
 
 type edit func(b *batch)
 
-// batch is an unfinished routing, of one rank if tokens are replicated.
+// batch is an unfinished routing. It has one rank if all ranks have the same tokens (SkipA2A).
 type batch struct {
 	drawRequest
 	step  uint64
@@ -77,7 +75,6 @@ func (r *recipe) orUniform() {
 	}
 }
 
-// Spec returns the canonical spelling, which Parse reads back.
 func (r *recipe) Spec() string {
 	return strings.Join(append([]string{r.base}, r.mods...), "+")
 }
@@ -96,7 +93,6 @@ func (r *recipe) draw(w *Workload) error {
 	return nil
 }
 
-// route draws and edits the selections of a batch.
 func (r *recipe) route(b *batch, f filler) []Routing {
 	b.ranks = nil
 	for _, n := range b.size {
@@ -106,17 +102,16 @@ func (r *recipe) route(b *batch, f filler) []Routing {
 	for _, e := range r.edits {
 		e(b)
 	}
-	for len(b.ranks) < b.Ranks { // replicated tokens
+	for len(b.ranks) < b.Ranks { // SkipA2A
 		b.ranks = append(b.ranks, b.ranks[0])
 	}
 	return b.ranks
 }
 
-// batch decides how many tokens each rank draws.
 func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	ranks := p.Ranks
 	if p.SkipA2A {
-		ranks = 1 // tokens are replicated
+		ranks = 1 // all ranks have the same tokens
 	}
 	if p.Experts-r.spare < p.TopK {
 		return nil, fmt.Errorf("eplb: r is %d of the problem's %d experts, which leaves too few for top-%d; add r to --experts", r.spare, p.Experts, p.TopK)
@@ -136,8 +131,8 @@ func (r *recipe) batch(p ep.Problem, seed uint64) (*batch, error) {
 	return &batch{drawRequest: drawRequest{Problem: p, seed: seed, size: size}, step: r.step}, nil
 }
 
-// fill draws ids and weights, chunks in parallel. Each chunk has its own random streams, so that
-// threads do not change the bytes.
+// fill draws ids and weights. Each chunk has its own random streams, so that the number of threads
+// does not change the result.
 func (r *recipe) fill(b *batch, f filler) {
 	var chunks []chunk
 	total := 0
@@ -167,5 +162,5 @@ func parallel(n int, f func(i int)) {
 	for i := range n {
 		g.Go(func() error { f(i); return nil })
 	}
-	_ = g.Wait() // f has no errors
+	_ = g.Wait()
 }

@@ -7,14 +7,9 @@ import (
 	"github.com/epbench/epbench/workloads/trace"
 )
 
-// replay is a recorded routing, with these rules:
-//
-//   - The tokens of all ranks, in order, take the rows of the trace, in order. After the
-//     last row the first row follows.
-//   - If the trace has a larger top-k, only the first entries are used, and their weights
-//     are scaled to the sum 1 again.
-//   - Experts keep their ids, so that they lie on the ranks in equal blocks.
-//   - Counts have no rows: sets of experts are drawn with the recorded shares.
+// replay is a recorded routing. The tokens of all ranks, in order, take the rows of the trace, in
+// order; after the last row comes the first. If the trace has a larger top-k, only the first ids of
+// a row are used. A trace of counts has no rows: experts are drawn with the recorded shares.
 type replay struct{ file, digest string }
 
 var traceKind = kind{
@@ -116,7 +111,6 @@ func (t *recordedRows) fill(_ *rng, c chunk) {
 	}
 }
 
-// weigh replaces weights by the recorded ones, 0 for masked entries.
 func (t *recordedRows) weigh(c chunk, w []float32) {
 	for i := 0; i < len(w); i += t.k {
 		if t.weights != nil {

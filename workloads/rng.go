@@ -5,16 +5,15 @@ import "math/bits"
 // rng is the SplitMix64 generator. The bytes of math/rand/v2 may change with a Go release.
 type rng uint64
 
-// The random streams of a workload.
 const (
-	streamHot     = iota + 1 // which experts are popular, and how popular
-	streamIDs                // experts of a chunk
-	streamWeights            // weights of a chunk
-	streamDeal               // shuffles of the routing balanced
-	streamSizes              // tokens of ragged ranks
-	streamMask               // masked entries
-	streamDrift              // experts that exchange their popularity
-	streamReplica            // which replica a selection takes
+	streamHot = iota + 1
+	streamIDs
+	streamWeights
+	streamDeal
+	streamSizes
+	streamMask
+	streamDrift
+	streamReplica
 )
 
 // newRNG returns a generator with an independent stream for each sequence of keys.
@@ -33,7 +32,7 @@ func (r *rng) next() uint64 {
 	return x
 }
 
-// below returns a uniform number in [0, n), with a bias of n/2^64.
+// below returns a uniform number in [0, n), with a bias of at most n/2^64.
 func (r *rng) below(n int) int {
 	hi, _ := bits.Mul64(r.next(), uint64(n))
 	return int(hi)
@@ -44,7 +43,6 @@ func (r *rng) float() float64 {
 	return float64(float64(r.next()>>12)+0.5) * (1.0 / (1 << 52))
 }
 
-// perm returns a uniform permutation of 0 to n-1.
 func (r *rng) perm(n int) []int32 {
 	p := newIdentity(n)
 	shuffle(r, p)

@@ -7,11 +7,11 @@ type Solution struct {
 	Param     string
 	Value     float64
 	Statistic string
-	Target    float64 // value that was asked for
-	Expected  float64 // value of the statistic for the expected loads
+	Target    float64
+	Expected  float64 // statistic of the expected loads
 }
 
-// Solve returns the value of d's parameter if d's spec gives a target, otherwise ok is false.
+// Solve returns the solved parameter of d, or ok = false if d's spec gives no target.
 func Solve(d Distribution, p ep.Problem, seed uint64) (sol Solution, ok bool, err error) {
 	f := d.loadLaw
 	if f == nil || f.statistic == "" {

@@ -12,32 +12,30 @@ import (
 
 const maxSpec = 1024
 
-// kind is one name of the spec grammar.
+// kind is a distribution or a modifier.
 type kind struct {
 	name       string
-	doc        string // definition, one line
+	doc        string
 	params     []param
-	statistics []string // statistics that the first parameter may be solved for
-	file       bool     // the argument is a file name, not numbers
+	statistics []string // possible targets of the first parameter
+	file       bool     // argument is a file name
 	build      func(a args, r *recipe) error
 }
 
-// param is a numeric argument of a kind.
 type param struct {
 	name     string
 	min, max float64
 	def      float64
-	whole    bool // an integer
-	open     bool // the problem decides the value of an absent argument
+	whole    bool // integer
+	open     bool // absent: the problem decides
 }
 
-// args holds the arguments of one item.
 type args struct {
 	v         []float64 // NaN if left out
-	first     param     // the parameter of v[0]
-	statistic string    // if set, v[0] is its target
+	first     param     // parameter of v[0]
+	statistic string    // if not "", v[0] is its target
 	file      string
-	digest    string // of the file's content
+	digest    string // of the file
 }
 
 func (a args) int(i int) int { return int(a.v[i]) }
@@ -48,7 +46,7 @@ func (a args) loadLaw(load func(s drawRequest, x float64) ([]float64, error)) lo
 
 // Parse reads a routing as --routing spells it: name[:arg[:arg]][+modifier[:arg]].... The first
 // argument may be statistic=value: the expected loads then have this value. An error names the
-// argument and its bounds, or for an unknown name the nearest known one.
+// argument and its bounds, or the known name nearest to an unknown name.
 func Parse(spec string) (Distribution, error) {
 	if len(spec) > maxSpec {
 		return Distribution{}, fmt.Errorf("%.40q...: longer than %d bytes", spec, maxSpec)
@@ -69,7 +67,6 @@ func Parse(spec string) (Distribution, error) {
 	return Distribution{r}, nil
 }
 
-// modify applies modifiers in canonical order.
 func (r *recipe) modify(base string, parts []string) error {
 	known := modifiers()
 	given := make([]*item, len(known))
@@ -91,7 +88,7 @@ func (r *recipe) modify(base string, parts []string) error {
 		if err := it.build(r); err != nil {
 			return err
 		}
-		if it.name != "softmax" { // softmax is the default
+		if it.name != "softmax" { // the default
 			r.mods = append(r.mods, it.spell())
 		}
 	}
@@ -138,7 +135,7 @@ func (k kind) parse(s string, given bool) (args, error) {
 		}
 		a := args{}
 		if a.file, a.digest = ep.SplitDigest(s); a.digest == "" {
-			a.digest, _ = fileDigest(a.file) // drawing returns the error
+			a.digest, _ = fileDigest(a.file) // New returns the error
 		}
 		return a, nil
 	}
@@ -211,7 +208,7 @@ func (it item) spell() string {
 	return b.String()
 }
 
-// format returns the shortest spelling of v that reads back exactly.
+// format returns the shortest text that reads back as v.
 func (p param) format(v float64) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if !p.whole && !strings.Contains(s, ".") {

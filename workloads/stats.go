@@ -5,24 +5,24 @@ import (
 	"errors"
 )
 
-// Stats holds measures of a drawn routing. Each replica of an expert (+eplb) counts as an expert.
+// Stats holds measures of a drawn routing. With +eplb, each replica counts as an expert.
 type Stats struct {
-	Tokens           int64   `json:"tokens"`            // tokens of all ranks; a replicated token counts once
-	Selections       int64   `json:"selections"`        // selections that are not masked
-	Masked           int64   `json:"masked"`            // masked selections
-	Gini             float64 `json:"gini"`              // Gini coefficient of the expert loads
-	CV               float64 `json:"cv"`                // standard deviation of the expert loads, divided by their mean
-	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest expert load, divided by the mean
-	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest load of a rank's experts, divided by the mean
-	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest number of selections that one expert gets from one source rank, divided by the mean
-	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits, its own included
-	LocalShare       float64 `json:"local_share"`       // share of the selections that stay on their rank
-	Entropy          float64 `json:"entropy"`           // entropy of the expert loads in bits
+	Tokens           int64   `json:"tokens"`     // a replicated token counts once
+	Selections       int64   `json:"selections"` // without masked selections
+	Masked           int64   `json:"masked"`
+	Gini             float64 `json:"gini"`
+	CV               float64 `json:"cv"`                // standard deviation / mean of expert loads
+	MaxMeanExpert    float64 `json:"max_mean_expert"`   // largest / mean expert load
+	MaxMeanRank      float64 `json:"max_mean_rank"`     // largest / mean rank load
+	MaxMeanPair      float64 `json:"max_mean_pair"`     // largest / mean, by source rank and expert
+	DistinctRanks    float64 `json:"distinct_ranks"`    // mean number of ranks that a token visits
+	LocalShare       float64 `json:"local_share"`       // share of selections within a rank
+	Entropy          float64 `json:"entropy"`           // of expert loads, in bits
 	EffectiveExperts float64 `json:"effective_experts"` // 2^entropy
-	Top20Share       float64 `json:"top20_share"`       // share of the selections of the most popular fifth of the experts
+	Top20Share       float64 `json:"top20_share"`       // share of the most loaded fifth
 }
 
-// Map returns the statistics by their JSON names.
+// Map returns the measures by their JSON names.
 func (s Stats) Map() map[string]float64 {
 	text, err := json.Marshal(s)
 	m := map[string]float64{}
@@ -58,7 +58,7 @@ func (w *Workload) Stats() Stats {
 	return s
 }
 
-// MeasureCounts returns the statistics of counts of experts, which lie on ranks in equal blocks.
+// MeasureCounts returns the measures of expert counts. Experts lie on ranks in equal blocks.
 func MeasureCounts(counts []int64, ranks int) Stats {
 	load := floats(counts)
 	s := Stats{
@@ -73,7 +73,6 @@ func MeasureCounts(counts []int64, ranks int) Stats {
 	return s
 }
 
-// tally counts tokens, those with a selection (active), and masked selections.
 func (w *Workload) tally() (tokens, active, masked int64) {
 	ranks := w.Ranks
 	if w.Problem.SkipA2A {
@@ -97,7 +96,6 @@ func (w *Workload) tally() (tokens, active, masked int64) {
 	return tokens, active, masked
 }
 
-// spread counts (token, rank) pairs, and selections that stay on their rank.
 func (w *Workload) spread() (visits, stay int64) {
 	direct, dedup := w.Messages(Direct), w.Messages(Dedup)
 	for r := range direct {

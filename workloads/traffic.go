@@ -13,18 +13,18 @@ const (
 	Dedup  MessageKind = "dedup"  // one token for all of its experts on one rank
 )
 
-// Matrix holds one number for each source (row) and destination rank (column).
+// Matrix holds a number for each source rank (row) and destination rank (column).
 type Matrix [][]int64
 
-// Messages returns the number of messages of a dispatch, [ranks, ranks], also those that stay on a
-// rank. Combine sends the transposed matrix.
+// Messages returns the number of messages of a dispatch, [source rank, destination rank]. The
+// diagonal counts messages within a rank. Combine sends the transposed matrix.
 func (w *Workload) Messages(kind MessageKind) Matrix {
 	n := w.Problem.Ranks
 	local := int32(w.Problem.LocalExperts())
 	m := make(Matrix, n)
 	for src := range m {
 		row := make([]int64, n)
-		last := make([]int, n) // last token sent to each rank, plus one
+		last := make([]int, n) // [rank] last token sent, plus 1
 		w.selections(src, func(t int, e int32) {
 			dst := e / local
 			if kind == Dedup && last[dst] == t+1 {
@@ -50,7 +50,7 @@ func (m Matrix) Bytes(message int) Matrix {
 	return out
 }
 
-// Busiest returns the largest number that any rank sends or receives, without the diagonal.
+// Busiest returns the largest number that any rank sends to, or receives from, the other ranks.
 func (m Matrix) Busiest() int64 {
 	var most int64
 	for r := range m {
@@ -69,7 +69,7 @@ func (m Matrix) Busiest() int64 {
 // MessageBytes returns the bytes of a dispatch message in the layout of MAX ep_comm.
 func MessageBytes(d ep.DType, hidden, topK int) int { return dtype.Of(d, hidden).Message(topK).Bytes }
 
-// CombineBytes returns the bytes of a combine message: one BF16 row, no header.
+// CombineBytes returns the bytes of a combine message: one BF16 row.
 func CombineBytes(hidden int) int { return 2 * hidden }
 
 // BytesDispatch returns the bytes of a dispatch on the busiest rank's link.
@@ -96,5 +96,6 @@ func (w *Workload) BytesOp(op ep.Op, kind MessageKind) int64 {
 	return w.BytesDispatch(kind) + w.BytesCombine(kind)
 }
 
-// WireLimit returns the seconds of bytes on a link of gbs gigabytes (1e9 bytes) a second each way.
+// WireLimit returns the seconds that bytes take on a link of gbs gigabytes (1e9 bytes) per second
+// in each direction.
 func WireLimit(bytes int64, gbs float64) float64 { return float64(bytes) / (gbs * 1e9) }

@@ -11,7 +11,7 @@ func uniform(s drawRequest) (filler, error) {
 	return eachToken(func(r *rng, _ int, dst []int32) { subset(r, 0, s.Experts, dst) }), nil
 }
 
-// subset fills dst with distinct members of [lo, hi), every ordered choice equally likely. hi-lo
+// subset fills dst with distinct members of [lo, hi). Every ordered choice is equally likely. hi-lo
 // must be at least len(dst).
 func subset(r *rng, lo, hi int, dst []int32) {
 	if 2*len(dst) > hi-lo {
@@ -27,7 +27,7 @@ func subset(r *rng, lo, hi int, dst []int32) {
 	}
 }
 
-// denseSubset is subset for hi-lo below 2*len(dst), where redrawing repetitions would take long.
+// denseSubset is subset for hi-lo below 2*len(dst), where subset would often redraw.
 func denseSubset(r *rng, lo, hi int, dst []int32) {
 	var all [64]int32
 	n := hi - lo

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// urn draws experts one after another, each with a chance proportional to its weight among the
-// others (successive sampling, Plackett-Luce).
+// urn draws experts one after another without repetition, with chances proportional to their
+// weights (successive sampling, Plackett-Luce).
 type urn struct {
 	weight []uint64
-	start  []uint64 // sum of the weights before this expert
+	start  []uint64 // [i] sum of weight[:i]
 	total  uint64
-	keep   []uint64 // Walker's alias table (Vose 1991): a random x below keep[i] takes i,
-	alias  []int32  // any other takes alias[i]
+	keep   []uint64 // alias table (Vose 1991), see one
+	alias  []int32
 }
 
-// maxRepeats is the number of repetitions after which `rest` draws, with the same law.
+// maxRepeats is the number of redraws after which `rest` draws from the same distribution.
 const maxRepeats = 3
 
-// newUrn makes an urn of positive weights, at least 2^-40 of the largest.
+// newUrn makes an urn of positive weights. The smallest possible weight is 2^-40 of the largest.
 func newUrn(w []float64) *urn {
 	top := 0.0
 	for _, v := range w {
@@ -37,10 +37,10 @@ func newUrn(w []float64) *urn {
 
 func (u *urn) build() {
 	n := uint64(len(u.weight))
-	left := make([]uint64, n) // weight times n, still to be placed
+	left := make([]uint64, n) // weight times n, less what was placed
 	var small, large []int32
 	for i, w := range u.weight {
-		left[i] = w * n // below 2^40 * 2^16
+		left[i] = w * n // below 2^56
 		if left[i] < u.total {
 			small = append(small, int32(i))
 		} else {
@@ -58,12 +58,12 @@ func (u *urn) build() {
 			small = append(small, l)
 		}
 	}
-	for _, i := range append(small, large...) { // exactly full columns
+	for _, i := range append(small, large...) { // full columns
 		u.keep[i], u.alias[i] = 1<<64-1, i
 	}
 }
 
-// draw fills dst with distinct experts, popular ones mostly first.
+// draw fills dst with distinct experts.
 func (u *urn) draw(r *rng, _ int, dst []int32) {
 	for i := range dst {
 		e := u.one(r)
@@ -86,7 +86,6 @@ func (u *urn) one(r *rng) int32 {
 	return u.alias[i]
 }
 
-// rest draws from the experts not in `drawn`.
 func (u *urn) rest(r *rng, drawn []int32) int32 {
 	var sorted [32]int32
 	d := sorted[:copy(sorted[:], drawn)]
@@ -108,13 +107,14 @@ func (u *urn) rest(r *rng, drawn []int32) int32 {
 	return int32(i)
 }
 
-// shares estimates for each expert the probability to be among k drawn experts. It adds up the
-// chances of each step (Rao-Blackwell), or counts draws where that has less noise.
+// shares estimates the probability that an expert is among k drawn experts. shares adds up the
+// chances of each step (Rao-Blackwell), or counts draws of experts that are mostly drawn, because
+// counts are then less noisy.
 func (u *urn) shares(k int) []float64 {
 	const tokens = 8192
 	r, dst := newRNG(1), make([]int32, k)
 	perWeight := 0.0                         // sum of 1 / (weight not yet drawn)
-	missed := make([]float64, len(u.weight)) // part of perWeight after the expert was drawn
+	missed := make([]float64, len(u.weight)) // part of perWeight after the draw
 	drawn := make([]float64, len(u.weight))
 	for range tokens {
 		u.draw(r, 0, dst)

@@ -11,10 +11,9 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Schema returns the JSON schema of the type of value. A type may encode itself with its own JSON
-// methods. The function `own` returns the schema of such a type, and nil for all other types. The
-// schema contains the comments of the Go package with the import path `commented`, or none if
-// `commented` is "".
+// Schema returns the JSON schema of the type of value. The function `own` returns the schema of a
+// type that encodes itself, and nil for other types. The argument `commented` is the import path of
+// the package whose comments the schema contains, or "".
 func Schema(t testing.TB, title string, value any, commented string, own func(reflect.Type) *jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
@@ -33,7 +32,6 @@ func Schema(t testing.TB, title string, value any, commented string, own func(re
 	return s
 }
 
-// common returns the schema of a type of package ep that encodes itself, and nil for other types.
 func common(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[ep.Value]():
@@ -48,7 +46,7 @@ func common(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// Words returns the schema of a type whose values are strings. `values` lists all values of the type.
+// Words returns the schema of a string type. `values` lists all values of the type.
 func Words[T any](values []T) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "string"}
 	for _, v := range values {

@@ -19,7 +19,7 @@ func Read(t testing.TB, path string) []byte {
 	return b
 }
 
-// Write writes a file and returns its path. It makes the file's folder if the folder does not exist.
+// Write writes a file, makes its folder if needed, and returns its path.
 func Write[T ~[]byte | ~string](t testing.TB, path string, content T) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -31,8 +31,8 @@ func Write[T ~[]byte | ~string](t testing.TB, path string, content T) string {
 	return path
 }
 
-// Golden fails the test if text differs from the content of a file. If the environment has EPBENCH_UPDATE=1, Golden
-// writes the text to the file instead.
+// Golden fails the test if text differs from the content of a file. With EPBENCH_UPDATE=1 in the
+// environment, Golden first writes the text to the file.
 func Golden(t testing.TB, path string, text []byte) {
 	t.Helper()
 	if os.Getenv("EPBENCH_UPDATE") == "1" {

@@ -8,19 +8,17 @@ import (
 	"strings"
 )
 
-// array is an n-dimensional array in a file, in row-major order. It is read piece by piece and never held in memory.
+// array is an n-dimensional array in a file, in row-major order.
 type array struct {
 	name  string
 	elem  elem
 	shape []int
-	open  func() (io.ReadCloser, error) // opens the bytes of the array
-	bad   error                         // why the array cannot be read; nil if it can
+	open  func() (io.ReadCloser, error)
+	bad   error // nil if the array can be read
 }
 
-// maxElements is the largest number of elements that an array may have.
 const maxElements = 1 << 46
 
-// elements returns the number of elements of an array with this shape.
 func elements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -32,9 +30,8 @@ func elements(shape []int) (int64, error) {
 	return n, nil
 }
 
-// Programs that record a routing (which experts the tokens select) give these names to their arrays. An array of ids holds
-// the selected experts of each token. An array of counts holds only the number of selections of each expert. If a file
-// has both, the ids are read.
+// Programs that record a routing give these names to their arrays. If a file has ids and other
+// arrays, the ids are read.
 var (
 	idNames     = []string{"topk_ids", "topk_ids_of_layer", "routed_experts", "topk_idx", "ids", "experts"}
 	countNames  = []string{"logical_count", "global_physical_count", "expert_load", "expert_load_window", "moe_load", "expert_counts", "counts"}
@@ -42,8 +39,8 @@ var (
 	weightNames = []string{"topk_weights", "weights"}
 )
 
-// kindOf returns what an array holds: ids, counts or router logits. It takes the first of these that decides: the option
-// Kind, the name of the array, the option Axes, the shape.
+// kindOf returns what an array holds. The first of these decides: the option Kind, the name of the
+// array, the option Axes, the shape.
 func (a *array) kindOf(o Options) Kind {
 	switch {
 	case o.Kind != "":
@@ -62,8 +59,9 @@ func (a *array) kindOf(o Options) Kind {
 	return IDs
 }
 
-// pick returns the arrays to read. They all have the same name: o.Array if it is given, else the first known name of the
-// wanted kind. For ids it also returns the arrays of the router weights, if there are any.
+// pick returns the arrays to read, which all have the same name: o.Array, or else the first known
+// name of the wanted kind. For ids, pick also returns the arrays of the router weights, if there
+// are any.
 func pick(all []*array, o Options) (main, weights []*array, err error) {
 	want := map[Kind][]string{IDs: idNames, Counts: countNames, Logits: logitNames}[o.Kind]
 	switch {
@@ -99,7 +97,6 @@ func pick(all []*array, o Options) (main, weights []*array, err error) {
 	return main, nil, nil
 }
 
-// named returns the arrays that have this name.
 func named(all []*array, name string) (out []*array) {
 	for _, a := range all {
 		if a.name == name {
@@ -109,7 +106,6 @@ func named(all []*array, name string) (out []*array) {
 	return out
 }
 
-// names spells the names of the arrays for an error text.
 func names(all []*array) string {
 	var out []string
 	for _, a := range all {
@@ -127,7 +123,6 @@ func names(all []*array) string {
 	return strings.Join(out, ", ")
 }
 
-// fromArrays returns a Reader of several arrays, of which each continues the one before it.
 func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	kind := main[0].kindOf(o)
 	if err := checkElements(main, kind); err != nil {
@@ -141,7 +136,7 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{Kind: kind, layer: o.Layer, recordedLayers: func() []int {
-		totals, _ := layerTotals(main, kind, o) // the same error was reported before
+		totals, _ := layerTotals(main, kind, o) // newRows reported the error
 		return withSelections(totals)
 	}}
 	switch kind {
@@ -162,8 +157,8 @@ func fromArrays(main, weights []*array, o Options) (*Reader, error) {
 	return r, r.addWeights(in, weights, main[0], o)
 }
 
-// checkElements returns an error if ids are floats. Such arrays mostly hold router logits. It runs before axesOf, whose
-// error would mislead.
+// checkElements returns an error if ids are floats, which mostly are router logits. checkElements
+// runs before axesOf, whose error would mislead.
 func checkElements(main []*array, kind Kind) error {
 	for _, a := range main {
 		if kind == IDs && (a.elem.kind == 'f' || a.elem.kind == 'b') {
@@ -173,8 +168,6 @@ func checkElements(main []*array, kind Kind) error {
 	return nil
 }
 
-// checkedSum returns a function that adds up the counts of one layer of the model. The function also notes if the totals
-// of other layers are different.
 func (r *Reader) checkedSum(in *rows, main []*array, o Options) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		sum, err := in.sum()
@@ -187,7 +180,6 @@ func (r *Reader) checkedSum(in *rows, main []*array, o Options) func() ([]int64,
 	}
 }
 
-// fromLogits makes r read router logits: the ids of a token are the experts with the o.TopK largest logits.
 func (r *Reader) fromLogits(in *rows, o Options) error {
 	if o.TopK < 1 || o.TopK > min(in.k, MaxTopK) {
 		return fmt.Errorf("router logits of %d experts: give --topk, 1 to %d", in.k, min(in.k, MaxTopK))
@@ -199,7 +191,6 @@ func (r *Reader) fromLogits(in *rows, o Options) error {
 	return nil
 }
 
-// addWeights makes r also read router weights. Their axes are in the same order as those of the ids.
 func (r *Reader) addWeights(ids *rows, weights []*array, main *array, o Options) error {
 	axes, err := main.axesOf(IDs, o)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 type Axis string
 
 const (
-	Steps   Axis = "steps"   // forward passes, or ranks that each counted their own tokens; all are added up
-	Layers  Axis = "layers"  // layers; one of them is read, see Options.Layer
-	Ranks   Axis = "ranks"   // ranks that hold the experts in blocks; the experts are then those of one rank
-	Experts Axis = "experts" // counts or logits of experts
+	Steps   Axis = "steps"  // forward passes or recording ranks, added up
+	Layers  Axis = "layers" // see Options.Layer
+	Ranks   Axis = "ranks"  // ranks with different experts
+	Experts Axis = "experts"
 	Tokens  Axis = "tokens"
-	TopK    Axis = "topk" // the ids of a token
+	TopK    Axis = "topk"
 )
 
 // ParseAxes reads a comma-separated list of axes.
@@ -35,11 +35,10 @@ func ParseAxes(text string) ([]Axis, error) {
 }
 
 // knownAxes holds the axes of the recorders' arrays, by name and number of axes:
-//   - SGLang (python/sglang/srt/eplb/expert_distribution.py): logical_count of _StatAccumulator,
-//     global_physical_count and topk_ids_of_layer of _DetailSinglePassGatherer.
-//   - vLLM: routed_experts of a request; expert_load_window of vllm/distributed/eplb.
-//   - vllm-ascend (vllm_ascend/eplb/eplb_updator.py, compute_and_set_moe_load): moe_load is
-//     gathered along the ranks; with several stages its first axis is steps.
+//   - SGLang (python/sglang/srt/eplb/expert_distribution.py): logical_count,
+//     global_physical_count, topk_ids_of_layer.
+//   - vLLM (vllm/distributed/eplb): expert_load_window, routed_experts.
+//   - vllm-ascend (vllm_ascend/eplb/eplb_updator.py, compute_and_set_moe_load): moe_load.
 var knownAxes = map[string]map[int][]Axis{
 	"logical_count":         {3: {Steps, Layers, Experts}},
 	"global_physical_count": {3: {Steps, Layers, Experts}},
@@ -50,8 +49,8 @@ var knownAxes = map[string]map[int][]Axis{
 	"routed_experts":        {3: {Tokens, Layers, TopK}},
 }
 
-// axesOf decides by the option, else by the array's name. An array with one or two axes needs
-// neither.
+// axesOf returns the axes that the option gives, or else those of the array's name. Arrays with one
+// or two axes need neither.
 func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	n := len(a.shape)
 	last, offers := Experts, "steps,layers,experts or layers,ranks,experts"
@@ -80,7 +79,6 @@ func (a *array) axesOf(kind Kind, o Options) ([]Axis, error) {
 	return nil, fmt.Errorf("%d axes; give --axes with a name for each, such as %s", n, offers)
 }
 
-// checkAxes refuses axes that this kind cannot have.
 func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	allowed := map[Kind][]Axis{Counts: {Steps, Layers, Ranks, Experts}, IDs: {Layers, Tokens, TopK}, Logits: {Layers, Tokens, Experts}}[kind]
 	for _, x := range axes {
@@ -94,16 +92,16 @@ func checkAxes(axes []Axis, kind Kind, last Axis) error {
 	return nil
 }
 
-// layout is an array's storage order: outer x layers x inner rows of k elements. ranks is above 1
-// if each row holds the experts of one rank.
+// layout describes an array as outer x layers x inner rows of k elements. If `ranks` is above 1, a
+// row holds the experts of one rank.
 type layout struct {
 	outer, layers, inner, k int
-	ranks, stride           int // the rank of row i is i/stride mod ranks
+	ranks, stride           int // rank of row i: i/stride mod ranks
 }
 
 func layoutOf(shape []int, axes []Axis) layout {
 	l := layout{outer: 1, layers: 1, inner: 1, ranks: 1, stride: 1, k: shape[len(shape)-1]}
-	seen := !slices.Contains(axes, Layers) // without layers all rows lie side by side
+	seen := !slices.Contains(axes, Layers) // without layers, all rows are inner
 	for i, x := range axes[:len(axes)-1] {
 		switch {
 		case x == Layers:
@@ -128,5 +126,4 @@ func layoutOf(shape []int, axes []Axis) layout {
 
 func (l layout) rows() int { return l.outer * l.inner }
 
-// rankOf returns the rank of row i of a layer.
 func (l layout) rankOf(i int) int { return i / l.stride % l.ranks }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkAgainstCounts makes Scan compare the ids of an SGLang record with its counts, which come
-// from the ids (_convert_per_token_to_global_physical_count).
+// checkAgainstCounts makes Scan compare the ids of an SGLang record with the counts in the record.
+// SGLang computes these counts from the ids (_convert_per_token_to_global_physical_count).
 func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error {
 	counts := named(all, "global_physical_count")
 	if r.Kind != IDs || main.name != "topk_ids_of_layer" || len(counts) == 0 {
@@ -35,7 +35,6 @@ func (r *Reader) checkAgainstCounts(main *array, all []*array, o Options) error 
 	return nil
 }
 
-// at0 returns element i of a list, or 0.
 func at0(list []int64, i int) int64 {
 	if i < len(list) {
 		return list[i]
@@ -43,7 +42,7 @@ func at0(list []int64, i int) int64 {
 	return 0
 }
 
-// missing returns the ranks below the highest of a list that it lacks.
+// missing returns the ranks from 0 to the highest listed rank that the list lacks.
 func missing(ranks []int) (out []int) {
 	if len(ranks) == 0 {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// openCSV reads one token per line and one id per column, with an optional header. A column whose
-// name begins with w, and all after it, hold weights. With a column named count (layer_id,
-// expert_id, count, as SGLang's recorder once wrote), lines of one expert are added up.
+// openCSV reads one token per line and one id per column, with an optional header. The first column
+// whose name begins with w, and all columns after it, hold weights. A file with a column named
+// "count" holds counts.
 //
-// encoding/csv keeps a whole quoted field in memory, however long.
+// openCSV does not use encoding/csv, which holds a quoted field of any length in memory.
 func openCSV(path string, o Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) {
 		head := fields(first)
@@ -24,7 +24,7 @@ func openCSV(path string, o Options) (*Reader, error) {
 			return nil, errCountsHeader
 		}
 		ids := len(head)
-		if _, err := strconv.ParseFloat(head[0], 64); err != nil { // a header
+		if _, err := strconv.ParseFloat(head[0], 64); err != nil {
 			if w := slices.IndexFunc(head, func(s string) bool { return strings.HasPrefix(s, "w") }); w >= 0 {
 				ids = w
 			}
@@ -36,7 +36,6 @@ func openCSV(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openText opens a file, reads its first line and makes a Reader, which closes the file.
 func openText(path string, read func(l *lines, first string) (*Reader, error)) (*Reader, error) {
 	l, err := openLines(path)
 	if err != nil {
@@ -53,7 +52,6 @@ func openText(path string, read func(l *lines, first string) (*Reader, error)) (
 	return r, noRows(err)
 }
 
-// noRows turns io.EOF of the first read into the error "no rows".
 func noRows(err error) error {
 	if err == io.EOF {
 		return errors.New("no rows")
@@ -61,7 +59,6 @@ func noRows(err error) error {
 	return err
 }
 
-// fields splits a line at its commas and removes quotes.
 func fields(text string) []string {
 	out := strings.Split(text, ",")
 	for i, f := range out {
@@ -98,7 +95,7 @@ func parseRow(row []string, ids, columns int) ([]int32, []float32, error) {
 
 var errCountsHeader = errors.New("counts need a header: expert_id,count or layer_id,expert_id,count")
 
-// csvCounts reads a whole file of counts, one layer and expert in each line.
+// csvCounts reads lines of layer_id,expert_id,count, as SGLang once wrote them.
 func csvCounts(l *lines, head []string, o Options) (*Reader, error) {
 	layer, expert, count := slices.Index(head, "layer_id"), slices.Index(head, "expert_id"), slices.Index(head, "count")
 	if expert < 0 {

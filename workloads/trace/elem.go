@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// elem is the type of an array's elements, by NumPy's letters.
+// elem is the type of an array's elements.
 type elem struct {
-	kind byte // i, u, f, or b for bfloat16
-	size int  // bytes
-	big  bool // big-endian
+	kind byte // NumPy's i, u, f; b for bfloat16
+	size int
+	big  bool
 }
 
 func (d elem) String() string {
@@ -36,7 +36,7 @@ func (d elem) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// int32s decodes integers. An id that does not fit becomes math.MinInt32, which no check accepts.
+// int32s decodes integers. An id that does not fit becomes math.MinInt32, which Read refuses.
 func (d elem) int32s(dst []int32, b []byte) {
 	switch {
 	case d.kind == 'i' && d.size == 4 && !d.big:
@@ -47,7 +47,7 @@ func (d elem) int32s(dst []int32, b []byte) {
 		for i := range dst {
 			dst[i] = narrow(int64(binary.LittleEndian.Uint64(b[8*i:])))
 		}
-	case d.kind == 'u' && d.size == 8: // the largest would read as a masked id (-1)
+	case d.kind == 'u' && d.size == 8: // 2^64-1 must not become -1
 		for i := range dst {
 			dst[i] = narrow(int64(min(d.bits(b[8*i:]), math.MaxInt64)))
 		}
@@ -65,7 +65,7 @@ func narrow(v int64) int32 {
 	return int32(v)
 }
 
-// int decodes one integer. A uint64 above the range of int64 becomes negative.
+// int decodes one integer. A uint64 above the int64 range becomes negative.
 func (d elem) int(b []byte) int64 {
 	u := d.bits(b)
 	if d.kind == 'u' {
@@ -87,7 +87,6 @@ func (d elem) bits(b []byte) uint64 {
 	return d.order().Uint64(b)
 }
 
-// float decodes one element of any type.
 func (d elem) float(b []byte) float64 {
 	u := d.bits(b)
 	switch {
@@ -103,16 +102,14 @@ func (d elem) float(b []byte) float64 {
 	return math.Float64frombits(u)
 }
 
-// half decodes an IEEE binary16 through binary32.
 func half(h uint16) float64 {
 	bits := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13
-	if h&0x7c00 == 0x7c00 { // infinite or not a number
+	if h&0x7c00 == 0x7c00 { // infinity or NaN
 		bits |= 0x7f800000
 	}
 	return float64(math.Float32frombits(bits) * 0x1p112)
 }
 
-// logitsHint returns the end of an error about floats instead of counts or ids.
 func (d elem) logitsHint() string {
 	if d.kind != 'f' && d.kind != 'b' {
 		return ""
@@ -120,10 +117,11 @@ func (d elem) logitsHint() string {
 	return "; if these are router logits, --kind logits --topk K computes the ids"
 }
 
-// maxCount bounds a count, so that the sum of MaxExperts counts fits int64.
+// maxCount is the largest count. The sum of MaxExperts such counts fits int64.
 const maxCount = 1 << 46
 
-// add adds a row of counts to sum from expert `first` on. Some recorders store counts as floats.
+// add adds a row of counts to sum. `first` is the number of the first expert, for errors. Some
+// recorders store counts as floats.
 func (d elem) add(sum []int64, first int, row []byte) error {
 	for i := range sum {
 		v := d.float(row[i*d.size:])

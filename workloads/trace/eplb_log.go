@@ -10,20 +10,17 @@ import (
 	"strconv"
 )
 
-// eplbLine matches the lines that vLLM prints if eplb_config.log_balancedness is set
-// (vllm-project/vllm, vllm/distributed/eplb/eplb_state.py, EplbState.step). Three versions are
-// known:
+// eplbLine matches the lines that vLLM prints with eplb_config.log_balancedness (vllm-project/vllm,
+// vllm/distributed/eplb/eplb_state.py, EplbState.step). vLLM has printed three kinds:
 //
-//   - The first prints "EPLB step: avg_tokens=...", the mean and the maximum over ranks.
-//   - The second prints "EPLB step: N for model M: avg_tokens=..." with the mean and the maximum over
-//     layers, because it reduces [layers, ranks] along dim=0 (vLLM PR 51784).
-//   - The third prints the same text with the mean and the maximum over ranks (PR 51813).
-//
-// So a line of the later two may be about layers or ranks.
+//   - "EPLB step: avg_tokens=...": mean and maximum over ranks.
+//   - "EPLB step: N for model M: avg_tokens=...": over layers, because dim=0 of [layers, ranks] is
+//     reduced (vLLM PR 51784).
+//   - The same text as the second, but over ranks (PR 51813).
 var eplbLine = regexp.MustCompile(`EPLB step: (?:(\d+) for model (\S+): )?avg_tokens=([\d.]+), ?max_tokens=(\d+), ?balancedness=([\d.]+)`)
 
-// openEPLBLog returns an error with the figures of the EPLB lines of a vLLM log, which hold no
-// counts.
+// openEPLBLog always returns an error, because a vLLM log holds no counts. The error has the
+// figures of the EPLB lines.
 func openEPLBLog(path string, _ Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,14 +48,14 @@ func openEPLBLog(path string, _ Options) (*Reader, error) {
 const maxLogLine = 1 << 20
 
 type eplbSummary struct {
-	steps, idle   int     // lines with tokens and without
+	steps, idle   int     // lines with and without tokens
 	sum, lowest   float64 // of balancedness
-	ranksOrLayers bool    // the lines may be about ranks or about layers
+	ranksOrLayers bool    // unknown whether ranks or layers
 	firstModel    string
 	severalModels bool
 }
 
-// add refuses a line whose balancedness is not avg_tokens / max_tokens, to within rounding.
+// add returns an error for a line whose balancedness is not avg_tokens / max_tokens.
 func (s *eplbSummary) add(m [][]byte) error {
 	avg, err1 := strconv.ParseFloat(string(m[3]), 64)
 	most, err2 := strconv.ParseFloat(string(m[4]), 64)
@@ -70,7 +67,7 @@ func (s *eplbSummary) add(m [][]byte) error {
 		s.idle++
 		return nil
 	}
-	// avg_tokens and balancedness are rounded
+	// the printed values are rounded
 	if slack := 0.5e-4 + 0.5e-2/most; math.Abs(avg/most-balance) > slack*1.02 {
 		return fmt.Errorf("avg_tokens=%g divided by max_tokens=%g is %.4f, but balancedness is %.4f", avg, most, avg/most, balance)
 	}

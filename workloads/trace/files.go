@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// maxFiles bounds the files of one recording.
 const maxFiles = 1 << 14
 
 // Expand replaces folders and patterns by their readable files, in natural order.
@@ -25,7 +24,7 @@ func Expand(paths []string) ([]string, error) {
 		case err == nil && info.IsDir():
 			found = nil
 			for ext := range formats {
-				some, _ := filepath.Glob(filepath.Join(path, "*"+ext)) // the pattern is valid
+				some, _ := filepath.Glob(filepath.Join(path, "*"+ext)) // valid pattern
 				found = append(found, some...)
 			}
 			found = slices.DeleteFunc(found, func(p string) bool {
@@ -52,7 +51,6 @@ func Expand(paths []string) ([]string, error) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// compareNatural orders moe_load_9 before moe_load_10.
 func compareNatural(a, b string) int {
 	x, y := digits.FindAllString(a, -1), digits.FindAllString(b, -1)
 	if digits.ReplaceAllString(a, "#") == digits.ReplaceAllString(b, "#") {
@@ -67,9 +65,9 @@ func compareNatural(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// OpenAll opens files as one recording. It adds up counts, and reads tokens file by file. If the
-// files name their ranks, it orders them by rank, notes missing ranks, and refuses two files of one
-// rank.
+// OpenAll opens files as one recording. OpenAll adds up counts, and reads tokens file by file. If
+// the files name their ranks, OpenAll orders the files by rank, notes missing ranks, and returns an
+// error if two files have the same rank.
 func OpenAll(paths []string, o Options) (*Reader, error) {
 	paths, err := Expand(paths)
 	if err != nil {
@@ -93,7 +91,6 @@ func OpenAll(paths []string, o Options) (*Reader, error) {
 	return join(parts, o)
 }
 
-// part is one file of a recording, opened again when it is read.
 type part struct {
 	path    string
 	kind    Kind
@@ -163,7 +160,7 @@ func joined(list []int) string {
 	return strings.Join(out, ", ")
 }
 
-// sumParts adds up the counts of all files, or joins those of one rank each.
+// sumParts adds up the counts of all files. Counts of one rank's experts are joined instead.
 func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	for _, p := range parts {
 		file, err := Open(p.path, o)
@@ -196,7 +193,6 @@ func (r *Reader) sumParts(parts []part, o Options) (sum []int64, err error) {
 	return sum, nil
 }
 
-// readParts makes r read one file after another.
 func (r *Reader) readParts(parts []part, o Options) {
 	var open *Reader
 	r.close = func() error {

@@ -15,11 +15,10 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// maxJSON bounds a JSON file; 100 layers of 512 experts over 100 steps take 40 MB.
+// maxJSON allows 100 layers of 512 experts over 100 steps, which take 40 MB.
 const maxJSON = 64 << 20
 
-// openJSON reads counts as nested arrays, also in an object such as {"logical_count": [[...],
-// ...]}.
+// openJSON reads counts: nested arrays, or an object such as {"logical_count": [[...], ...]}.
 func openJSON(path string, o Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -41,7 +40,6 @@ func openJSON(path string, o Options) (*Reader, error) {
 	return fromArchive(all, o)
 }
 
-// jsonArrays reads the known arrays of an object, or the one array of a file.
 func jsonArrays(text []byte) (all []*array, err error) {
 	if len(text) == 0 || text[0] != '[' && text[0] != '{' {
 		return nil, errLevels
@@ -76,8 +74,8 @@ func jsonArrays(text []byte) (all []*array, err error) {
 	return all, nil
 }
 
-// jsonArray reads the shape of one to three levels of arrays. The numbers as slices would take 9
-// times the memory of the text.
+// jsonArray reads the shape of one to three levels of arrays. The numbers stay text, because slices
+// would take 9 times the memory.
 func jsonArray(s *scanner) (*array, error) {
 	s.peek()
 	start, l := s.at, levels{}
@@ -98,7 +96,7 @@ type scanner struct {
 	at   int
 }
 
-// peek skips white space and returns the next byte.
+// peek skips white space and returns the next byte without taking it.
 func (s *scanner) peek() byte {
 	for s.text[s.at] <= ' ' {
 		s.at++
@@ -111,7 +109,7 @@ func (s *scanner) name() (name string) {
 	start := s.at
 	s.skip()
 	if s.at-start < 64 {
-		_ = json.Unmarshal(s.text[start:s.at], &name) // it is valid
+		_ = json.Unmarshal(s.text[start:s.at], &name)
 	}
 	s.peek()
 	s.at++
@@ -136,7 +134,7 @@ func (s *scanner) skip() {
 				}
 			}
 			s.at++
-		default: // a number or a word
+		default:
 			for s.at < len(s.text) && bytes.IndexByte([]byte(" \t\r\n,]}"), s.text[s.at]) < 0 {
 				s.at++
 			}
@@ -147,13 +145,11 @@ func (s *scanner) skip() {
 	}
 }
 
-// levels collects the shape of nested arrays, which have one size at each depth.
 type levels struct {
-	sizes   []int // by depth
-	numbers int   // depth of the numbers, 0 before the first number
+	sizes   []int
+	numbers int // depth of the numbers, 0 if unknown
 }
 
-// walk walks the array at a depth, 0 for the outermost.
 func (s *scanner) walk(l *levels, depth int) error {
 	if depth == 3 {
 		return errLevels
@@ -165,7 +161,7 @@ func (s *scanner) walk(l *levels, depth int) error {
 	n := 0
 	for s.at++; s.peek() != ']'; n++ {
 		if n > 0 {
-			s.at++ // the comma
+			s.at++
 		}
 		if err := s.element(l, depth); err != nil {
 			return err
@@ -219,10 +215,10 @@ func (s *scanner) number() (int64, error) {
 	return int64(v), nil
 }
 
-// numbers reads an array of known shape as little-endian int64.
+// numbers reads the elements of an array as little-endian int64.
 type numbers struct {
 	in   scanner
-	rest []byte // unread bytes of the current number
+	rest []byte
 	word [8]byte
 }
 

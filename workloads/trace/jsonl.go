@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// openJSONL reads an array of ids from each line, or an object with topk_ids and, optionally,
-// topk_weights. openMegatron reads a file whose first line is a record of Megatron-core.
+// openJSONL reads one token per line: an array of ids, or an object with topk_ids and, optionally,
+// topk_weights. openJSONL leaves recordings of Megatron-core to openMegatron.
 func openJSONL(path string, o Options) (*Reader, error) {
 	if begins, err := beginsLike(path, isMegatron); err != nil || begins {
 		if err != nil {
@@ -21,7 +21,6 @@ func openJSONL(path string, o Options) (*Reader, error) {
 	return openText(path, func(l *lines, first string) (*Reader, error) { return l.tokens(first, parseJSONRow) })
 }
 
-// beginsLike reports whether `like` accepts the trimmed first 4,096 bytes of a file.
 func beginsLike(path string, like func(string) bool) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

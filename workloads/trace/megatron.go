@@ -15,17 +15,16 @@ import (
 	"strings"
 )
 
-// A megatronRecord is one line of a recording of Megatron-core. Megatron-core (Megatron-LM d98e8a6)
-// writes two kinds of recordings as JSON lines, one file for each rank:
-//   - router traces (megatron/core/transformer/moe/router_trace.py,
-//     RouterTracer._flush_records_to_disk, --moe-routing-trace-path): each record has the ids of all
+// A megatronRecord is one line of a recording of Megatron-core (Megatron-LM d98e8a6). Megatron-core
+// writes a file of JSON lines for each rank, of one of two kinds:
+//   - router traces (megatron/core/transformer/moe/router_trace.py): a record has the ids of all
 //     tokens in one step and layer.
-//   - tokens per expert (megatron/training/activation_logging.py, ActivationLogger.save_tpe, in the
-//     folder tokens_per_expert): each record has the rows that each expert of the rank received in one
-//     iteration and layer, as a list for each micro-batch.
+//   - tokens per expert (megatron/training/activation_logging.py, ActivationLogger.save_tpe): a
+//     record has the rows of each expert of the rank in one iteration and layer, as a list for
+//     each micro-batch.
 //
-// Records of multi-token prediction (block mtp) are left out, because their layers are numbered
-// separately.
+// Records of multi-token prediction (block mtp) are left out, because their layers have their own
+// numbers.
 type megatronRecord struct {
 	Block  string    `json:"block"`
 	Layer  int       `json:"layer"`
@@ -36,11 +35,9 @@ type megatronRecord struct {
 	Counts [][]int64 `json:"tpe"`
 }
 
-// maxRecord bounds a line: 32,768 tokens of top-22 with ids of three digits take 4 MB. Its slices
-// take at most 24 times its bytes.
+// maxRecord allows 32,768 tokens of top-22, which take 4 MB.
 const maxRecord = 5 << 20
 
-// isMegatron reports whether a line is a record of Megatron-core.
 func isMegatron(line string) bool {
 	return strings.HasPrefix(line, "{") && (strings.Contains(line, `"top_indices":`) || strings.Contains(line, `"tpe":`))
 }
@@ -48,10 +45,10 @@ func isMegatron(line string) bool {
 type megatronFile struct {
 	f      *os.File
 	in     *bufio.Scanner
-	number int          // of the line read last, from 1
-	layers map[int]bool // without those of multi-token prediction
-	mtp    int          // number of records of multi-token prediction
-	ranks  map[int]bool // ranks that the records name
+	number int // last line read, from 1
+	layers map[int]bool
+	mtp    int // records of multi-token prediction
+	ranks  map[int]bool
 }
 
 func openMegatron(path string, o Options) (*Reader, error) {
@@ -102,7 +99,6 @@ func (m *megatronFile) read(path string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// rankOfName returns the rank in a name such as rank3.jsonl.
 func rankOfName(path string) []int {
 	if m := rankedName.FindStringSubmatch(filepath.Base(path)); m != nil {
 		if rank, err := strconv.Atoi(m[1]); err == nil {
@@ -122,8 +118,6 @@ func sortedKeys(set map[int]bool) (out []int) {
 	return out
 }
 
-// next returns the next record that is not of multi-token prediction. It refuses one that
-// contradicts its num_tokens or topk.
 func (m *megatronFile) next() (megatronRecord, error) {
 	for m.in.Scan() {
 		m.number++
@@ -176,7 +170,6 @@ func (m *megatronFile) rewind() error {
 	return err
 }
 
-// survey finds the layers, the ranks, and the top-k of each layer; tpe is true for counts.
 func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	if err := m.rewind(); err != nil {
 		return nil, false, err
@@ -209,7 +202,6 @@ func (m *megatronFile) survey() (topK map[int]int, tpe bool, err error) {
 	return topK, tpe, nil
 }
 
-// choose returns `asked`, or the file's only layer if that is negative.
 func (m *megatronFile) choose(asked int) (int, error) {
 	have := sortedKeys(m.layers)
 	switch {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// A .npy file, versions 1 to 3 (numpy/lib/format.py), begins with a magic word, two bytes of
-// version, the length of the header, and the header, a Python dict.
+// npyMagic begins a .npy file (numpy/lib/format.py). A version (two bytes), the length of the
+// header, and the header (a Python dict) follow.
 //
-// github.com/sbinet/npyio v0.6.0 lacks float16 and version 3, and allocates as much as the header
-// claims.
+// We do not use github.com/sbinet/npyio v0.6.0: it lacks float16 and version 3, and allocates any
+// length that a header claims.
 const npyMagic = "\x93NUMPY"
 
-// maxHeader is NumPy's own default.
+// maxHeader is also NumPy's default.
 const maxHeader = 10_000
 
 var (
@@ -28,7 +28,6 @@ var (
 	npyShape   = regexp.MustCompile(`'shape':\s*\(([\d, L]*)\)`)
 )
 
-// openNPY reads one array from a file.
 func openNPY(path string, o Options) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,12 +49,12 @@ func openNPY(path string, o Options) (*Reader, error) {
 	}
 	a.open = after(start, func() (io.ReadCloser, error) { return os.Open(path) })
 	if strings.HasPrefix(filepath.Base(path), "moe_load") {
-		a.name = "moe_load" // vllm-ascend writes such files, without a name
+		a.name = "moe_load" // vllm-ascend names the file, not the array
 	}
 	return fromArrays([]*array{a}, nil, o)
 }
 
-// npyHeader reads the header and returns where the bytes begin.
+// npyHeader reads the header. The elements begin at the offset `start`.
 func npyHeader(r io.Reader) (a *array, start int64, err error) {
 	var pre [12]byte
 	if _, err := io.ReadFull(r, pre[:10]); err != nil || string(pre[:6]) != npyMagic {
@@ -121,7 +120,8 @@ func parseHeader(s string) (*array, error) {
 	return a, nil
 }
 
-// writeNPYHeader writes a version 1 header of fixed length, to be overwritten once rows is known.
+// writeNPYHeader writes a header of version 1. All headers have the same length, so that a later
+// call can replace the header.
 func writeNPYHeader(w io.Writer, descr string, rows int64, k int) error {
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %d), }", descr, rows, k)
 	head := append([]byte(npyMagic), 1, 0, 118, 0)

@@ -13,8 +13,7 @@ import (
 
 const maxMembers = 1 << 16
 
-// openNPZ reads a .npz: a zip of .npy members. A bad member is an error only if the caller wants
-// it.
+// openNPZ reads a .npz: a zip of .npy members. A bad member is an error only if it is picked.
 func openNPZ(path string, o Options) (*Reader, error) {
 	return openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
 		for _, m := range z.File {
@@ -33,7 +32,6 @@ func openNPZ(path string, o Options) (*Reader, error) {
 	})
 }
 
-// openArchive makes a Reader of arrays in a zip, which the Reader closes.
 func openArchive(path string, o Options, arrays func(z *zip.Reader, cost *bounded.Budget) ([]*array, error)) (*Reader, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -94,7 +92,6 @@ func npzMember(m *zip.File, cost *bounded.Budget) (*array, error) {
 	return a, nil
 }
 
-// unpacked returns a function that opens a member at an offset and charges the budget.
 func unpacked(m *zip.File, start int64, cost *bounded.Budget) func() (io.ReadCloser, error) {
 	return after(start, func() (io.ReadCloser, error) {
 		in, err := m.Open()

@@ -10,10 +10,8 @@ import (
 	"strings"
 )
 
-// opener reads files of one extension.
 type opener func(path string, o Options) (*Reader, error)
 
-// formats holds the readers by extension.
 var formats = map[string]opener{
 	".npy":         openNPY,
 	".npz":         openNPZ,
@@ -26,13 +24,12 @@ var formats = map[string]opener{
 	".log":         openEPLBLog,
 }
 
-// convert says how to convert files of other formats, whose libraries are large.
+// convert says how to convert files that Open does not read.
 var convert = map[string]string{
 	".parquet": "numpy.save(out, numpy.stack(pandas.read_parquet(path)[column]))",
 }
 
-// Open opens a trace by its extension: .npy .npz .pt .csv .jsonl .json .safetensors. Every error
-// is one line that begins with the path.
+// Open opens a trace by its extension. Every error is one line that begins with the path.
 func Open(path string, o Options) (*Reader, error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	open, ok := formats[ext]
@@ -53,7 +50,7 @@ func Open(path string, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// at puts the path before an error that lacks it, except io.EOF.
+// at puts the path before an error, except io.EOF and errors that already have a path.
 func at(path string, err error) error {
 	var pe *fs.PathError
 	if err == nil || err == io.EOF || errors.As(err, &pe) {

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Recorders of SGLang, vLLM and vllm-ascend count physical experts, which may be replicas of one
-// logical expert. Dumps of SGLang and vLLM hold a map, [layers, physical experts], to logical
-// experts. In vLLM's map (vllm/distributed/eplb/eplb_state.py) a slot without an expert is -1.
+// SGLang, vLLM and vllm-ascend count physical experts, which may be replicas of a logical expert.
+// Dumps of SGLang and vLLM hold a map [layers, physical experts] to logical experts. In vLLM's map
+// (vllm/distributed/eplb/eplb_state.py), -1 marks a slot without an expert.
 var (
 	physicalNames = []string{"global_physical_count", "topk_ids_of_layer", "expert_load", "expert_load_window", "moe_load"}
 	mapNames      = []string{"last_physical_to_logical_map", "physical_to_logical_map"}
 )
 
-// toLogical makes r read logical experts if the archive has a map.
+// toLogical makes r return logical experts if the archive has a map.
 func (r *Reader) toLogical(main *array, all []*array, o Options) error {
 	var maps []*array
 	for _, name := range mapNames {
@@ -41,7 +41,6 @@ func (r *Reader) toLogical(main *array, all []*array, o Options) error {
 	return nil
 }
 
-// readMap returns the logical expert of each physical one, or -1.
 func readMap(m *array, o Options) ([]int32, error) {
 	in, err := newRows([]*array{m}, Counts, o)
 	if err != nil {
@@ -68,7 +67,6 @@ func readMap(m *array, o Options) ([]int32, error) {
 	return logical, nil
 }
 
-// foldCounts adds up the counts of replicas.
 func foldCounts(read func() ([]int64, error), name string, logical []int32) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		counts, err := read()
@@ -90,7 +88,6 @@ func foldCounts(read func() ([]int64, error), name string, logical []int32) func
 	}
 }
 
-// foldIDs replaces physical ids by logical ones.
 func foldIDs(read func([]int32, []float32) (int, error), k int, name string, logical []int32) func([]int32, []float32) (int, error) {
 	return func(ids []int32, weights []float32) (int, error) {
 		n, err := read(ids, weights)

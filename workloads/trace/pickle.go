@@ -9,30 +9,28 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// This file reads the part of Python's pickle that torch.save uses (protocol 2): containers,
-// numbers, strings, and calls. Nothing is ever called: a rebuilt tensor is read as a tensor, and
-// any other call as an opaque value.
+// This file reads the part of Python's pickle (protocol 2) that torch.save uses, and never calls
+// anything. A call that rebuilds a tensor gives a tensor, and any other call gives `opaque`.
 //
-// github.com/nlpodyssey/gopickle v0.2.0 allocates the length that a file claims for a string: 2 GB
-// for 12 bytes.
+// We do not use github.com/nlpodyssey/gopickle v0.2.0: it allocates the length that a file claims
+// for a string.
 
 type (
 	pdict  struct{ keys, values []any }
 	plist  struct{ items []any } // list or tuple
-	global struct{ name string } // module.name
+	global struct{ name string }
 	opaque struct{}
 	mark   struct{}
 )
 
-// tensor is a view of a storage: torch._utils._rebuild_tensor_v2.
+// tensor is a view of a storage (torch._utils._rebuild_tensor_v2).
 type tensor struct {
 	class, key    string // of the storage
 	offset        int64  // in elements
 	shape, stride []int
 }
 
-// contiguous reports row-major order without gaps. The stride of an axis with one element does not
-// matter.
+// contiguous reports row-major order without gaps. An axis with one element may have any stride.
 func (t *tensor) contiguous() bool {
 	want := 1
 	for i := len(t.shape) - 1; i >= 0; i-- {
@@ -46,7 +44,6 @@ func (t *tensor) contiguous() bool {
 
 var errPickle = errors.New("malformed pickle")
 
-// machine is a pickle's stack machine.
 type machine struct {
 	in    []byte
 	cost  *bounded.Budget
@@ -54,7 +51,7 @@ type machine struct {
 	memo  map[uint32]any
 }
 
-// unpickle runs a pickle; a malformed one gives errPickle.
+// unpickle decodes a pickle. A malformed pickle gives errPickle.
 func unpickle(in []byte, cost *bounded.Budget) (v any, err error) {
 	m := &machine{in: in, cost: cost, memo: map[uint32]any{}}
 	defer func() {
@@ -94,7 +91,6 @@ func (m *machine) line() string {
 	panic(errPickle)
 }
 
-// tooMuch is the panic of a pickle beyond its budget.
 type tooMuch struct{ error }
 
 func (m *machine) hold(bytes int) {
@@ -103,7 +99,7 @@ func (m *machine) hold(bytes int) {
 	}
 }
 
-// push charges the least memory of a value and of its entry on the stack.
+// push charges the budget with the least memory of a value on the stack.
 func (m *machine) push(v any) {
 	m.hold(bounded.ObjectBytes)
 	m.stack = append(m.stack, v)
@@ -122,7 +118,6 @@ func (m *machine) pop() any {
 
 func (m *machine) top() any { return m.stack[len(m.stack)-1] }
 
-// popMark pops the values above the last mark, and the mark.
 func (m *machine) popMark() []any {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if _, ok := m.stack[i].(mark); ok {
@@ -137,7 +132,7 @@ func (m *machine) popMark() []any {
 
 func (m *machine) u32() uint32 { return binary.LittleEndian.Uint32(m.take(4)) }
 
-// opcodes holds protocol 2 and the frames of protocol 4.
+// opcodes holds protocol 2 and some of protocol 4.
 var opcodes map[byte]func(m *machine)
 
 func init() {
@@ -173,7 +168,7 @@ func init() {
 		'e':  func(m *machine) { m.extend(m.popMark()) },
 		'c':  func(m *machine) { module := m.line(); m.push(global{module + "." + m.line()}) },
 		0x93: func(m *machine) { name := m.pop().(string); m.push(global{m.pop().(string) + "." + name}) },
-		'Q':  func(m *machine) {}, // a persistent id stands for itself
+		'Q':  func(m *machine) {}, // persistent ids stay
 		'R':  func(m *machine) { args := m.pop().(*plist); m.call(m.pop(), args.items) },
 		0x81: func(m *machine) { m.pop(); m.pop(); m.push(opaque{}) }, // NEWOBJ
 		'b':  func(m *machine) { m.pop() },                            // BUILD
@@ -191,7 +186,6 @@ func (m *machine) tuple(n int) {
 	m.stack = append(m.stack[:len(m.stack)-n], &plist{items})
 }
 
-// long reads LONG1: little-endian two's complement of up to 8 bytes.
 func (m *machine) long() {
 	b := m.take(int(m.take(1)[0]))
 	if len(b) > 8 {
@@ -215,10 +209,9 @@ func (m *machine) recall(key uint32) {
 	m.push(v)
 }
 
-// setItems adds pairs to the dict on top of the stack; an opaque object takes none.
 func (m *machine) setItems(kv []any) {
 	d, ok := m.top().(*pdict)
-	m.hold(4 * 16 * len(kv)) // two lists that double as they grow
+	m.hold(4 * 16 * len(kv)) // two lists that may double
 	for i := 0; ok && i < len(kv); i += 2 {
 		d.keys, d.values = append(d.keys, kv[i]), append(d.values, kv[i+1])
 	}
@@ -231,7 +224,6 @@ func (m *machine) extend(items []any) {
 	}
 }
 
-// call pushes a value for the result of a call.
 func (m *machine) call(f any, args []any) {
 	g, _ := f.(global)
 	switch g.name {

@@ -10,23 +10,21 @@ import (
 	"github.com/epbench/epbench/tune/bounded"
 )
 
-// A .pt file of torch.save is a zip. NAME/data.pkl is a pickle of the object, NAME/data/KEY holds
-// the bytes of a storage, and NAME/byteorder holds the byte order of all storages.
-//
-// SGLang's expert distribution recorder writes such files (sgl-project/sglang 02295fe,
-// python/sglang/srt/eplb/expert_distribution.py). _StatAccumulator.dump writes a dict with
-// logical_count [steps, layers, experts], summed over ranks. _DetailAccumulator.dump writes a file
-// for each rank: a dict with records and last_physical_to_logical_map. A record of mode per_pass
-// holds rank and global_physical_count [layers, physical experts]. A record of mode per_token also
-// holds topk_ids_of_layer [layers, tokens, 8]; if the model selects fewer than 8 experts, the rest
-// is -1.
+// SGLang's expert distribution recorder writes .pt files (sgl-project/sglang 02295fe,
+// python/sglang/srt/eplb/expert_distribution.py):
+//   - _StatAccumulator.dump writes a dict with logical_count [steps, layers, experts].
+//   - _DetailAccumulator.dump writes a file for each rank: a dict with records and
+//     last_physical_to_logical_map. A record has rank and global_physical_count [layers, physical
+//     experts]. In mode per_token, it also has topk_ids_of_layer [layers, tokens, 8]; missing ids
+//     are -1.
 
-// maxPickle bounds the bytes of the pickle, and maxValues the visits of ptFile.collect.
 const (
 	maxPickle = 64 << 20
 	maxValues = 1 << 22
 )
 
+// openPT reads a file of torch.save: a zip. NAME/data.pkl is a pickle of the object, NAME/data/KEY
+// holds the bytes of a storage, and NAME/byteorder is the byte order.
 func openPT(path string, o Options) (*Reader, error) {
 	var ranks []int
 	r, err := openArchive(path, o, func(z *zip.Reader, cost *bounded.Budget) (all []*array, err error) {
@@ -42,7 +40,6 @@ func openPT(path string, o Options) (*Reader, error) {
 	return r, err
 }
 
-// ptArrays returns the tensors of a file and its ranks.
 func ptArrays(z *zip.Reader, cost *bounded.Budget) (arrays []*array, ranks []int, err error) {
 	i := slices.IndexFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
 	if i < 0 {
@@ -90,11 +87,10 @@ type ptFile struct {
 	big     bool
 	found   []*array
 	cost    *bounded.Budget
-	left    int // values still to be visited; a list can be referred to many times
+	left    int // a list can have many references
 	ranks   []int
 }
 
-// collect walks dicts and lists and gives a tensor the name of the last dict key.
 func (p *ptFile) collect(name string, v any, depth int) error {
 	if p.left--; depth > 16 || p.left < 0 {
 		return errors.New("data.pkl: nested too deeply")

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// rows streams one layer of arrays, which are read one after another as parts.
+// rows reads one layer of arrays, one array (`part`) after another.
 type rows struct {
 	parts []*array
 	at    []layout
@@ -17,8 +17,8 @@ type rows struct {
 	k     int   // elements in a row
 	count int64 // rows in all parts
 
-	part int           // current part, from 1; 0 before the first
-	in   io.ReadCloser // nil between parts
+	part int // from 1; 0 before the first
+	in   io.ReadCloser
 	buf  *bufio.Reader
 	done int // rows read of this part
 	raw  []byte
@@ -49,7 +49,6 @@ func newRows(parts []*array, kind Kind, o Options) (*rows, error) {
 	return r, nil
 }
 
-// layout returns the array's layout and checks the last axis.
 func (a *array) layout(kind Kind, o Options) (layout, error) {
 	if len(a.shape) == 0 {
 		return layout{}, errors.New("a single number")
@@ -69,7 +68,6 @@ func (a *array) layout(kind Kind, o Options) (layout, error) {
 	return l, nil
 }
 
-// checkLayer refuses a layer outside the array, and -1 (no choice) among several.
 func checkLayer(layers, layer int) error {
 	switch {
 	case layer < 0 && layers != 1:
@@ -80,7 +78,6 @@ func checkLayer(layers, layer int) error {
 	return nil
 }
 
-// read fills ids or weights, whichever is not nil, with whole rows.
 func (r *rows) read(ids []int32, weights []float32) (int, error) {
 	_, n, elem, err := r.next(max(len(ids), len(weights)) / r.k)
 	if err != nil {
@@ -103,7 +100,6 @@ func goodWeight(w float64) bool { return w >= 0 && !math.IsInf(w, 1) }
 
 const sumElements = 1 << 16
 
-// sum adds up the rows of counts.
 func (r *rows) sum() ([]int64, error) {
 	sum := make([]int64, r.k*r.at[0].ranks)
 	for {
@@ -122,7 +118,6 @@ func (r *rows) sum() ([]int64, error) {
 	}
 }
 
-// layerTotals returns the selections of each layer.
 func layerTotals(parts []*array, kind Kind, o Options) ([]int64, error) {
 	var totals []int64
 	for _, a := range parts {
@@ -173,8 +168,8 @@ func withSelections(totals []int64) (out []int) {
 	return out
 }
 
-// noteTotals notes a layer with another total, because every token of a pass goes through every
-// layer.
+// noteTotals adds a note if the given layer and another layer have different totals. Every token
+// goes through every layer, so totals should be equal.
 func (r *Reader) noteTotals(layer int, totals []int64) {
 	layer = max(layer, 0)
 	if layer >= len(totals) || totals[layer] == 0 {
@@ -188,8 +183,8 @@ func (r *Reader) noteTotals(layer int, totals []int64) {
 	}
 }
 
-// next reads up to n rows into r.raw, and returns the first one's number, their number and their
-// type.
+// next reads up to n rows into r.raw. next returns the index of the first row, the number of rows,
+// and their type.
 func (r *rows) next(n int) (first, count int, e elem, err error) {
 	for r.part == 0 || r.done == r.at[r.part-1].rows() {
 		if err := r.advance(); err != nil {
@@ -197,7 +192,7 @@ func (r *rows) next(n int) (first, count int, e elem, err error) {
 		}
 	}
 	a, l := r.parts[r.part-1], r.at[r.part-1]
-	if r.done > 0 && r.done%l.inner == 0 { // the other layers lie between
+	if r.done > 0 && r.done%l.inner == 0 { // skip the other layers
 		if err := skip(r.buf, int64(l.layers-1)*int64(l.inner)*int64(l.k*a.elem.size)); err != nil {
 			return 0, 0, a.elem, errors.New("truncated: the data ends before the last row")
 		}
@@ -267,7 +262,7 @@ func after(start int64, open func() (io.ReadCloser, error)) func() (io.ReadClose
 	}
 }
 
-// logitRows turns rows of logits into the ids of their k largest values, in descending order.
+// logitRows turns rows of logits into the ids of the topK largest logits, in descending order.
 type logitRows struct {
 	*rows
 	topK int

@@ -14,14 +14,7 @@ import (
 	"strconv"
 )
 
-// A .safetensors file holds 8 bytes with the length of a JSON header, the header, and the tensors'
-// bytes. TensorRT-LLM writes such files if EXPERT_STATISTIC_ITER_RANGE and EXPERT_STATISTIC_PATH
-// are set (NVIDIA/TensorRT-LLM 0fccc5b, tensorrt_llm/_torch/expert_statistic.py,
-// ExpertStatistic._set_iter). rank{N}.safetensors holds tensors ITERATION_LAYER: the counts,
-// [experts], of this rank's tokens. meta_info.json in the same folder holds num_experts and
-// num_experts_per_token.
-//
-// maxSafeHeader bounds the header, about a hundred bytes a tensor.
+// maxSafeHeader allows about 300,000 tensors.
 const maxSafeHeader = 32 << 20
 
 var (
@@ -34,7 +27,13 @@ var safeTypes = map[string]elem{
 	"U64": {kind: 'u', size: 8}, "I64": {kind: 'i', size: 8}, "F16": {kind: 'f', size: 2}, "BF16": {kind: 'b', size: 2}, "F32": {kind: 'f', size: 4}, "F64": {kind: 'f', size: 8},
 }
 
-// openSafetensors reads TensorRT-LLM's statistics, or one array of any other file.
+// openSafetensors reads TensorRT-LLM's statistics, or one array of any other file. A .safetensors
+// file holds the length of a JSON header (8 bytes), the header, and the bytes of the tensors.
+//
+// TensorRT-LLM writes statistics with EXPERT_STATISTIC_ITER_RANGE and EXPERT_STATISTIC_PATH
+// (NVIDIA/TensorRT-LLM 0fccc5b, tensorrt_llm/_torch/expert_statistic.py,
+// ExpertStatistic._set_iter). rank{N}.safetensors holds tensors named ITERATION_LAYER: counts
+// [experts] of this rank's tokens.
 func openSafetensors(path string, o Options) (*Reader, error) {
 	all, err := safeArrays(path)
 	if err != nil {
@@ -46,7 +45,6 @@ func openSafetensors(path string, o Options) (*Reader, error) {
 	return fromArchive(all, o)
 }
 
-// safeArrays reads the header of a file.
 func safeArrays(path string) ([]*array, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,7 +86,6 @@ func safeArrays(path string) ([]*array, error) {
 	return all, nil
 }
 
-// safe fills an array from its entry in the header.
 func (a *array) safe(raw json.RawMessage, path string, base, fileSize int64) error {
 	var entry struct {
 		DType   string  `json:"dtype"`
@@ -113,7 +110,7 @@ func (a *array) safe(raw json.RawMessage, path string, base, fileSize int64) err
 	return nil
 }
 
-// compareKeys orders keys ITERATION_LAYER by layer first, and others by compareNatural.
+// compareKeys orders keys ITERATION_LAYER by layer, then by iteration.
 func compareKeys(a, b string) int {
 	x, y := statisticKey.FindStringSubmatch(a), statisticKey.FindStringSubmatch(b)
 	if x == nil || y == nil {
@@ -122,7 +119,6 @@ func compareKeys(a, b string) int {
 	return compareNatural(x[2]+" "+x[1], y[2]+" "+y[1])
 }
 
-// openStatistic makes a Reader of one layer, summed over iterations.
 func openStatistic(path string, all []*array, o Options) (*Reader, error) {
 	byLayer := map[int][]*array{}
 	for _, a := range all {
@@ -161,7 +157,6 @@ func openStatistic(path string, all []*array, o Options) (*Reader, error) {
 	return r, r.checkMeta(filepath.Join(filepath.Dir(path), "meta_info.json"))
 }
 
-// compareLayers notes a layer with another total than the one that is read.
 func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*array, layer int) func() ([]int64, error) {
 	return func() ([]int64, error) {
 		counts, err := read()
@@ -181,7 +176,7 @@ func (r *Reader) compareLayers(read func() ([]int64, error), byLayer map[int][]*
 	}
 }
 
-// checkMeta makes r compare counts with the meta_info.json beside them.
+// checkMeta makes r compare the counts with meta_info.json.
 func (r *Reader) checkMeta(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

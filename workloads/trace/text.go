@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// maxLine bounds a line of text: 32 ids with weights take less than 1 KB.
+// maxLine allows 32 ids with weights, which take less than 1 KB.
 const maxLine = 1 << 16
 
-// lines reads a text file line by line, without blank lines.
 type lines struct {
 	f       *os.File
 	scanner *bufio.Scanner
-	number  int // of the line read last, from 1
+	number  int // last line read, from 1
 }
 
 func openLines(path string) (*lines, error) {
@@ -30,7 +29,6 @@ func openLines(path string) (*lines, error) {
 	return l, nil
 }
 
-// next returns the next line, or io.EOF.
 func (l *lines) next() (string, error) {
 	for l.scanner.Scan() {
 		l.number++
@@ -44,10 +42,9 @@ func (l *lines) next() (string, error) {
 	return "", cmp.Or(l.scanner.Err(), io.EOF)
 }
 
-// rowParser reads the ids of one token, and its weights or nil.
+// rowParser reads one token. Without weights, `weights` is nil.
 type rowParser func(text string) (ids []int32, weights []float32, err error)
 
-// tokens makes a Reader of one token from each line; `first` was read already.
 func (l *lines) tokens(first string, parse rowParser) (*Reader, error) {
 	ids, weights, err := parse(first)
 	if err != nil {

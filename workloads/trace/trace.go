@@ -2,8 +2,8 @@
 // experts its tokens selected. A trace holds the experts of each token, or only the number of
 // selections of each expert.
 //
-// A trace may be larger than memory, and it is not trusted. A damaged or malicious file causes an
-// error, and the memory that reading takes is bounded.
+// A trace may be larger than memory, and is not trusted: a damaged or malicious file causes an
+// error, and reading takes bounded memory.
 package trace
 
 import (
@@ -19,9 +19,9 @@ import (
 type Kind string
 
 const (
-	IDs    Kind = "ids"    // the expert ids of each token, [tokens, top-k]
-	Counts Kind = "counts" // the number of selections of each expert, [experts]
-	Logits Kind = "logits" // router logits of each token, [tokens, experts]; a Reader returns the ids with the largest logits
+	IDs    Kind = "ids"    // expert ids [tokens, top-k]
+	Counts Kind = "counts" // selections of each expert, [experts]
+	Logits Kind = "logits" // router logits [tokens, experts], read as ids
 )
 
 // MaxTopK, MaxExperts and maxLayers are the largest sizes of a trace.
@@ -33,38 +33,40 @@ const (
 
 // Options says what to read from a file and what its arrays hold.
 type Options struct {
-	Kind  Kind   // what the array holds; if "", its name or its shape decides
-	Layer int    // the layer of the model to read; -1 if the file has only one layer
-	Array string // the name of the array in a file of several arrays; if "", the first known name is taken
-	Axes  []Axis // what the axes of the array mean; if nil, the name of the array decides
-	TopK  int    // for logits: the number of ids of each token
+	Kind  Kind   // if "", name or shape of the array decides
+	Layer int    // layer to read; -1 if only one
+	Array string // if "", the first known name
+	Axes  []Axis // if nil, the name of the array decides
+	TopK  int    // for logits: ids per token
 }
 
-// Reader reads one trace, piece by piece. If Kind is IDs, call Read; if it is Counts, call ReadCounts.
+// Reader reads one trace, piece by piece. If Kind is IDs, call Read; if Kind is Counts, call
+// ReadCounts.
 type Reader struct {
 	Kind    Kind
-	TopK    int  // number of ids in a row, which is one token; 0 for counts
-	Weights bool // the trace also has the router weight of each selection
+	TopK    int  // ids of a row (token); 0 for counts
+	Weights bool // true if there are router weights
 
-	// next fills ids and weights with whole rows and returns the number of rows. After the last row it returns io.EOF.
+	// next fills ids and weights with whole rows. next returns the number of rows, and at last
+	// io.EOF.
 	next   func(ids []int32, weights []float32) (int, error)
 	counts func() ([]int64, error)
 	close  func() error
 	path   string
-	layer  int     // number of the layer; -1 if the file has no layers
-	guess  string  // added to an error if Kind is a guess; it says what the user can do if the guess is wrong
-	row    int64   // number of the next row
-	start  int64   // number of the first row in the current file
-	seen   []int64 // [expert] number of the last row that had the expert, plus 1
+	layer  int    // -1 if the file has no layers
+	guess  string // advice in errors if Kind is a guess
+	row    int64
+	start  int64   // first row of the current file
+	seen   []int64 // [expert] last row with the expert, plus 1
 	notes  []string
-	ranks  []int                      // the ranks (GPUs) that the file names
-	verify func(counts []int64) error // compares the counts of all ids with counts that the file also has; may be nil
+	ranks  []int                      // ranks (GPUs) that the file names
+	verify func(counts []int64) error // compares with recorded counts; may be nil
 
-	// localExperts is true if a file has the counts of only those experts that one rank holds. The counts of several
-	// ranks are then for different experts and must not be added up.
+	// localExperts is true if the counts are for the experts of one rank only. Counts of several
+	// ranks must then not be added up.
 	localExperts bool
 
-	recordedLayers func() []int // lists the layers for which something was recorded; nil if the file has no layers
+	recordedLayers func() []int // layers with records; nil without layers
 }
 
 // Notes returns remarks about how the file was read.
@@ -82,10 +84,10 @@ func (r *Reader) Close() error {
 	return r.close()
 }
 
-// Read reads the next rows. It fills ids [n*TopK] and returns the number n of rows. The ids of a row
-// are different from each other and below MaxExperts. An id of -1 means that the token made no
-// selection at this place. Read also fills weights [n*TopK], if weights is not nil and the trace has
-// weights. After the last row the error is io.EOF.
+// Read fills ids [n*TopK] with the next rows and returns the number n of rows. The ids of a row are
+// different and below MaxExperts; -1 stands for a masked selection. Read also fills weights
+// [n*TopK], if weights is not nil and the trace has weights. After the last row the error is
+// io.EOF.
 func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	if r.Kind != IDs {
 		return 0, errors.New("the trace has counts, not ids")
@@ -98,7 +100,6 @@ func (r *Reader) Read(ids []int32, weights []float32) (int, error) {
 	return n, at(r.path, err)
 }
 
-// check returns an error if an id is outside the bounds, or is twice in a row.
 func (r *Reader) check(ids []int32) error {
 	if r.seen == nil {
 		r.seen = make([]int64, MaxExperts)
@@ -125,8 +126,7 @@ func (r *Reader) check(ids []int32) error {
 	return nil
 }
 
-// ReadCounts returns the number of selections of each expert, [experts]. It returns an error if
-// nothing was recorded for the layer.
+// ReadCounts returns the number of selections of each expert, [experts], or an error if all are 0.
 func (r *Reader) ReadCounts() ([]int64, error) {
 	if r.Kind != Counts {
 		return nil, errors.New("the trace has ids, not counts")
@@ -141,15 +141,15 @@ func (r *Reader) ReadCounts() ([]int64, error) {
 // Summary holds the totals of a trace.
 type Summary struct {
 	Kind    Kind
-	Rows    int64 // tokens; 0 for counts
+	Rows    int64 // 0 for counts
 	TopK    int
-	Masked  int64 // number of ids that are -1
+	Masked  int64
 	Weights bool
-	Counts  []int64 // [largest id + 1] number of selections of each expert
+	Counts  []int64 // [largest id + 1] selections of each expert
 }
 
-// Scan reads the rest of a trace and returns its totals. If w is not nil, it also writes the rows to w. The memory that it
-// takes does not depend on the size of the trace.
+// Scan reads the rest of a trace and returns its totals. If w is not nil, Scan also writes the rows
+// to w. The memory does not grow with the trace.
 func (r *Reader) Scan(w Writer) (Summary, error) {
 	s := Summary{Kind: r.Kind, TopK: r.TopK, Weights: r.Weights}
 	if r.Kind == Counts {
@@ -157,7 +157,7 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 		s.Counts, err = r.ReadCounts()
 		return s, err
 	}
-	counts := make([]int64, MaxExperts+1) // the last element counts the ids that are -1
+	counts := make([]int64, MaxExperts+1) // the last element counts -1
 	ids, ws := make([]int32, scanRows*r.TopK), []float32(nil)
 	if r.Weights && w != nil {
 		ws = make([]float32, len(ids))
@@ -195,7 +195,6 @@ func (r *Reader) Scan(w Writer) (Summary, error) {
 	return s, nil
 }
 
-// nothingRecorded returns an error that names the layers for which something was recorded.
 func (r *Reader) nothingRecorded(why string) error {
 	if r.recordedLayers == nil {
 		return errors.New(why + "nothing was recorded")
@@ -210,7 +209,6 @@ func (r *Reader) nothingRecorded(why string) error {
 	return fmt.Errorf("%snothing was recorded in layer %d; %s", why, r.layer, spans(layers))
 }
 
-// spans returns a text that names layers, such as "layers 3 to 42 have counts".
 func spans(layers []int) string {
 	var parts []string
 	for i := 0; i < len(layers); {
@@ -232,5 +230,4 @@ func spans(layers []int) string {
 	return "layers " + strings.Join(parts, ", ") + " have counts"
 }
 
-// scanRows is the number of rows that Scan reads at a time.
 const scanRows = 1 << 14

@@ -19,12 +19,12 @@ import (
 type Writer interface {
 	// Write appends rows: ids [n*k] and weights [n*k] or nil.
 	Write(ids []int32, weights []float32) error
-	// Close completes the file, which is not usable before.
+	// Close completes the file.
 	Close() error
 }
 
-// Create makes a file for rows of k ids. The extension decides the format: .npy (ids only),
-// .npz (topk_ids and topk_weights), .csv or .jsonl.
+// Create makes a file for rows of k ids. The extension decides the format: .npy (ids only), .npz
+// (topk_ids and topk_weights), .csv or .jsonl.
 func Create(path string, k int, weights bool) (Writer, error) {
 	create := map[string]func(f *os.File, k int, weights bool) (Writer, error){
 		".npy": createNPY, ".npz": createNPZ, ".csv": createCSV, ".jsonl": createJSONL,
@@ -43,18 +43,17 @@ func Create(path string, k int, weights bool) (Writer, error) {
 	return w, nil
 }
 
-// npyWriter writes the header again once it knows the number of rows.
 type npyWriter struct {
 	f     *os.File
 	buf   *bufio.Writer
-	descr string // <i4: ids; <f4: weights
+	descr string
 	k     int
 	rows  int64
 }
 
 func createNPY(f *os.File, k int, _ bool) (Writer, error) { return newNPY(f, "<i4", k), nil }
 
-// newNPY and Write leave write errors to Flush, as in bufio.
+// newNPY ignores write errors, because bufio returns them from Flush.
 func newNPY(f *os.File, descr string, k int) *npyWriter {
 	w := &npyWriter{f: f, buf: bufio.NewWriterSize(f, 1<<18), descr: descr, k: k}
 	_ = writeNPYHeader(w.buf, descr, 0, k)
@@ -90,10 +89,10 @@ func (w *npyWriter) finish() error {
 	return writeNPYHeader(io.NewOffsetWriter(w.f, 0), w.descr, w.rows, w.k)
 }
 
-// npzWriter writes arrays to temporary files, because zip members are complete one by one.
+// npzWriter writes arrays to temporary files, because a zip is written one member at a time.
 type npzWriter struct {
 	out    *os.File
-	arrays []*npyWriter // ids, then weights if there are any
+	arrays []*npyWriter // ids, then weights if any
 }
 
 func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
@@ -108,7 +107,7 @@ func createNPZ(f *os.File, k int, weights bool) (Writer, error) {
 			z.drop()
 			return nil, err
 		}
-		_ = os.Remove(temp.Name()) // gone when this process ends, even if it is killed; on Windows drop removes it
+		_ = os.Remove(temp.Name()) // gone after a crash; Windows needs drop
 		z.arrays = append(z.arrays, newNPY(temp, descr, k))
 	}
 	return z, nil
@@ -138,7 +137,6 @@ func (z *npzWriter) drop() {
 	}
 }
 
-// member stores an array uncompressed, as numpy.savez does.
 func (z *npzWriter) member(zw *zip.Writer, name string, a *npyWriter) error {
 	if err := a.finish(); err != nil {
 		return err
@@ -208,7 +206,7 @@ func createJSONL(f *os.File, k int, _ bool) (Writer, error) {
 }
 
 func jsonLine(b []byte, ids []int32, weights []float32) []byte {
-	row, _ := json.Marshal(jsonRow{ids, weights}) // integers and finite numbers
+	row, _ := json.Marshal(jsonRow{ids, weights}) // no errors
 	return append(append(b, row...), '\n')
 }
 

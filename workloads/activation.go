@@ -25,7 +25,8 @@ func (w *Workload) Gates(rank, row int, dst []uint16) {
 	}
 }
 
-// ActivationScale returns the NVFP4 input scale of a group of rows. Neighbouring groups differ.
+// ActivationScale returns the NVFP4 input scale of a group of rows. Neighbours have different
+// scales.
 func ActivationScale(group int) float32 { return float32(math.Ldexp(1, group%4-6)) }
 
 // Received returns the number of rows that a rank receives.

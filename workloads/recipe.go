@@ -11,7 +11,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// maxSelections keeps ids and weights below 2 GiB.
+// maxSelections bounds ids and weights to 2 GiB.
 const maxSelections = 1 << 28
 
 // chunkTokens is the number of tokens that share one random stream. Another number changes every

@@ -12,7 +12,7 @@ type Axis string
 const (
 	Steps   Axis = "steps"  // forward passes or recording ranks, added up
 	Layers  Axis = "layers" // see Options.Layer
-	Ranks   Axis = "ranks"  // ranks with different experts
+	Ranks   Axis = "ranks"  // ranks, each with its own experts
 	Experts Axis = "experts"
 	Tokens  Axis = "tokens"
 	TopK    Axis = "topk"

@@ -10,7 +10,7 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Default returns the default of the first kernel for a problem, on at most maxSMs SMs; 0 is no bound.
+// Default returns the default config of the first kernel that can run a problem on at most maxSMs SMs (0: no limit).
 func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, error) {
 	var first error
 	for _, k := range For(all, p) {
@@ -29,7 +29,7 @@ func Default(all []Kernel, m ep.Machine, p ep.Problem, maxSMs int) (ep.Config, e
 	return ep.Config{}, first
 }
 
-// NoKernel returns the error about a problem whose op or layout no kernel serves.
+// NoKernel returns the error about a problem that no kernel serves.
 func NoKernel(all []Kernel, p ep.Problem) error {
 	of := Of(all, p.Op)
 	if len(of) == 0 {
@@ -41,8 +41,8 @@ func NoKernel(all []Kernel, p ep.Problem) error {
 	return fmt.Errorf("--layout: no %s kernel of this backend serves %s; use one of %s", p.Op, p.Layout, join(served, ep.Layout.String))
 }
 
-// ParseConfig reads a config: "default", an id, or parameters (dispatch:algo=dedup sms=64). Spaces or commas
-// separate parameters. A parameter that is left out has its default.
+// ParseConfig reads "default", an id, or parameters: "dispatch:algo=dedup,sms=64". Missing parameters get their
+// defaults.
 func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config, error) {
 	kernel, values, full := strings.Cut(s, ":")
 	switch {
@@ -70,7 +70,7 @@ func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config,
 	return k.complete(m, p, c)
 }
 
-// complete adds the defaults to c. One error names all unknown parameters and values.
+// complete adds the missing parameters to c.
 func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, error) {
 	var unknown, wrong []string
 	for _, name := range c.Names() {
@@ -124,7 +124,6 @@ func join[T any](of []T, spell func(T) string) string {
 	return strings.Join(out, ", ")
 }
 
-// byID searches an op's declared configs for an id.
 func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error) {
 	if p.Op == ep.Pair {
 		return pairByID(all, m, p, id)
@@ -148,8 +147,8 @@ func byID(all []Kernel, m ep.Machine, p ep.Problem, id string) (ep.Config, error
 		join(found, func(c ep.Config) string { return c.LongID() + " (" + c.Key() + ")" }))
 }
 
-// Each calls `visit` with every combination of the declared values of params. Each changes the visited config
-// afterwards, so `visit` must clone the values to keep them.
+// Each calls `visit` with every combination of the parameters' declared values. To keep a config, `visit` must clone
+// its values.
 func Each(c ep.Config, params []Param, visit func(ep.Config)) {
 	each(ep.Config{Kernel: c.Kernel, Values: maps.Clone(c.Values)}, params, visit)
 }

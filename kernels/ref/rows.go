@@ -19,22 +19,20 @@ type rowCheck struct {
 
 	group      Group
 	firstBlock int // NVFP4: first block of scale rows
-	row        int // number in the output
-	inGroup    int // number in its group
+	row        int
+	inGroup    int // row number in its group
 	seen       int // rows so far, without padding
 	open       openItems
 	picked     []pickedRow
 }
 
-// openItems marks the expected rows of one source rank that were not seen yet. A map takes ten times as long as
-// this array.
+// openItems marks the expected rows of one source rank that were not seen yet. A map is ten times slower.
 type openItems struct {
 	topK  int
 	marks []bool // [tokens, topK+1]
-	items []Item // only these may be marked
+	items []Item
 }
 
-// fill opens the items of a new segment alone.
 func (o *openItems) fill(p ep.Problem, items []Item) {
 	o.topK = p.TopK
 	if o.marks == nil {
@@ -52,7 +50,7 @@ func (o *openItems) fill(p ep.Problem, items []Item) {
 // at returns the index of an item's mark; the shared expert has K = -1.
 func (o *openItems) at(it Item) int { return it.Token*(o.topK+1) + it.K + 1 }
 
-// take closes an item, and reports whether it was open. Its numbers may be any: a kernel wrote them.
+// take closes an item, and reports whether it was open. A kernel wrote its numbers, so they may be invalid.
 func (o *openItems) take(it Item) bool {
 	if it.Token < 0 || it.K < -1 || it.K >= o.topK || it.Token >= len(o.marks)/(o.topK+1) || !o.marks[o.at(it)] {
 		return false
@@ -61,7 +59,6 @@ func (o *openItems) take(it Item) bool {
 	return true
 }
 
-// pickedRow is a row whose contents will be compared.
 type pickedRow struct {
 	finding
 	expert  string
@@ -166,7 +163,7 @@ func (r *rowCheck) scales() []byte {
 	return r.o.scalesAt(r.got, r.row, r.inGroup, r.firstBlock)
 }
 
-// padding checks that NVFP4's scales of padding rows are zero; others may hold anything.
+// padding checks that the NVFP4 scales of padding rows are zero.
 func (r *rowCheck) padding() {
 	l := r.o.Encoding()
 	if l.DType != ep.NVFP4 {
@@ -183,7 +180,7 @@ func (r *rowCheck) padding() {
 	}
 }
 
-// rowError returns the largest error after dequantization, relative to `want`'s largest magnitude.
+// rowError returns the largest error of a dequantized value, relative to the largest magnitude of `want`.
 func (o *Oracle) rowError(want, got Row) float64 {
 	p := o.w.Problem
 	a := Dequantize(p.Dispatch, want, p.Hidden, o.global)
@@ -196,7 +193,7 @@ func (o *Oracle) rowError(want, got Row) float64 {
 	return relative(worst, largest)
 }
 
-// difference describes the first value that differs, or "".
+// difference describes the first value that differs, or returns "".
 func difference(l dtype.Encoding, want, got Row) string {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !bytes.Equal(a, b) {

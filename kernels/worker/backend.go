@@ -21,14 +21,14 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// Limits holds the longest times that the client waits for an answer. The deadline of the worker's kernels should
-// be much shorter than Round, because only the worker knows which rank hangs.
+// Limits holds the client's deadlines for answers. A worker's own deadline should be much shorter than Round, because
+// only the worker knows which rank hangs.
 type Limits struct {
-	Hello   time.Duration // with the start of the process
-	Open    time.Duration // buffers and inputs
-	Prepare time.Duration // with compilation
+	Hello   time.Duration // includes the start of the process
+	Open    time.Duration
+	Prepare time.Duration // includes compilation
 	Round   time.Duration // one call of the slowest candidate
-	Verify  time.Duration // with the comparison
+	Verify  time.Duration
 }
 
 // DefaultLimits returns limits for one node of GPUs.
@@ -39,7 +39,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Backend is a kernels.Backend whose sessions are in another process, the worker. It restarts a worker that died.
+// Backend is a kernels.Backend whose sessions run in another process, the worker. It restarts a dead worker.
 type Backend struct {
 	command     Command
 	limits      Limits
@@ -48,11 +48,10 @@ type Backend struct {
 	kernels     []kernels.Kernel
 	quarantined map[string]*kernels.Failure // by quarantineKey
 	restarts    int
-	losses      []string // ends that no candidate caused
+	losses      []string // why the worker died without a candidate's fault
 }
 
-// Known returns this program's own declarations of a worker's kernels, or nil. After an error the worker is not
-// used.
+// Known returns this program's declarations of a worker's kernels, or nil. An error refuses the worker.
 type Known func(Welcome) ([]kernels.Kernel, error)
 
 // Built returns a Known that refuses workers built from other kernel sources.
@@ -65,8 +64,8 @@ func Built(abi ep.ABI, all []kernels.Kernel) Known {
 	}
 }
 
-// Open starts the worker. Configs of kernels that `known` returns must pass both this program's checks and the
-// worker's rules. `known` may be nil.
+// Open starts the worker. If `known` returns kernels, configs must pass their checks and the worker's rules. `known`
+// may be nil.
 func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no worker command given")
@@ -83,7 +82,6 @@ func Open(ctx context.Context, c Command, limits Limits, known Known) (*Backend,
 	return b, nil
 }
 
-// served returns the kernels that a worker declares, perhaps fewer than known returns.
 func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	for _, d := range w.Kernels {
 		k, err := d.kernel()
@@ -110,7 +108,6 @@ func served(w Welcome, known Known) (out []kernels.Kernel, err error) {
 	return out, nil
 }
 
-// withRules adds the declaration's rules to the kernel `own`.
 func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	check := own.Check
 	own.Check = func(m ep.Machine, p ep.Problem, c ep.Config) error {
@@ -119,7 +116,6 @@ func withRules(own, declared kernels.Kernel) kernels.Kernel {
 	return own
 }
 
-// greet starts a process and exchanges hello and welcome.
 func (b *Backend) greet(ctx context.Context) error {
 	p, err := start(ctx, b.command, b.limits.Hello)
 	if err != nil {
@@ -139,7 +135,7 @@ func (b *Backend) greet(ctx context.Context) error {
 	return nil
 }
 
-// checkWelcome refuses another protocol, faulty declarations, and a changed machine or kernels after a restart.
+// checkWelcome refuses a faulty welcome. `before` is the welcome before a restart.
 func checkWelcome(w, before Welcome) error {
 	if w.Protocol != Protocol {
 		return fmt.Errorf("speaks protocol %d, but this program speaks %d", w.Protocol, Protocol)
@@ -214,7 +210,7 @@ func (b *Backend) Empty(ctx context.Context) (map[string]float64, error) {
 
 func (b *Backend) Precompile(p ep.Problem, configs []ep.Config) {
 	if b.welcome.Ahead {
-		// The next request would report a failure.
+		// the next request reports a failure
 		_ = b.proc.client.Notify(context.Background(), notifyAhead, AheadParams{p, configs})
 	}
 }
@@ -223,7 +219,7 @@ func (b *Backend) MultiSession() bool { return b.welcome.Sessions }
 
 func (b *Backend) Products() []string { return b.welcome.Beside }
 
-// checkBeside refuses a product that the worker cannot run. It would time the calls alone.
+// checkBeside refuses a product that the worker cannot run.
 func (b *Backend) checkBeside(p ep.Problem) error {
 	of, ok := p.Product()
 	switch {
@@ -273,13 +269,13 @@ func (b *Backend) live(ctx context.Context) error {
 	return b.restart(ctx)
 }
 
-// recordLoss stores and prints an end that no candidate caused.
+// recordLoss stores and prints why the worker died without a candidate's fault.
 func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
 	b.print(how + "; no config caused this, so the worker is started again")
 }
 
-// giveUp kills the process after a failed request about no candidate.
+// giveUp kills the process, so that the next request starts another.
 func (b *Backend) giveUp() {
 	b.proc.busy.Store(true)
 	b.proc.kill()

@@ -18,10 +18,10 @@ const Loopback = "127.0.0.1:0"
 type Command struct {
 	Argv []string // looked up on PATH
 
-	// Listen is the host or host:port to which ranks connect; "" for standard input and output.
+	// Listen is the address for ranks: host or host:port. If "", the worker talks on standard input and output.
 	Listen string
 
-	// Said gets each line on standard output that is no message; it may be nil.
+	// Said receives the worker's other output lines. It may be nil.
 	Said func(line string)
 }
 
@@ -44,7 +44,7 @@ func Split(line string) ([]string, error) {
 
 var errShell = errors.New("of the shell's syntax only quotes, backslashes and $NAME are supported; quote the rest, or write sh -c '...'")
 
-// words returns the words of one simple command, quoted against expand.Fields.
+// words returns the words, quoted so that expand.Fields replaces only variables.
 func words(line string) ([]*syntax.Word, error) {
 	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(line), "")
 	if err != nil {
@@ -73,7 +73,7 @@ func words(line string) ([]*syntax.Word, error) {
 	return call.Args, nil
 }
 
-// plain reports whether a part of a word is quoted text or a variable.
+// plain reports whether `part` is quoted text or a variable.
 func plain(line string, part syntax.WordPart) bool {
 	switch x := part.(type) {
 	case *syntax.Lit:
@@ -89,7 +89,6 @@ func plain(line string, part syntax.WordPart) bool {
 	return false
 }
 
-// unescaped removes backslashes outside quotes.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

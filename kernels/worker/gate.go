@@ -20,8 +20,7 @@ import (
 	"time"
 )
 
-// A rank and the listener prove to each other that they know the run's token, without sending it. Each answers
-// the other's random text (nonce) with an HMAC under the token. Four lines of JSON are exchanged:
+// A rank and the listener prove to each other that they know the run's token. R and L are random texts (nonces):
 //
 //	rank      {"rank": 1, "ranks": 8, ..., "nonce": R}
 //	listener  {"nonce": L}
@@ -30,8 +29,8 @@ import (
 
 const (
 	greetLimit  = 10 * time.Second // from the connection to the proof
-	maxGreeting = 4096             // longest line, in bytes
-	maxUnproved = 256              // connections; one more closes the oldest
+	maxGreeting = 4096             // bytes of a line
+	maxUnproved = 256              // connections
 )
 
 // Challenge asks a rank to prove that it knows the token.
@@ -39,8 +38,7 @@ type Challenge struct {
 	Nonce string `json:"nonce"`
 }
 
-// Proof answers a Challenge: the HMAC-SHA256 under the token, in hexadecimal digits, of five words joined by line
-// feeds: "rank", the rank, the number of ranks, the listener's nonce, and the rank's nonce.
+// Proof answers a Challenge with an HMAC-SHA256 in hexadecimal digits (see above).
 type Proof struct {
 	Proof string `json:"proof"`
 }
@@ -53,7 +51,7 @@ func prove(token string, words ...string) string {
 
 func sameProof(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// gate accepts connections and counts those that have sent no proof.
+// gate accepts connections and counts those without a proof.
 type gate struct {
 	mu       sync.Mutex
 	unproved []net.Conn // oldest first
@@ -65,7 +63,7 @@ const (
 	mostPause  = time.Second
 )
 
-// accept calls `greet` for every connection, each on its own goroutine. It returns the error of the listener.
+// accept calls `greet` on a new goroutine for every connection.
 func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	pause := leastPause
 	for {
@@ -85,8 +83,7 @@ func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	}
 }
 
-// enter counts a connection, and closes the oldest if there are too many. A rank sends its proof at once, so the
-// oldest is hardly a rank.
+// enter counts a connection. If there are too many, it closes the oldest: ranks send their proofs at once.
 func (g *gate) enter(c net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,8 +106,7 @@ func (g *gate) leave(c net.Conn) bool {
 	return i >= 0
 }
 
-// admit reads a greeting and its proof. On an error the caller sends it to the other side and closes the
-// connection.
+// admit checks a greeting and its proof. The caller must close the connection after an error.
 func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, string, error) {
 	greeting, proof, err := hear(c, in, token)
 	if open := g.leave(c); err == nil && !open {
@@ -119,8 +115,7 @@ func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, stri
 	return greeting, proof, err
 }
 
-// hear checks a greeting, and returns it with the listener's own proof. A rank on this host may send the token in
-// clear instead, because nobody can read such a connection.
+// hear checks a greeting, and returns it with the listener's proof. Ranks on this host may send the token instead.
 func hear(c net.Conn, in *bufio.Reader, token string) (g Greeting, proof string, err error) {
 	if err := readLine(in, &g); err != nil {
 		return g, "", fmt.Errorf("greeting: %w", err)
@@ -154,7 +149,6 @@ func hearToken(c net.Conn, g Greeting, token string) error {
 	return nil
 }
 
-// readLine reads one line of JSON, which must fit in the reader's buffer.
 func readLine(in *bufio.Reader, v any) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -163,7 +157,7 @@ func readLine(in *bufio.Reader, v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// errUnheard means that the listener had too many connections. Another try may succeed.
+// errUnheard means that another try may succeed: the listener had too many connections.
 var errUnheard = errors.New("the listener closed the connection")
 
 // knock exchanges greeting and proofs with a listener. Later messages must be read from `in`.
@@ -199,7 +193,6 @@ func knock(c net.Conn, token string, g Greeting) (a Admission, in *bufio.Reader,
 	return a, in, nil
 }
 
-// knockLimit is how long connect tries again.
 const knockLimit = time.Minute
 
 // connect dials a listener and exchanges greetings. It tries again after errUnheard.

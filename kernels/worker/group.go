@@ -18,25 +18,25 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// silence is the time without a heartbeat after which a rank counts as silent.
+// silence is the time after which a rank without heartbeats counts as silent.
 const silence = 3 * time.Second
 
-// troubleLimit is how long rank 0 may take to answer after another rank failed. Usually it waits for that rank.
+// troubleLimit bounds the wait for rank 0 after another rank failed.
 const troubleLimit = 3 * time.Second
 
-// settle is how long messages are read after a rank disconnected. The cause may arrive later, from another rank.
+// settle is how long epbench reads on after a rank disconnected: another rank may send the cause.
 const settle = 250 * time.Millisecond
 
-// maxNotice bounds a message of ranks other than 0, in bytes. It may hold a compiler's output.
+// maxNotice bounds a message of a rank other than 0, in bytes.
 const maxNotice = 1 << 20
 
 // group holds the connected ranks of one command.
 type group struct {
 	token    string
-	mark     string // NAME=VALUE in the environment of every process of the command
+	mark     string // environment entry of the command's processes
 	listener net.Listener
 	gate     gate
-	arrived  chan struct{} // rank 0 has connected
+	arrived  chan struct{} // closed when rank 0 has connected
 	closed   chan struct{}
 	end      func()
 
@@ -44,13 +44,12 @@ type group struct {
 	members map[int]*member // by rank
 	ending  bool            // ranks may disconnect
 	served  int64           // last request that rank 0 answered
-	trouble *Trouble        // first failure; the reason names the rank
+	trouble *Trouble        // first failure
 	gone    bool            // trouble is only a disconnection
 	timer   *time.Timer     // ends the group
 }
 
-// newGroup makes a group, marked by the random token. A token from EPBENCH_TOKEN may be in other processes too, so
-// the mark then differs.
+// newGroup makes a group. A token from the environment is no mark, because other processes may have it.
 func newGroup(l net.Listener, end func()) *group {
 	token := os.Getenv(tokenEnv)
 	mark := launchEnv + "=" + rand.Text()
@@ -72,7 +71,7 @@ type member struct {
 	heard time.Time // when beat arrived
 }
 
-// Trouble reports that a rank failed. The rank sends it itself, because rank 0 may wait for it.
+// Trouble is the message of a failed rank.
 type Trouble struct {
 	ID     int64     `json:"id,omitempty"` // failed request, 0 if unknown
 	Status ep.Status `json:"status"`
@@ -83,7 +82,6 @@ func (m *member) String() string {
 	return fmt.Sprintf("rank %d of %d (host %.64s, pid %d)", m.Rank, m.Ranks, m.Host, m.PID)
 }
 
-// add adds a rank. It refuses doubled ranks, another number of ranks, and any rank after close.
 func (g *group) add(m *member) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,8 +145,7 @@ func (g *group) heard(rank int, b Beat) {
 	}
 }
 
-// fail stores the first failure, and ends the group after a delay unless clearTrouble is called. It ignores
-// failures of answered requests.
+// fail stores the first failure, and ends the group after a delay unless rank 0 answers.
 func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -161,7 +158,7 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 		g.timer = time.AfterFunc(after, g.end)
 	}
 	g.note(m, t)
-	if g.gone { // either may be the cause of the other
+	if g.gone { // either failure may have caused the other
 		g.trouble.Reason = lost.Reason + "; " + g.trouble.Reason
 	}
 	g.gone = false
@@ -200,7 +197,7 @@ func (g *group) note(m *member, t Trouble) {
 	g.trouble = &t
 }
 
-// stopTimer cancels the planned end, and reports whether there was one. The caller holds mu.
+// stopTimer reports whether it stopped a timer. The caller holds mu.
 func (g *group) stopTimer() bool {
 	stopped := g.timer != nil && g.timer.Stop()
 	g.timer = nil
@@ -246,7 +243,7 @@ func (g *group) close() {
 	}
 }
 
-// lateRanks describes the ranks for which the others wait, or "".
+// lateRanks describes the ranks for which the others wait, or returns "".
 func (g *group) lateRanks() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -276,8 +273,7 @@ func (g *group) lateRanks() string {
 	return ""
 }
 
-// fewestInStep describes the ranks in the rarest step, or "". It serves libraries that do not report waiting. The
-// caller holds mu.
+// fewestInStep describes the ranks in the rarest step, or returns "". The caller holds mu.
 func (g *group) fewestInStep() string {
 	at := map[string][]string{}
 	for _, r := range slices.Sorted(maps.Keys(g.members)) {

@@ -20,7 +20,7 @@ import (
 // Place is a process's rank under a launcher such as torchrun or mpirun.
 type Place struct {
 	Rank, Ranks int
-	Local       int // among the ranks on this host
+	Local       int // rank on this host
 }
 
 // placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because srun may have
@@ -32,7 +32,7 @@ var placeNames = [][3]string{
 	{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 }
 
-// FindPlace reads the launcher's variables, complete sets first. Without any, the process is the only rank.
+// FindPlace reads the launcher's variables. Without them, the process is the only rank.
 func FindPlace() (Place, error) {
 	for _, n := range []int{3, 2} {
 		for _, names := range placeNames {
@@ -74,8 +74,8 @@ type Line struct {
 	beat Beat
 }
 
-// Join connects to the epbench that EPBENCH_ADDRESS and EPBENCH_TOKEN name. On rank 0, `meet` turns this host's
-// address into rank 0's address for the others. Other ranks wait for rank 0.
+// Join connects to the epbench at EPBENCH_ADDRESS. On rank 0, `meet` gets this host's name and returns the address for
+// the other ranks. Other ranks wait for rank 0.
 func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	address, token := os.Getenv(addressEnv), os.Getenv(tokenEnv)
 	if address == "" || token == "" {
@@ -92,7 +92,6 @@ func Join(s Place, meet func(host string) (string, error)) (*Line, error) {
 	return l, nil
 }
 
-// greeting returns a function that makes a connection's Greeting. It calls `meet` once.
 func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (Greeting, error) {
 	at := ""
 	return func(c net.Conn) (Greeting, error) {
@@ -112,7 +111,7 @@ func (l *Line) greeting(meet func(host string) (string, error)) func(net.Conn) (
 	}
 }
 
-// Gather admits the other ranks and returns the connections to rank 1 and so on. It closes the listener.
+// Gather admits the other ranks, and returns the connections to ranks 1, 2, and so on. It closes the listener.
 func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter, error) {
 	defer at.Close()
 	_ = at.SetDeadline(time.Now().Add(limit))
@@ -161,7 +160,6 @@ func (l *Line) Gather(at *net.TCPListener, limit time.Duration) ([]io.ReadWriter
 	return links, nil
 }
 
-// readWriter joins a greeting's buffered reader and its connection.
 type readWriter struct {
 	io.Reader
 	io.Writer
@@ -181,15 +179,14 @@ func (l *Line) Serve(ctx context.Context, name string, b kernels.Backend) error 
 	return Serve(ctx, name, b, l.in, l.conn)
 }
 
-// Doing sets the content of the next heartbeats, on ranks other than 0.
+// Doing sets the content of the next heartbeats.
 func (l *Line) Doing(doing string, waiting bool) {
 	l.mu.Lock()
 	l.beat = Beat{Doing: doing, Waiting: waiting}
 	l.mu.Unlock()
 }
 
-// Watch sends heartbeats until epbench closes the connection; then the rank should exit. It is for ranks other
-// than 0.
+// Watch sends the heartbeats of a rank other than 0. It returns when epbench closes the connection.
 func (l *Line) Watch() {
 	gone := make(chan struct{})
 	go func() {

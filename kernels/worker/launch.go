@@ -17,17 +17,17 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// Variables of a launched command.
+// Environment variables of a launched command.
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
-	launchEnv  = "EPBENCH_LAUNCH" // the mark, if the user has set EPBENCH_TOKEN
+	launchEnv  = "EPBENCH_LAUNCH" // mark, if the user set EPBENCH_TOKEN
 )
 
-// Greeting is the first line of a connection of a launched rank.
+// Greeting is a launched rank's first message.
 type Greeting struct {
 	Nonce string `json:"nonce,omitempty"` // random text for the listener's proof
-	Token string `json:"token,omitempty"` // sent in place of Nonce; only from this host
+	Token string `json:"token,omitempty"` // instead of Nonce, only from this host
 	Rank  int    `json:"rank"`
 	Ranks int    `json:"ranks"`
 	Host  string `json:"host"`
@@ -38,11 +38,11 @@ type Greeting struct {
 // Admission answers a Proof, or a Greeting with a token.
 type Admission struct {
 	Meet  string `json:"meet"`
-	Proof string `json:"proof,omitempty"` // HMAC of "epbench" and both nonces, see Proof
+	Proof string `json:"proof,omitempty"` // the listener's HMAC
 	Error string `json:"error,omitempty"` // why the connection is refused
 }
 
-// listen opens a listener, and returns its host:port for ranks.
+// listen returns a listener and its host:port for ranks.
 func listen(at string) (net.Listener, string, error) {
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		at = net.JoinHostPort(at, "0")
@@ -114,7 +114,6 @@ func (g *group) await(ctx context.Context, p *process, limit time.Duration) erro
 	}
 }
 
-// greet admits a connection's rank, or tells it why not.
 func (g *group) greet(c net.Conn) {
 	in := bufio.NewReaderSize(c, maxGreeting)
 	m, proof, err := g.admit(c, in)
@@ -135,7 +134,7 @@ func (g *group) greet(c net.Conn) {
 		go g.watch(m)
 	}
 	if err != nil {
-		c.Close() // the goroutine that reads it reports the end
+		c.Close() // the reading goroutine reports the end
 	}
 }
 
@@ -161,15 +160,14 @@ func (g *group) admit(c net.Conn, in *bufio.Reader) (*member, string, error) {
 	return m, proof, g.add(m)
 }
 
-// killMarked kills every marked process of this host. Launchers put ranks into process groups of their own.
-// Without /proc, ranks exit when their connection ends.
+// killMarked kills the marked processes of this host, because launchers put ranks into other process groups. It needs
+// /proc.
 func killMarked(mark string) {
 	for _, pid := range marked(mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // may be gone
 	}
 }
 
-// marked lists the marked processes of this host.
 func marked(mark string) []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

@@ -15,13 +15,12 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// pipeDelay is how long the pipes of an ended process are read. A child may keep them open for ever.
+// pipeDelay bounds the reading of an ended process's pipes: a child may keep them open.
 const pipeDelay = 2 * time.Second
 
-// outputPipes holds a command's output pipes. Those of exec.Cmd close soon after the command, and ranks in the
-// background would die when they print.
+// outputPipes holds a command's output pipes. Pipes of exec.Cmd would close while background ranks still print.
 type outputPipes struct {
-	read, given []*os.File     // this program's ends; the command's ends until its start
+	read, given []*os.File     // this program's ends, the command's ends
 	copied      sync.WaitGroup // copying goroutines
 }
 
@@ -32,7 +31,7 @@ func (o *outputPipes) pipe() (r, w *os.File, err error) {
 	return r, w, err
 }
 
-// to makes a pipe to writer, and returns the command's end. If writer has a method Close, it is closed at the end.
+// to makes a pipe to writer, and returns the command's end.
 func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	r, w, err := o.pipe()
 	if err != nil {
@@ -47,7 +46,7 @@ func (o *outputPipes) to(writer io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// started closes this program's copies, so that pipes end with the command's last process.
+// started closes the command's ends in this program. Otherwise the pipes would never end.
 func (o *outputPipes) started() {
 	for _, w := range o.given {
 		w.Close()
@@ -55,7 +54,7 @@ func (o *outputPipes) started() {
 	o.given = nil
 }
 
-// drain waits for all output, at most pipeDelay.
+// drain waits at most pipeDelay for all output.
 func (o *outputPipes) drain() {
 	all := make(chan struct{})
 	go func() {
@@ -81,7 +80,6 @@ const (
 	saidBytes = 1000
 )
 
-// printer stores and shows a worker's lines.
 type printer struct {
 	tail *tailBuffer
 	show func(string)
@@ -107,7 +105,6 @@ func (p *printer) line(text string) {
 	}
 }
 
-// shownText cuts a line and removes control characters.
 func shownText(text string) string {
 	more := ""
 	if len(text) > saidBytes {
@@ -129,7 +126,6 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-// lineWriter passes bytes to a printer, line by line.
 type lineWriter struct {
 	to   *printer
 	rest []byte
@@ -156,7 +152,7 @@ func (w *lineWriter) Close() error {
 	return nil
 }
 
-// messageFilter receives a worker's messages, and prints all other text. Text may stand directly before a message.
+// messageFilter receives a worker's messages, and prints all other text.
 type messageFilter struct {
 	channel.Channel
 	printed *printer
@@ -178,10 +174,10 @@ func (t messageFilter) Recv() ([]byte, error) {
 	}
 }
 
-// mostBefore bounds the text before a message in bytes, and so the work of splitMessage.
+// mostBefore bounds the text before a message, in bytes.
 const mostBefore = 4096
 
-// splitMessage splits a line into text and a final message, or nil. JSON without "jsonrpc" is text.
+// splitMessage splits a line into text and a final message.
 func splitMessage(line []byte) (text, message []byte) {
 	if !bytes.Contains(line, []byte(`"jsonrpc"`)) {
 		return line, nil
@@ -224,7 +220,7 @@ func (t *tailBuffer) String() string {
 	return strings.Join(strings.Fields(printable(lines)), " ")
 }
 
-// lineLimit is a reader that fails on longer lines, which would fill this program's memory.
+// lineLimit is a reader that fails on a line of more than limit bytes.
 type lineLimit struct {
 	r     io.Reader
 	limit int

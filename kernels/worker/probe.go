@@ -16,12 +16,11 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// probesPerVerify is the number of rows that the client compares itself. A few suffice, because the worker cannot
-// foresee them.
+// probesPerVerify is the number of rows that the client compares itself.
 const probesPerVerify = 4
 
-// chooseProbes picks rows at random, so that a worker cannot compute them. For an activation it returns nil: its
-// rows belong to experts and not to tokens.
+// chooseProbes picks rows that a worker cannot foresee. It returns nil for an activation, whose rows belong to no
+// token.
 func chooseProbes(w *workloads.Workload) []Probe {
 	if w.Problem.Op == ep.Activation {
 		return nil
@@ -59,14 +58,13 @@ func hasEpilogue(c ep.Config) bool {
 	return false
 }
 
-// delivered reports whether dispatch delivers a probe's selection: not a masked one, and with skip_a2a only those
-// of the rank's own experts.
+// delivered reports whether dispatch delivers a probe's row.
 func delivered(w *workloads.Workload, p Probe) bool {
 	e := int(w.Ranks[p.Rank].Experts[p.Token*w.Problem.TopK+p.K])
 	return e >= 0 && (!w.Problem.SkipA2A || e/w.Problem.LocalExperts() == p.Rank)
 }
 
-// summedAs returns how a config's combine adds rows. With Work.Sum "plain" the experts have applied the weights.
+// summedAs returns how a config's combine adds rows.
 func (s *session) summedAs(c ep.Config) ref.Partial {
 	if s.workload.Problem.Op == ep.Pair {
 		_, c, _ = ep.Split(c)
@@ -108,7 +106,7 @@ func blame(v kernels.Comparison, wrong int, detail string) kernels.Comparison {
 	return v
 }
 
-// checkProbe describes the first value that is outside the bounds of all right answers, "" if there is none.
+// checkProbe describes the first wrong value, or returns "".
 func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial, data []byte) string {
 	if n := 2 * w.Problem.Hidden; len(data) != n {
 		return fmt.Sprintf("%d bytes instead of %d", len(data), n)
@@ -124,7 +122,7 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Parti
 	return wrong
 }
 
-// firstWrongColumn describes the first column that matches no right answer, or "".
+// firstWrongColumn describes the first column that matches no right answer, or returns "".
 func firstWrongColumn(right []ref.Sum, data []byte) string {
 	for c := range right[0].Exact {
 		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))
@@ -135,9 +133,8 @@ func firstWrongColumn(right []ref.Sum, data []byte) string {
 	return ""
 }
 
-// rightRows yields a probe's right answers with their bounds. A combined row has several, because partial sums and
-// casts differ. A delivered row is exact in BF16. In other dtypes it may be off by one code, because not every
-// machine divides as IEEE 754 says.
+// rightRows yields a probe's right answers with their bounds. Combined rows have several, because partial sums and
+// casts differ. Delivered rows are exact in BF16. In other dtypes they may differ by one code.
 func rightRows(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Partial) iter.Seq[ref.Sum] {
 	if w.Problem.Op == ep.Layer {
 		return func(yield func(ref.Sum) bool) { yield(o.LayerRow(at.Rank, at.Token)) }

@@ -19,17 +19,15 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 )
 
-// stderrTail is the number of last printed bytes that errors quote.
+// stderrTail is how many of the last printed bytes an error quotes.
 const stderrTail = 2048
 
-// maxLine bounds a message in bytes. The routing of 8 ranks with 8,192 tokens and top-22 takes 15 MB.
+// maxLine bounds a message in bytes. A large routing takes 15 MB.
 const maxLine = 256 << 20
 
-// leaveLimit is the time from the end of the connection to the kill. shutLimit bounds the requests close and
-// shutdown.
 const (
-	leaveLimit = 2 * time.Second
-	shutLimit  = 5 * time.Second
+	leaveLimit = 2 * time.Second // from the connection's end to the kill
+	shutLimit  = 5 * time.Second // for the requests close and shutdown
 )
 
 // process is one run of the worker command.
@@ -47,7 +45,7 @@ type process struct {
 	timeout  timeout
 	rows     string       // file for probed rows, or ""
 	requests atomic.Int64 // number of the last request
-	busy     atomic.Bool  // a request may still run, though call gave up
+	busy     atomic.Bool  // an unanswered request may still run
 	leaving  atomic.Bool  // stop has ended the connection
 
 	mu    sync.Mutex
@@ -75,7 +73,7 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 		p.out.drain()
 		return err
 	})
-	// A group of its own can be killed whole, and gets no Ctrl-C.
+	// A process group can be killed whole, and gets no Ctrl-C.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	messages, err := p.connect(ctx, c, limit)
 	if err != nil {
@@ -90,7 +88,6 @@ func start(ctx context.Context, c Command, limit time.Duration) (*process, error
 	return p, nil
 }
 
-// connect starts the command and returns its channel of messages.
 func (p *process) connect(ctx context.Context, c Command, limit time.Duration) (channel.Channel, error) {
 	stderr, err := p.out.to(p.tail)
 	if err != nil {
@@ -131,8 +128,7 @@ func (p *process) run() error {
 	return nil
 }
 
-// reap waits for the end of the connection, and then for the end of the process. It kills the process: at once if
-// the connection broke, otherwise after leaveLimit.
+// reap waits until the connection and the process have ended. It kills a process that outlives its connection.
 func (p *process) reap() {
 	cerr := p.disconnected()
 	p.client.Close() // waits until the last messages are handled
@@ -156,8 +152,7 @@ func (p *process) reap() {
 	close(p.done)
 }
 
-// disconnected waits for the connection's end and returns its error. A pipe ends with its process, even if a child
-// keeps it open.
+// disconnected waits for the connection's end and returns its error. A child may keep a pipe open longer.
 func (p *process) disconnected() error {
 	if p.group != nil {
 		return <-p.ended
@@ -221,8 +216,7 @@ func (p *process) kill() {
 	}
 }
 
-// release kills the processes that a worker on pipes left in its group. From then on another group may have the
-// id.
+// release kills the children of a worker on pipes. From then on the process id may be in use again.
 func (p *process) release() {
 	if p.group == nil {
 		p.kill()
@@ -243,8 +237,8 @@ func (p *process) allowExit() {
 	}
 }
 
-// stop closes the connection and waits for the end. A worker that hangs keeps Client.Close waiting, so the timer
-// that kills it starts first.
+// stop closes the connection and waits for the end. The timer comes first, because Client.Close waits for a worker that
+// hangs.
 func (p *process) stop() {
 	timer := time.AfterFunc(leaveLimit, p.kill)
 	defer timer.Stop()
@@ -264,7 +258,7 @@ func (p *process) ending(err error) error {
 // lost reports whether the process can serve no more requests.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
-// howItEnded waits for the process's end, and returns cause and last output.
+// howItEnded waits for the process's end, and returns the cause and the last output.
 func (p *process) howItEnded() string {
 	<-p.done
 	p.mu.Lock()
@@ -272,7 +266,6 @@ func (p *process) howItEnded() string {
 	return p.cause() + p.printedLast()
 }
 
-// cause describes the end of the connection. For launched ranks it names the rank.
 func (p *process) cause() string {
 	if p.group != nil {
 		if t := p.group.firstTrouble(); t != nil {
@@ -290,7 +283,6 @@ func (p *process) cause() string {
 	return "worker closed the connection"
 }
 
-// printedLast quotes the last output for an error, or "".
 func (p *process) printedLast() string {
 	if said := p.tail.String(); said != "" {
 		return "; it printed: " + said

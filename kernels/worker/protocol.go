@@ -1,8 +1,5 @@
-// Package worker runs a kernels.Backend in another process, the worker. Both exchange JSON-RPC 2.0 messages;
-// docs/worker-protocol.md describes the protocol.
-//
-// If a worker hangs, crashes or breaks the protocol, the candidate has failed and is not run again. The client
-// starts a new process.
+// Package worker runs a kernels.Backend in another process, the worker. docs/worker-protocol.md describes the
+// messages. A candidate that makes the worker hang, crash or break the protocol is not run again.
 package worker
 
 import (
@@ -25,11 +22,11 @@ const (
 	methodClose    = "close"
 	methodShutdown = "shutdown"
 	notifyBeat     = "heartbeat" // sent by the worker during a request
-	notifyFailed   = "failed"    // sent by a launched rank while others may wait for it
+	notifyFailed   = "failed"    // sent by a launched rank
 	notifyAhead    = "ahead"     // configs to compile early, if Welcome.Ahead
 )
 
-// codeFailure is the error code of a candidate's failure, with failureData. With any other the session is lost.
+// codeFailure is the error code of a candidate's failure. After any other error the session is lost.
 const codeFailure = -32001
 
 // Hello is the first request.
@@ -47,12 +44,11 @@ type Welcome struct {
 	Kernels  []KernelDecl `json:"kernels"`
 	Ahead    bool         `json:"ahead,omitempty"`    // wants the notification "ahead"
 	Turns    bool         `json:"turns,omitempty"`    // knows the request "turns"
-	Sessions bool         `json:"sessions,omitempty"` // several sessions at once
+	Sessions bool         `json:"sessions,omitempty"` // can open several sessions at once
 	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product
 }
 
-// KernelDecl declares a kernel of a worker. A legal config meets all rules, but prepare may still answer
-// "illegal".
+// KernelDecl declares a worker's kernel. A config that meets all rules may still be illegal.
 type KernelDecl struct {
 	Name    string          `json:"name"`
 	Op      ep.Op           `json:"op"`
@@ -61,23 +57,23 @@ type KernelDecl struct {
 	Work    ep.Work         `json:"work,omitzero"`
 	Layouts []ep.Layout     `json:"layouts,omitempty"` // if missing, only expert
 	Rules   []Rule          `json:"rules,omitempty"`
-	Accepts []string        `json:"accepts,omitempty"` // dispatches before a combine; empty for any
+	Accepts []string        `json:"accepts,omitempty"` // dispatches before a combine; if missing, all
 }
 
 // Rule is a condition on configs in the expr language (expr-lang.org). Its variables are the kernel's parameters,
 // problem.* and machine.*, under their JSON names.
 type Rule struct {
 	Expr   string `json:"expr"`
-	Reason string `json:"reason"` // if the expression is false
+	Reason string `json:"reason"` // shown if Expr is false
 }
 
 // OpenParams starts a session on one workload.
 type OpenParams struct {
 	Problem ep.Problem    `json:"problem"`
 	Routing string        `json:"routing"` // only a label
-	Seed    uint64        `json:"seed"`    // seed of the tokens' values, see workloads.Workload.Token
+	Seed    uint64        `json:"seed"`    // see workloads.Workload.Token
 	Ranks   []RankRouting `json:"ranks"`
-	Default *ep.Config    `json:"default,omitempty"` // with a product: its calls decide the product's share
+	Default *ep.Config    `json:"default,omitempty"` // only with a product: decides the product's share
 }
 
 // RankRouting is the routing of one rank: little-endian values [token, k], in JSON base64.
@@ -133,13 +129,13 @@ type TurnFailure struct {
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
-	// RowsFile is an empty file on the client's host. A worker that can open it may write the probed rows there, in
-	// order, and leave VerifyReply.Probed empty. JSON takes longer than comparing.
+	// RowsFile is an empty file on the client's host. The worker may write the probed rows there, in order, and leave
+	// VerifyReply.Probed empty.
 	RowsFile string `json:"rows_file,omitempty"`
 }
 
-// Probe names one output row: of combine and pair a token's combined row, of dispatch what the expert at top-k
-// position K received.
+// Probe names an output row. K is -1 for a combined row. Otherwise the row is what the expert at top-k position K
+// received.
 type Probe struct {
 	Rank  int `json:"rank"`
 	Token int `json:"token"`
@@ -149,7 +145,7 @@ type Probe struct {
 // VerifyReply holds the worker's own comparison and the probed rows.
 type VerifyReply struct {
 	kernels.Comparison
-	Probed []ProbeRow `json:"probed,omitempty"` // in the order of the probes; missing if in RowsFile
+	Probed []ProbeRow `json:"probed,omitempty"` // in order; missing if in RowsFile
 }
 
 // ProbeRow is a row of `hidden` dequantized values, little-endian BF16, in JSON base64.

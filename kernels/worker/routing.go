@@ -8,8 +8,8 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// openParams returns the request open. With a product it adds the default config, because only the client
-// evaluates rules for defaults.
+// openParams returns the parameters of "open". With a product it adds the default config, because only the client
+// evaluates its rules.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {
@@ -34,7 +34,7 @@ func routingParams(w *workloads.Workload) OpenParams {
 	return p
 }
 
-// workload undoes openParams. Its error names the wrong field.
+// workload undoes openParams.
 func (p OpenParams) workload() (*workloads.Workload, error) {
 	if err := p.Problem.Validate(); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (p OpenParams) workload() (*workloads.Workload, error) {
 	return w, nil
 }
 
-// encode returns little-endian bytes, never nil, which would be null in JSON.
+// encode returns little-endian bytes. They are never nil, which would be null in JSON.
 func encode[T int32 | float32 | uint16](v []T) []byte {
 	b, err := binary.Append([]byte{}, binary.LittleEndian, v)
 	if err != nil {

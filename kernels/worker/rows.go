@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// newRowsFile makes the file for VerifyParams.RowsFile and returns its name, or "" if it cannot.
+// newRowsFile makes the file for VerifyParams.RowsFile. After an error it returns "".
 func newRowsFile() string {
 	f, err := os.CreateTemp("", "epbench-rows-*")
 	if err != nil {
@@ -16,7 +16,6 @@ func newRowsFile() string {
 	return f.Name()
 }
 
-// writeRows writes rows to the client's file, which must exist.
 func writeRows(name string, rows []ProbeRow) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -33,7 +32,7 @@ func writeRows(name string, rows []ProbeRow) error {
 	return err
 }
 
-// readRows returns a file's rows of `bytes` bytes and empties it. The last may be shorter.
+// readRows returns rows of the given size and empties the file. The last row may be shorter.
 func readRows(name string, bytes int) (rows []ProbeRow) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

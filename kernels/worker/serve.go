@@ -19,14 +19,12 @@ import (
 
 const beatEvery = 500 * time.Millisecond
 
-// Prober is implemented by sessions that can return output rows after Verify, as `hidden` BF16 values. k is -1 for
-// a combined row.
+// Prober returns an output row of `hidden` BF16 values after Verify. k is -1 for a combined row.
 type Prober interface {
 	Probe(rank, token, k int) ([]uint16, error)
 }
 
-// Progresser is implemented by sessions that count each rank's rounds. Progress is called from another goroutine
-// during a round.
+// Progresser counts each rank's rounds. Progress is called from another goroutine during a round.
 type Progresser interface{ Progress() []int }
 
 // Serve answers one request at a time, until shutdown or the end of `in`.
@@ -68,7 +66,7 @@ type opened struct {
 	problem ep.Problem
 }
 
-// beating makes a handler that sends heartbeats while h works, and encodes a Failure.
+// beating makes a handler that sends heartbeats while h works.
 func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
 	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
 		stop := make(chan struct{})
@@ -122,8 +120,7 @@ func (s *server) hello(_ context.Context, h Hello) (Welcome, error) {
 	return w, nil
 }
 
-// accepts lists the dispatches that a combine can follow, nil for any. It checks designs only; Prepare checks
-// configs.
+// accepts lists the dispatches that a combine can follow, or nil for any.
 func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	if k.CheckPair == nil {
 		return nil
@@ -138,7 +135,7 @@ func accepts(all []kernels.Kernel, k kernels.Kernel) (names []string) {
 	return names
 }
 
-// designs returns an empty config, and one for each value of a Design parameter.
+// designs returns an empty config, and a config for each value of a Design parameter.
 func designs(k kernels.Kernel) []ep.Config {
 	out := []ep.Config{{Kernel: k.Name}}
 	for _, q := range k.Params {
@@ -178,7 +175,6 @@ func (s *server) open(ctx context.Context, p OpenParams) (SessionID, error) {
 	return SessionID{s.next}, nil
 }
 
-// session returns an open session, whose progress the heartbeats now report.
 func (s *server) session(id int) (opened, error) {
 	o, ok := s.sessions[id]
 	if !ok {
@@ -194,7 +190,6 @@ func (s *server) activate(session kernels.Session) {
 	s.mu.Unlock()
 }
 
-// prepare prepares a legal config.
 func (s *server) prepare(ctx context.Context, c Candidate) (struct{}, error) {
 	o, err := s.session(c.Session)
 	if err == nil {
@@ -221,7 +216,6 @@ func (s *server) run(ctx context.Context, p RunParams) (kernels.Rounds, error) {
 	return session.Run(ctx, p.Config, kernels.RunSpec{Rounds: p.Rounds, Fold: p.Fold})
 }
 
-// turns runs turns up to the first failure.
 func (s *server) turns(ctx context.Context, p TurnsParams) (r TurnsReply, err error) {
 	session, err := s.session(p.Session)
 	if err != nil {

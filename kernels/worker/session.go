@@ -16,14 +16,13 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// session is a session in the worker. After a restart it opens again, and prepares each candidate before its next
-// use.
+// session is a session in the worker. After a restart of the worker it opens again.
 type session struct {
 	backend  *Backend
 	workload *workloads.Workload
 	oracle   *ref.Oracle
 	id       int
-	proc     *process        // where id is open
+	proc     *process        // process that knows id
 	prepared map[string]bool // prepared configs, by key
 	verified time.Duration   // longest successful verify
 	separate bool            // see retryOneByOne
@@ -105,7 +104,6 @@ func (s *session) Explain(ctx context.Context, c ep.Config, rounds int) ([]kerne
 	return r.Effects, nil
 }
 
-// checkEffects refuses an effect without both times in every round.
 func checkEffects(effects []kernels.Effect) error {
 	for _, e := range effects {
 		if len(e.Alone) == 0 || len(e.With) != len(e.Alone) {
@@ -115,7 +113,7 @@ func checkEffects(effects []kernels.Effect) error {
 	return nil
 }
 
-// implausible returns why the times of an answer cannot be true, or "". left is wall less the sum of the times.
+// implausible returns why an answer's times cannot be true, or "". It also returns the wall time minus these times.
 func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.Duration) (why string, left time.Duration) {
 	w := s.workload
 	idle := !slices.ContainsFunc(w.Ranks, func(r workloads.Routing) bool { return r.Tokens > 0 })
@@ -140,7 +138,7 @@ func (s *session) Verify(ctx context.Context, c ep.Config) (kernels.Comparison, 
 	return rest(), nil
 }
 
-// StartVerify implements kernels.AsyncVerifier. `rest` compares a few of the worker's rows again.
+// StartVerify implements kernels.AsyncVerifier. `rest` compares the probed rows.
 func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() kernels.Comparison, err error) {
 	if err := s.Prepare(ctx, c); err != nil {
 		return nil, err
@@ -165,9 +163,8 @@ func (s *session) StartVerify(ctx context.Context, c ep.Config) (rest func() ker
 	return func() kernels.Comparison { return s.checkProbes(probes, r.Probed, s.summedAs(c), r.Comparison) }, nil
 }
 
-// verifyLimit returns the deadline of verify: 15 s for a busy host, plus ten times the longest successful verify
-// of the session. Before the first one it assumes 4 MiB/s. A fixed long deadline would let one hang use up a
-// search's time.
+// verifyLimit returns the deadline of verify: 15 s, plus ten times the session's longest successful verify. The first
+// verify gets the time for 4 MiB/s instead.
 func (s *session) verifyLimit() time.Duration {
 	const least, slow = 15 * time.Second, 4 << 20
 	limit := 10 * s.verified
@@ -179,7 +176,7 @@ func (s *session) verifyLimit() time.Duration {
 	return min(s.backend.limits.Verify, least+limit)
 }
 
-// Close returns no error if the worker fails, because the measurements are valid. It prints the failure.
+// Close only prints a failure of the worker, because the measurements are valid.
 func (s *session) Close() error {
 	if s.proc != s.backend.proc || s.proc == nil || s.proc.lost() {
 		return nil
@@ -192,8 +189,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// call performs a request about candidate c. Its error is a Failure of c, unless the context ended or the worker
-// cannot be restarted.
+// call performs a request about candidate c. Its error is a Failure of c, unless the context ended or the worker cannot
+// be restarted.
 func (s *session) call(ctx context.Context, method string, params, result any, c ep.Config, limit time.Duration) error {
 	err := s.proc.call(ctx, method, params, result, limit)
 	if err == nil {
@@ -223,7 +220,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, c
 	return f
 }
 
-// reportedFailure returns a failure that the worker reported. It quarantines hangs and crashes.
+// reportedFailure quarantines a candidate that hung or crashed.
 func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	if f.Status == ep.Hang || f.Status == ep.Crash {
 		return s.quarantine(c, f)

@@ -6,14 +6,12 @@ import (
 	"strings"
 )
 
-// traceLine matches a line inside a Python traceback, perhaps after torchrun's mark of a rank.
+// traceLine matches a line of a Python traceback. torchrun may put the rank before it.
 var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
 
-// frameLine matches a frame of a traceback.
 var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
 
-// withoutTraces returns the lines of text, once each. Of a traceback it keeps the exception and the frame that
-// raised it.
+// withoutTraces returns the distinct lines of text. Of a traceback it keeps the exception and the last frame.
 func withoutTraces(text string) []string {
 	var kept []string
 	inside, frame := false, ""

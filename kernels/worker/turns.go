@@ -10,14 +10,13 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// mostTurns bounds the turns of a request; each adds turnLimit to its deadline. Both bound the wait for a hang.
+// mostTurns bounds the turns of a request. Each turn adds turnLimit to the request's deadline.
 const (
 	mostTurns = 32
 	turnLimit = 2 * time.Second
 )
 
-// RunTurns sends all turns in one request, because a request takes as long as a short sample. If the worker is
-// lost, each turn is tried alone.
+// RunTurns sends all turns in one request, to save time. If the worker is lost, it sends each turn alone.
 func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels.Rounds, error) {
 	turns = turns[:min(len(turns), mostTurns)]
 	most := 0
@@ -43,8 +42,7 @@ func (s *session) RunTurns(ctx context.Context, turns []kernels.Turn) ([]kernels
 	return s.plausibleRounds(turns, r, time.Since(begin))
 }
 
-// retryOneByOne requests each turn alone after a loss. If all succeed, the session stays with single turns,
-// because each loss costs a deadline and a process.
+// retryOneByOne requests each turn alone. If all succeed, the session always sends single turns from then on.
 func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost error) ([]kernels.Rounds, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -1,7 +1,5 @@
-/* Lets the Go module gorgonia.org/cu v0.9.6, written for CUDA 11, compile with the headers of CUDA 12 and 13.
- *
- * In cuda.h of CUDA 13 five names mean newer revisions of functions, with other parameters. The driver still exports
- * the older revisions; here the names mean those again. */
+/* Lets the Go module gorgonia.org/cu v0.9.6 compile with CUDA 13, which gives five functions other parameters. The
+ * driver still exports the older functions, which are declared here. */
 #ifndef EP_COMPAT_CUDA_H
 #define EP_COMPAT_CUDA_H
 

@@ -1,12 +1,12 @@
-"""Lets inference engines such as vLLM run without a GPU, on an emulated CUDA driver.
+"""Lets inference engines such as vLLM run on an emulated CUDA driver.
 
-make() replaces functions of torch.cuda, so that an engine sees two GPUs of compute capability 9.0."""
+make() makes torch.cuda report two GPUs of compute capability 9.0."""
 
 import types
 
 
 def make():
-    import deep_ep  # noqa: F401  the module in tests/emulated, which makes torch.cuda work on the CPU
+    import deep_ep  # noqa: F401  from tests/emulated; makes torch.cuda work on the CPU
     import torch
 
     properties = types.SimpleNamespace(name="emulated", major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
@@ -20,7 +20,7 @@ RANKS = 2
 
 
 def vllm_platform():
-    """Makes vLLM use CUDA although there is no NVML. On a Jetson vLLM does so too, and it knows a Jetson by this file."""
+    """Makes vLLM take this machine for a Jetson, because a Jetson has CUDA but no NVML."""
     import os
 
     real = os.path.isfile
@@ -28,7 +28,7 @@ def vllm_platform():
 
 
 def backward(*functions):
-    """Makes the backward methods of autograd functions run in the torch function mode that replaces torch.cuda."""
+    """Makes backward methods of autograd functions use the replaced torch.cuda."""
     import torch
 
     mode = type(torch.overrides._get_current_function_mode())

@@ -1,8 +1,6 @@
-"""Runs the same cases with every engine, and compares the results with PyTorch.
+"""Runs the same cases with every engine on two GPUs, and compares the results with PyTorch.
 
-A program passes an Engine for each shape and dtype to run(), in two processes with one GPU each. ENGINES_EMULATED=1
-replaces the GPUs by the emulated driver. ENGINES_CONTROL=1 runs the cases over another deep_ep: if a case fails there
-too, the cause is not epcomm."""
+ENGINES_EMULATED=1 replaces the GPUs by the emulated driver. ENGINES_CONTROL=1 runs the cases over another deep_ep."""
 
 import os
 import sys
@@ -23,7 +21,7 @@ class Shape(typing.NamedTuple):
     hidden: int
     experts: int
     topk: int
-    counts: tuple  # pairs of tokens of rank 0 and of rank 1
+    counts: tuple  # pairs: tokens of rank 0, tokens of rank 1
     captured: int  # tokens of a rank in a CUDA graph
 
     @property
@@ -38,8 +36,8 @@ if EMULATED:
 
 
 class Engine:
-    """The interface through which run() uses an engine. `modes` maps a name to (most tokens of a rank, call). call(x,
-    ids, weights, experts) returns (combined, rows of each local expert or None)."""
+    """What run() tests. `modes` maps a name to (most tokens of a rank, call).
+    call(x, ids, weights, experts) returns (combined, rows of each local expert or None)."""
 
     modes: dict = {}
     captured = None
@@ -47,7 +45,7 @@ class Engine:
     padding = True
 
     def in_flight(self, batches, experts):
-        """Returns the combined outputs of two batches in flight; None if the engine cannot do that."""
+        """Returns the combined outputs of two batches in flight, or None."""
         return None
 
     def extra(self, rank):
@@ -60,7 +58,7 @@ class Engine:
 # ---- tokens, experts, and expected results ----
 
 def draw(shape, tokens, seed, rank, twice=False):
-    """Returns (x, ids int64, weights). With twice, a token may name an expert twice."""
+    """Returns (x, ids int64, weights). If `twice`, a token may name an expert twice."""
     torch.manual_seed(seed * RANKS + rank)
     x = torch.randn((tokens, shape.hidden), device="cuda").to(torch.bfloat16)
     if twice:
@@ -72,14 +70,14 @@ def draw(shape, tokens, seed, rank, twice=False):
 
 
 def quantized(x):
-    """Returns FP8 rows and their scales, one float32 for each 128 elements, amax/448."""
+    """Returns FP8 rows and a float32 scale, amax/448, for each 128 elements."""
     groups = x.float().unflatten(-1, (-1, 128))
     scales = groups.abs().amax(dim=-1).clamp(min=1e-4) / 448
     return (groups / scales.unsqueeze(-1)).flatten(-2).to(torch.float8_e4m3fn), scales
 
 
 def widened(rows, scales):
-    """Returns FP8 rows as BF16. int32 scales hold four exponents each."""
+    """Returns FP8 rows as BF16. An int32 scale holds four exponents."""
     if scales.dtype is torch.int32:
         exponents = torch.stack([scales >> 8 * i & 0xFF for i in range(4)], dim=-1).flatten(-2)
         scales = (exponents << 23).view(torch.float32)
@@ -87,7 +85,7 @@ def widened(rows, scales):
 
 
 class Experts:
-    """The experts: silu(x @ up) @ down, with the same matrices on all ranks."""
+    """silu(x @ up) @ down, with the same matrices on all ranks."""
 
     def __init__(self, shape, width=64):
         torch.manual_seed(4242)
@@ -106,8 +104,7 @@ class Experts:
         return torch.bmm(torch.nn.functional.silu(torch.bmm(rows, self.up[mine])), self.down[mine])
 
     def by_row(self, rank, rows, ids, weights):
-        """Returns (sums of the experts' weighted outputs [rows, hidden], number of rows of each local expert). ids
-        [rows, top-k] are local experts, or -1."""
+        """Returns (weighted sums [rows, hidden], rows of each local expert). ids [rows, top-k]: local experts or -1."""
         out, counts = torch.zeros(rows.shape, device=rows.device), []
         for e in range(self.local):
             row, k = (ids == e).nonzero(as_tuple=True)
@@ -141,8 +138,8 @@ def rows_of_experts(shape, ids, rank):
 
 
 def close(got, want, bound=1e-2):
-    """Raises an error if the relative error reaches bound over all tokens, or three times bound in one. Returns the
-    error as a text."""
+    """Raises an error if the relative error reaches `bound` over all tokens, or 3 * bound in one token. Returns the
+    error as text."""
     assert got.shape == want.shape, f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
     if not want.numel():
         return "this rank has no tokens"
@@ -179,7 +176,7 @@ class Cases:
                   flush=True)
         dist.barrier()
         sys.stdout.flush()
-        os._exit(1 if self.bad else 0)  # an engine's threads would keep the process alive
+        os._exit(1 if self.bad else 0)  # engines' threads would keep the process alive
 
 
 def run(cases, shape, fp8, rank, engine, experts):
@@ -221,7 +218,7 @@ def run(cases, shape, fp8, rank, engine, experts):
 
 
 def graph(call, shape, fp8, rank, experts):
-    """Captures two layers in a graph and replays it with other tokens."""
+    """Captures two layers in a graph, and replays them with other tokens."""
     x, ids, weights = draw(shape, shape.captured, 50, rank)
 
     def layers():
@@ -260,7 +257,7 @@ def graph(call, shape, fp8, rank, experts):
 
 
 def start(rank, port):
-    """Prepares this process as a rank, and checks which deep_ep it imports."""
+    """Prepares this process as a rank."""
     if EMULATED:
         import emulated
 

@@ -1,4 +1,4 @@
-"""Tests SGLang's DeepEP dispatcher, made as SGLang's fused MoE layer makes it."""
+"""Tests SGLang's DeepEP dispatcher."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ MOST = 8 if harness.EMULATED else 128
 
 
 def load():
-    """Returns (SGLang's dispatcher module, names of the missing parts that were replaced)."""
+    """Returns (SGLang's dispatcher module, replaced parts)."""
     replaced = []
     standins.allow("IPython", "openai", "xgrammar", "compressed_tensors", "gguf", "mistral_common", "soundfile", "torch_memory_saver", "flashinfer",
                    "outlines", "llguidance", "decord", "sgl_kernel", "zmq", "uvloop", "fastapi", "uvicorn", "msgspec", "torchao", "anthropic",
@@ -24,7 +24,7 @@ def load():
     transformers.AutoConfig.register = staticmethod(lambda name, config, exist_ok=False: register(name, config, exist_ok=True))
     try:
         import deep_gemm  # noqa: F401
-    except Exception as e:  # SGLang checks whether it can be imported
+    except Exception as e:  # SGLang only imports deep_gemm
         replaced.append(f"deep_gemm ({type(e).__name__})")
         for name in ("deep_gemm", "deep_gemm.utils", "deep_gemm.utils.layout"):
             sys.modules[name] = types.ModuleType(name)
@@ -93,7 +93,7 @@ class Engine(harness.Engine):
         return combined, None if torch.cuda.is_current_stream_capturing() else got.masked_m.tolist()
 
     def in_flight(self, batches, experts):
-        """Makes calls in the order of SGLang's two-batch overlap."""
+        """Calls in the order of SGLang's two-batch overlap."""
         self.forward.set("is_extend_in_batch", False)
         two = [self._configured(self.deepep.DeepEPDispatcher(**self.options)) for _ in batches]
         for d, (x, ids, weights) in zip(two, batches):
@@ -107,7 +107,7 @@ class Engine(harness.Engine):
             and hasattr(sys.modules["deep_gemm"], "__file__") and sys.modules["deep_gemm"].__file__ else ()
 
     def deepgemm(self):
-        """Runs SGLang's masked grouped GEMM on the rows and scales of a dispatch, without a copy."""
+        """Runs SGLang's masked grouped GEMM on a dispatch's rows and scales."""
         from sglang.srt.layers import deep_gemm_wrapper as gemm
 
         shape, width = self.shape, 256

@@ -1,6 +1,6 @@
-"""Replaces missing packages, which an engine imports but no test calls, by empty modules.
+"""Replaces missing packages by empty modules: engines import packages that no test calls.
 
-Installed packages are still used, and importlib.util.find_spec still reports a missing package as missing."""
+importlib.util.find_spec still reports the packages as missing."""
 
 import importlib.abc
 import importlib.machinery

@@ -1,4 +1,4 @@
-"""Tests vLLM's DeepEP managers, and the steps prepare and finalize of its modular MoE kernels."""
+"""Tests vLLM's DeepEP managers, and prepare and finalize of its MoE kernels."""
 
 import glob
 import importlib.util
@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 MOST = 8 if harness.EMULATED else 128
-_kept: list = []  # an operator exists as long as its Library object
+_kept: list = []  # operators live as long as their Library objects
 
 
 def importable():
@@ -30,7 +30,7 @@ def importable():
 
 
 def load(rank, port):
-    """Returns (group of all ranks for vLLM's managers, vLLM's config context, text that names the replaced parts)."""
+    """Returns (group of all ranks, vLLM's config context, replaced parts)."""
     importable()
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import parallel_state
@@ -48,7 +48,7 @@ def load(rank, port):
 
 
 def _operators():
-    """Replaces vLLM's binary modules, which fetch.sh does not unpack, by empty ones."""
+    """Replaces vLLM's missing binary modules by empty modules."""
     folder = importlib.util.find_spec("vllm").submodule_search_locations[0]
     if not glob.glob(f"{folder}/_C*so"):
         asked = torch.library.Library("_C", "FRAGMENT")
@@ -63,7 +63,7 @@ def _operators():
 
 
 def _quantize():
-    """Replaces vLLM's own cast to FP8 by torch's if it does not work here. Returns what was replaced."""
+    """Replaces vLLM's FP8 cast by torch's if vLLM's cast fails. Returns what was replaced."""
     from vllm.model_executor.layers.fused_moe.prepare_finalize import deepep_ht
     from vllm.platforms import current_platform
 

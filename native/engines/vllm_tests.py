@@ -1,13 +1,11 @@
-"""Runs vLLM's own tests of DeepEP. VLLM_TESTS is the root of a checkout of vLLM v0.26.0, or of its source
-distribution.
+"""Runs vLLM's own tests of DeepEP. Environment variables:
 
-Both processes run already, so parallel_launch is replaced by a call of the worker with rank 0's tensors. The tests
-quantize uninitialized memory to get FP8 weights. It is filled with 0 here, or with VLLM_TESTS_WEIGHTS=random at
-random.
-
-VLLM_TESTS_ONLY is a regular expression for the names of cases. No case begins after VLLM_TESTS_SECONDS. Programs that
-share a folder VLLM_TESTS_SHARED divide the cases among them. A case that takes VLLM_TESTS_CASE seconds ends the
-program with the stacks of all threads."""
+VLLM_TESTS          root of vLLM v0.26.0's sources
+VLLM_TESTS_WEIGHTS  random: uninitialized FP8 weights become random, not 0
+VLLM_TESTS_ONLY     regular expression for names of cases
+VLLM_TESTS_SECONDS  no case begins after this time
+VLLM_TESTS_CASE     longest time of a case, in seconds
+VLLM_TESTS_SHARED   folder of programs that divide the cases among them"""
 
 import faulthandler
 import importlib
@@ -29,7 +27,7 @@ MODULES = "test_deepep_moe", "test_deepep_deepgemm_moe"
 
 def load():
     vllm_layers.importable()
-    os.environ.setdefault("VLLM_USE_DEEP_GEMM_E8M0", "0")  # the fixture disable_deepgemm_ue8m0
+    os.environ.setdefault("VLLM_USE_DEEP_GEMM_E8M0", "0")  # as the fixture disable_deepgemm_ue8m0 does
     sys.path.insert(0, os.environ.get("VLLM_TESTS", ".engines/vllm-tests"))
     utils = types.ModuleType("tests.utils")
     utils.multi_gpu_test = lambda *, num_gpus: lambda test: test
@@ -38,7 +36,7 @@ def load():
 
 
 def sets(test):
-    """Returns {parameter name: value} for each combination of the values in a test's parametrize marks."""
+    """Returns {parameter: value} for each combination of a test's parametrize marks."""
     marks = [m for m in test.pytestmark if m.name == "parametrize"]
     names = [m.args[0].replace(" ", "").split(",") for m in marks]
     values = [[v if len(n) > 1 else (v,) for v in m.args[1]] for n, m in zip(names, marks)]
@@ -60,7 +58,7 @@ def _named(test, values):
 
 
 def filled(empty):
-    """Returns a torch.empty that fills its memory with 0 or, for FP8 weights, with random numbers if the user asks."""
+    """Returns a torch.empty that fills its memory."""
     import torch
 
     @torch.no_grad()
@@ -118,7 +116,7 @@ def free(name):
 
 
 def measured(test):
-    """Runs a test. Returns its text, PyTorch's peak memory on this GPU, and the memory in use there."""
+    """Runs a test. Returns its text and the GPU memory in use."""
     import torch
 
     torch.cuda.reset_peak_memory_stats()

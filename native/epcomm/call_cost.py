@@ -1,13 +1,16 @@
-"""Times DeepEP's calls as an engine makes them, eager and in a CUDA graph, with two processes on two GPUs.
+"""Times DeepEP's calls as an engine makes them, on two GPUs.
 
     PYTHONPATH=native/python/epcomm/src:native/python/epcomm/shim python3 native/epcomm/call_cost.py ours ours-1.json
     python3 native/epcomm/call_cost.py deepep deepep-1.json
     python3 native/epcomm/call_cost.py table FOLDER
 
-They print one line for each kind of call, with the times of the slowest rank in us. wall is the time until the call
-has ended on the device, host is the time until the call returns; both are medians over calls. back_to_back is the
-mean time of 20 calls without a wait between them. For a graph, wall is a replay's time divided by its 20 calls. A
-normal layer is get_dispatch_layout, dispatch and combine with top-k weights; with FP8 it also casts the rows to BF16.
+A line of the output holds the slowest rank's times of a call, in us:
+
+wall          median time until the call ends on the device; in a graph, a replay's time divided by its 20 calls
+host          median time until the call returns
+back_to_back  mean time of 20 calls without a wait between them
+
+A normal layer is get_dispatch_layout, dispatch and combine. With FP8 it also casts the rows to BF16.
 """
 
 import glob

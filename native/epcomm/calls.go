@@ -14,9 +14,9 @@ import (
 // Call is EpcommCall: one dispatch and the combine that follows it.
 type Call struct {
 	Slot       int
-	DType      int // EpcommDType; 0 means the pack's first dtype
-	Tokens     int // number of tokens of this rank
-	Fullest    int // number of tokens of the fullest rank; all ranks pass the same
+	DType      int // EpcommDType; 0: the pack's first dtype
+	Tokens     int // of this rank
+	Fullest    int // tokens of the fullest rank, equal on all ranks
 	Routing    int // EpcommRouting
 	Purpose    int // EpcommPurpose
 	WideIDs    bool
@@ -24,18 +24,18 @@ type Call struct {
 	IDs        Pointer // [tokens, topk] int32, or int64 if WideIDs
 	Weights    Pointer // [tokens, topk] float32
 	InputScale Pointer // [1] float32, nvfp4
-	Own        Outputs // the caller's own outputs; the zero value means the library's
-	Y          Pointer // [max_rows, hidden] BF16; with several nodes it must lie in Outputs.Y or in the memory of epcomm_extra
+	Own        Outputs // the caller's outputs; zero: the library's
+	Y          Pointer // [max_rows, hidden] BF16; with several nodes in Outputs.Y or epcomm_extra memory
 	Combined   Pointer // [tokens, hidden] BF16
-	Bias       Pointer // [hidden] BF16, only for combines with epilogue=bias
-	Scale      float32 // only for combines with epilogue=scale
+	Bias       Pointer // [hidden] BF16, for epilogue=bias
+	Scale      float32 // for epilogue=scale
 }
 
 // Outputs is EpcommOutputs: the addresses to which dispatch writes.
 type Outputs struct {
 	Out, Scales, RowOffsets, ExpertIDs, SrcInfo, ScaleOffsets Pointer
 
-	Y Pointer // memory for the experts' outputs if there are several nodes, else 0
+	Y Pointer // for experts' outputs with several nodes, else 0
 
 	MaxRows, RowBytes, OutBytes, ScaleBytes int64
 }
@@ -71,7 +71,7 @@ func (c *Comm) Combine(k Call, s Stream) error {
 	return c.check(C.epcomm_combine(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// DispatchSend begins a dispatch. Its outputs are complete after DispatchRecv; see epcomm.h.
+// DispatchSend begins a dispatch. DispatchRecv completes its outputs.
 func (c *Comm) DispatchSend(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_dispatch_send(c.c, &call, C.EpcommStream(Pointer(s).c())))
@@ -83,7 +83,7 @@ func (c *Comm) DispatchRecv(k Call, s Stream) error {
 	return c.check(C.epcomm_dispatch_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// CombineSend begins a combine. Its outputs are complete after CombineRecv.
+// CombineSend begins a combine. CombineRecv completes its outputs.
 func (c *Comm) CombineSend(k Call, s Stream) error {
 	call := k.c()
 	return c.check(C.epcomm_combine_send(c.c, &call, C.EpcommStream(Pointer(s).c())))
@@ -95,7 +95,7 @@ func (c *Comm) CombineRecv(k Call, s Stream) error {
 	return c.check(C.epcomm_combine_recv(c.c, &call, C.EpcommStream(Pointer(s).c())))
 }
 
-// Barrier makes each rank's stream wait until the streams of all ranks have reached the barrier.
+// Barrier makes each rank's stream wait for the streams of all ranks.
 func (c *Comm) Barrier(s Stream) error {
 	return c.check(C.epcomm_barrier(c.c, C.EpcommStream(Pointer(s).c())))
 }
@@ -122,10 +122,10 @@ func (c *Comm) Outputs(slot, dtype int) (Outputs, error) {
 type Info struct {
 	Rank, Ranks, Nodes, Hidden, Experts, LocalExperts, TopK, MaxTokens, Groups, LargestGrid int
 
-	Raw       bool // tokens of dtype fp8 are passed as fp8, with scales
+	Raw       bool // fp8 tokens are passed with scales
 	HeapBytes int64
 	Digest    string
-	ABI       ep.ABI // identifies the build of the kernels; the rows of a table are valid for one ABI
+	ABI       ep.ABI // identifies the build of the kernels
 }
 
 // Info returns the properties that the library reports.
@@ -169,7 +169,7 @@ type Explanation struct {
 	First, Last, Plan      int
 }
 
-// Explain returns which kernels a call would launch. It launches nothing.
+// Explain returns which kernels a call would launch.
 func (c *Comm) Explain(k Call) (Explanation, error) {
 	call := k.c()
 	x := C.EpcommExplanation{size: C.sizeof_EpcommExplanation}

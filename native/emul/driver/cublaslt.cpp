@@ -1,6 +1,5 @@
-/* A cuBLASLt that multiplies on the CPU, on the streams of the emulated driver. It has only the functions that
- * native/shim/ep_product.c calls, written from cuBLASLt's documentation. With the environment variable
- * EMUL_LT_BATCHES=0 it refuses batched products. */
+/* A cuBLASLt on the emulated driver, with the functions that native/shim/ep_product.c calls. It follows cuBLASLt's
+ * documentation. The environment variable EMUL_LT_BATCHES=0 makes it refuse batched products. */
 #include <cuda.h>
 #include <math.h>
 #include <stddef.h>
@@ -127,7 +126,7 @@ size_t cublasLtGetVersion(void) { return 130000; }
 int cublasLtCreate(void **h) {
   CUcontext c = nullptr;
   cuCtxGetCurrent(&c);
-  if (!c) return invalid; /* the real library needs a current context too */
+  if (!c) return invalid; /* as the real library does */
   *h = new int;
   return ok;
 }
@@ -182,7 +181,7 @@ int cublasLtMatmul(void *, Desc *q, const void *alpha, const void *pa, Layout *a
                    Layout *, void *pd, Layout *d, const uint64_t *algo, void *workspace, size_t bytes, CUstream stream) {
   if (int r = check(*q, *a, *b, *d)) return r;
   if (algo[0] != 0x1234 + static_cast<uint64_t>(a->batch) || (bytes > 0 && !workspace) || *static_cast<const float *>(beta) != 0) return invalid;
-  /* The job is never freed, because a graph may contain it. */
+  /* Never freed, because a graph may contain the job. */
   Job *j = new Job{*q, *a, *b, *d, static_cast<const char *>(pa), static_cast<const char *>(pb), static_cast<uint16_t *>(pd),
                    *static_cast<const float *>(alpha)};
   return cuLaunchHostFunc(stream, multiply, j) == CUDA_SUCCESS ? ok : invalid;

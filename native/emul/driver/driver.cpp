@@ -1,18 +1,18 @@
-/* A libcuda that runs on the CPU, for tests of the whole worker without a GPU. Times say nothing about a GPU.
+/* A libcuda on the CPU, for tests of the worker without a GPU.
  *
  * Environment variables:
  *   EMUL_GPUS   number of GPUs, 2 unless set
- *   EMUL_SMS    number of SMs of each GPU, 4 unless set
+ *   EMUL_SMS    SMs of each GPU, 4 unless set
  *   EMUL_ARCH   compute capability, 90 unless set
- *   EMUL_PEERS  0: no GPU can access the memory of another
- *   EMUL_TRACE  a file, to which each call that takes host time on a real driver appends its name as a line */
+ *   EMUL_PEERS  0: GPUs cannot access each other's memory
+ *   EMUL_TRACE  file to which slow driver calls append their names */
 #include <dlfcn.h>
 #include <elf.h>
 #include <string.h>
 
 #include <atomic>
 
-#include "stream.h" // before fiber.h, because the macros of fiber.h break the standard headers
+#include "stream.h" // first, because macros of fiber.h break standard headers
 
 #include "ep_args.h"
 #include "fiber.h"
@@ -46,7 +46,7 @@ struct {
   }
 } ran;
 
-/* Runs each block of a grid on its own thread, because the kernels need all blocks to run at the same time. */
+/* Runs all blocks at the same time, because blocks wait for each other. */
 void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, size_t shared) {
   EmulLaunch launch{f->name.c_str(), {grid, 1, 1}, {block, 1, 1}, shared, ++launches, f->touch};
   uint64_t from = now_ns();
@@ -61,15 +61,13 @@ void run_grid(const Function *f, EpArgs args, uint32_t grid, uint32_t block, siz
 
 extern "C" {
 
-/* Makes this library's functions visible to modules that are loaded later, even if the program opened the
- * library with RTLD_LOCAL. */
+/* Lets modules that are loaded later find this library's functions. */
 CUresult cuInit(unsigned) {
   Dl_info self;
   if (dladdr(reinterpret_cast<void *>(cuInit), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   return CUDA_SUCCESS;
 }
-/* Returns a line for each kernel that ended since the last call, in the order of the ends: name, begin and end in ns.
- * The result is valid until the next call. */
+/* Returns a line for each kernel that ended since the last call: name, begin and end in ns. */
 const char *emul_kernels(void) {
   static std::string taken;
   std::lock_guard<std::mutex> hold(ran.lock);
@@ -107,7 +105,7 @@ CUresult cuCtxGetCurrent(CUcontext *c) { *c = current; return CUDA_SUCCESS; }
 CUresult cuCtxSynchronize(void) {
   trace(__func__);
   if (!current) return CUDA_ERROR_INVALID_CONTEXT;
-  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as CUDA does in every call after a kernel has crashed */
+  if (getenv("EMUL_BROKEN")) return CUDA_ERROR_ILLEGAL_ADDRESS; /* as after a kernel's crash */
   std::set<Stream *> all;
   {
     std::lock_guard<std::mutex> hold(streams_lock);
@@ -122,7 +120,7 @@ CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { *can = setting("EMUL_PEERS", 1); return CUDA_SUCCESS; }
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
-/* ---- modules; an image is a shared object, and its ELF header says how large it is ---- */
+/* ---- modules, whose images are shared objects ---- */
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image) {
   trace(__func__);
@@ -200,7 +198,7 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream s, unsigned flags) {
   Event *e = reinterpret_cast<Event *>(handle);
   Stream *stream = stream_of(s);
   e->capture = stream->capture && flags != CU_EVENT_RECORD_EXTERNAL ? stream->capture : nullptr;
-  if (e->capture) return CUDA_SUCCESS; /* during a capture an ordinary record only marks a place in the graph */
+  if (e->capture) return CUDA_SUCCESS; /* an ordinary record only marks a place in the graph */
   uint64_t n = stream->capture ? 0 : ++e->recorded;
   stream->add([=] {
     e->at = now_ns();
@@ -244,7 +242,7 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   stream_of(s)->capture = std::make_shared<Capture>();
   return CUDA_SUCCESS;
 }
-/* Fails during a capture and invalidates the capture, as driver 580.159.04 of CUDA 13 does. */
+/* Invalidates a capture, as driver 580.159.04 does. */
 CUresult cuStreamGetId(CUstream s, unsigned long long *number) {
   if (stream_of(s)->capture) {
     stream_of(s)->capture->lost = true;
@@ -286,7 +284,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
   return CUDA_SUCCESS;
 }
 
-/* The older revision, the only one of drivers before CUDA 12.8. */
+/* The only revision of drivers before CUDA 12.8. */
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) { return cuEventElapsedTime_v2(ms, a, b); }
 

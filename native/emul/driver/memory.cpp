@@ -1,4 +1,4 @@
-/* The memory functions of the emulated driver. A GPU's memory is host memory that other processes can map. */
+/* The memory functions of the emulated driver, on host memory that other processes can map. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,7 +63,7 @@ CUresult cuMemFree(CUdeviceptr p) {
   allocations.erase(it);
   return CUDA_SUCCESS;
 }
-/* Reports memory that the driver did not allocate as memory of the current GPU, because tests pass host memory. */
+/* Takes unknown memory for the current GPU's, because tests pass host memory. */
 CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUdeviceptr p) {
   if (what != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return CUDA_ERROR_NOT_SUPPORTED;
   std::lock_guard<std::mutex> hold(memory_lock);
@@ -85,7 +85,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
 CUresult cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
   IpcHandle own;
   memcpy(&own, &h, sizeof own);
-  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* CUDA's driver returns this error too */
+  if (own.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* as CUDA's driver does */
   if (!setting("EMUL_PEERS", 1)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   std::string path = "/proc/" + std::to_string(own.pid) + "/fd/" + std::to_string(own.fd);
   int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -135,7 +135,7 @@ CUresult cuMemcpyDtoHAsync(void *d, CUdeviceptr from, size_t n, CUstream s) {
 }
 CUresult cuMemsetD32Async(CUdeviceptr p, unsigned v, size_t n, CUstream s) {
   trace(__func__);
-  /* memset is many times faster than a loop, but needs a word of equal bytes. */
+  /* memset is much faster than a loop. */
   const bool bytes = v == (v & 0xff) * 0x01010101u;
   stream_of(s)->add([=] {
     if (bytes) memset(reinterpret_cast<void *>(p), static_cast<int>(v & 0xff), 4 * n);

@@ -1,5 +1,4 @@
-/* A libnvrtc that compiles device sources for the emulated driver, with g++. The environment variable
- * EMUL_SRC is the folder that contains cuda_emul.h. */
+/* A libnvrtc that compiles device sources with g++. The environment variable EMUL_SRC is the folder of cuda_emul.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,7 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns constants in the form of a ptxas report, because the emulator has no registers. */
+/* Returns a ptxas report with constants. */
 std::string usage(const std::string &object) {
   FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
   char line[1024], name[512];

@@ -1,8 +1,9 @@
-/* A libnvshmem_host for the emulated driver. The ranks are processes of this host. The emulated network delays and
- * reorders operations. A put's bytes arrive before the word that the put sets.
+/* A libnvshmem_host for ranks that are processes of this host. Its network delays and reorders operations, but a put's
+ * bytes arrive before the word that the put sets.
  *
- * Environment variables: EMUL_NET_US is the longest delay of an operation in us, 300 unless set. EMUL_NVSHMEM is the
- * version that this library reports, 3.8.0 unless set. */
+ * Environment variables:
+ *   EMUL_NET_US   longest delay of an operation in us, 300 unless set
+ *   EMUL_NVSHMEM  reported version, 3.8.0 unless set */
 #include <fcntl.h>
 #include <dlfcn.h>
 #include <stdint.h>
@@ -31,14 +32,14 @@ struct Group {
 
 struct Heap {
   size_t bytes;
-  std::vector<uint8_t *> of; /* of[r]: the address in this process of rank r's heap */
+  std::vector<uint8_t *> of; /* of[r]: rank r's heap in this process */
 };
 
 std::string name;
 int me, all;
 Group *group;
 uint32_t made;
-std::map<uint8_t *, Heap> heaps; /* the key is the address of this rank's own heap */
+std::map<uint8_t *, Heap> heaps; /* by the address of this rank's own heap */
 
 void *map(const std::string &path, size_t bytes) {
   int fd = open(path.c_str(), O_RDWR | O_CREAT, 0600);
@@ -57,7 +58,7 @@ void barrier() {
   while (group->generation == seen) usleep(200);
 }
 
-/* Returns the address of the same offset in the heap of `rank`, or null if p is in no heap of this rank. */
+/* Returns the address in the heap of `rank` that corresponds to p, or null if p is in no heap. */
 uint8_t *there(const void *p, int rank) {
   uint8_t *at = static_cast<uint8_t *>(const_cast<void *>(p));
   auto it = heaps.upper_bound(at);
@@ -78,7 +79,7 @@ struct Operation {
   std::chrono::steady_clock::time_point due;
 };
 
-/* Never destroyed, because the network's thread still runs when the program ends. */
+/* Never destroyed, because the network's thread never ends. */
 std::mutex &lock = *new std::mutex;
 std::condition_variable &wake = *new std::condition_variable, &calm = *new std::condition_variable;
 std::vector<Operation> &flying = *new std::vector<Operation>;
@@ -141,7 +142,7 @@ extern "C" {
 
 void emul_net_put(void *to, const void *from, size_t bytes, uint64_t *word, uint64_t value, int add, int rank) {
   uint8_t *at = there(to, rank);
-  if (!at || !there(from, me)) { /* a network card can read only registered memory */
+  if (!at || !there(from, me)) { /* network cards read only registered memory */
     fprintf(stderr, "emulated network: a put from %p to %p: one of them is not in the symmetric heap\n", from, to);
     abort();
   }
@@ -153,7 +154,7 @@ void emul_net_quiet(void) {
   calm.wait(hold, [] { return flying.empty() && busy == 0; });
 }
 
-/* ---- the functions of NVSHMEM's host interface that kernels/cuda/shmem calls ---- */
+/* ---- NVSHMEM's host interface ---- */
 
 void nvshmemx_vendor_get_version_info(int *major, int *minor, int *patch) {
   const char *other = getenv("EMUL_NVSHMEM");
@@ -170,7 +171,7 @@ int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const char *id, void *)
   return 0;
 }
 int nvshmemx_hostlib_init_attr(unsigned, void *) {
-  Dl_info self; /* makes this library visible to the kernels' modules */
+  Dl_info self; /* lets kernels' modules find this library */
   if (dladdr(reinterpret_cast<void *>(emul_net_put), &self)) dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
   group = static_cast<Group *>(map(name, sizeof(Group)));
   if (!group) return 1;
@@ -204,7 +205,6 @@ void *nvshmem_ptr(const void *p, int rank) { return there(p, rank); }
 int nvshmemx_cumodule_init(void *) { return 0; }
 int nvshmemx_cumodule_finalize(void *) { return 0; }
 void nvshmemx_quiet_on_stream(void *) { emul_net_quiet(); }
-/* Ends the process, because the real function does not wait for puts of kernels. */
 void nvshmem_quiet(void) {
   fprintf(stderr, "emulated network: nvshmem_quiet on the host does not wait for kernels' puts; use nvshmemx_quiet_on_stream\n");
   abort();

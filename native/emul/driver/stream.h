@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-/* All modules see this library and may define the same names, hence the namespace. */
+/* Modules may define the same names, hence the namespace. */
 namespace emulated {
 
 inline int setting(const char *name, int otherwise) {
@@ -45,17 +45,17 @@ inline uint64_t now_ns() {
 
 using Work = std::function<void()>;
 
-/* Sleeps, because a waiting host thread would take a processor from the blocks for which it waits. */
+/* Sleeps, so that the blocks get the processor. */
 inline void rest() {
   timespec nap{0, 50'000};
   nanosleep(&nap, nullptr);
 }
 
-/* The work that a capture has recorded, in the order of the calls. */
+/* The work that a capture recorded. */
 struct Capture {
   std::vector<Work> works;
   bool ended = false;
-  bool lost = false; /* a call that a capture forbids was made */
+  bool lost = false; /* a forbidden call was made */
   uint64_t number = ++captures;
 
  private:

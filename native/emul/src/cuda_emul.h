@@ -1,15 +1,15 @@
-/* The part of CUDA C++ that the device sources use, for a host compiler:
+/* The CUDA C++ of the device sources for a host compiler:
  *
  *   g++ -std=c++20 -DEP_EMULATE -I native/emul/src -I native/include -I native/kernels ...
  *
- * A block is one OS thread. The block's threads are fibers, which switch only inside the functions below. */
+ * A block is one OS thread. Its threads are fibers, which switch only inside the functions below. */
 #ifndef EP_CUDA_EMUL_H
 #define EP_CUDA_EMUL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The functions of math.h and string.h that kernels call; the headers would take a third of the compile time. */
+/* Including math.h and string.h would take a third of the compile time. */
 extern "C" {
 float expf(float) noexcept;
 float fabsf(float) noexcept;
@@ -46,18 +46,18 @@ struct EmulThread {
 
 extern "C" {
 extern thread_local EmulThread *emul_self;
-void emul_point(void); /* a place where another thread may get its turn */
+void emul_point(void); /* may switch to another thread */
 /* Called before an atomic read, write, or read-modify-write. */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
-void emul_spin(void);  /* called by a thread that waits */
+void emul_spin(void);  /* called in waiting loops */
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
 uint8_t *emul_dynamic_shared(void);
 void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: all threads of the block */
-/* Each lane of mask gives a value `in` and gets the values of all lanes in out[32]. */
+/* Each lane of `mask` passes `in` and gets all lanes' values in out[32]. */
 void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
 void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
 void emul_mbar_expect(uint64_t *bar, uint32_t bytes);
@@ -65,11 +65,10 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits for the stores; otherwise only until their
-                                                            shared memory has been read */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits for writes, else for reads */
 }
 
-/* Allocates an OS thread's shared memory before any fiber runs, for the race detector. */
+/* Allocates shared memory before any fiber runs, for the race detector. */
 static thread_local volatile char emul_anchor __attribute__((unused));
 extern "C" inline __attribute__((used)) void emul_touch_shared(void) { emul_anchor = 0; }
 
@@ -98,7 +97,7 @@ static inline T emul_shuffle(uint32_t mask, T v, int lane) {
   return v;
 }
 
-/* These functions read only lanes in the same segment of `width` lanes, as on the device. */
+/* Each lane reads only lanes of its own segment of `width` lanes. */
 static inline int emul_lane() { return static_cast<int>(threadIdx.x & 31u); }
 
 template <class T>
@@ -173,7 +172,7 @@ static inline int __syncthreads_or(int pred) {
   return seen;
 }
 
-/* ---- atomics with CUDA's own names: relaxed, as on the device ---- */
+/* ---- relaxed atomics, as on the device ---- */
 
 template <class T, class U>
 static inline T atomicAdd(T *p, U v) {

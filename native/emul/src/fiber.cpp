@@ -16,8 +16,7 @@
 #include "stacks.h"
 #include "switch.h"
 
-/* The race detector (ThreadSanitizer) sees only the device code; this file tells it about fibers, barriers and
- * fences. */
+/* Tells the race detector (ThreadSanitizer) about fibers, barriers and fences. */
 #ifdef EP_EMUL_TSAN
 #include <sanitizer/tsan_interface.h>
 #define EMUL_FIBER_CURRENT() __tsan_get_current_fiber()
@@ -36,15 +35,15 @@ namespace {
 struct Barrier {
   uint32_t key = 0; /* mask of lanes, or number of a block's barrier */
   uint32_t arrived = 0;
-  uint32_t want = 0; /* threads that must arrive; 0: all that have not ended */
+  uint32_t want = 0; /* threads that must arrive; 0: all running threads */
   uint64_t generation = 0;
-  int op = 0; /* kind of the collective (EmulOp), 0 for a block's barrier */
-  uint64_t slots[2][32]; /* values of the lanes; slots[generation & 1] is in use */
+  int op = 0; /* EmulOp, or 0 for a block's barrier */
+  uint64_t slots[2][32]; /* lanes' values; slots[generation & 1] is in use */
 };
 
 const int remembered = 16; /* atomic reads that a fiber remembers */
 
-/* A bulk store, performed as late as possible: at a wait for its read, then at a wait for its write. */
+/* A bulk store. emul_bulk_wait performs it, as late as possible. */
 struct BulkStore {
   void *to;
   const void *from;
@@ -60,7 +59,7 @@ struct BulkLoad {
   uint64_t *bar;
 };
 
-/* A fiber with fewer steps than this since its last emul_spin counts as polling. */
+/* A fiber that made fewer steps since its last emul_spin counts as polling. */
 const uint32_t busy_steps = 32;
 
 struct Fiber {
@@ -71,11 +70,11 @@ struct Fiber {
   bool done = false;
   uint32_t steps = busy_steps;
   void *tsan = nullptr;
-  const void *reads[remembered] = {}; /* the last atomic reads, which the next fence makes acquires */
+  const void *reads[remembered] = {}; /* last atomic reads; a fence makes them acquires */
   uint32_t read = 0;
   std::vector<BulkStore> stores; /* oldest first */
-  uint32_t group = 0;            /* group number of the next stores */
-  bool fenced = false; /* a fence since the last barrier makes atomic writes releases */
+  uint32_t group = 0;            /* group of the next stores */
+  bool fenced = false; /* fenced since the last barrier: atomic writes are releases */
 };
 
 struct Warp {
@@ -107,7 +106,7 @@ uint64_t next_random() {
   return block->random = x;
 }
 
-/* Leaves the running fiber; returns when the scheduler picks it again. */
+/* Switches to the scheduler. Returns when the scheduler picks this fiber again. */
 void leave() {
   Fiber *self = block->running;
   EMUL_FIBER_SWITCH(block->tsan);
@@ -182,7 +181,7 @@ void run_fiber(Fiber *f) {
   emul_jump(&block->scheduler, &f->context);
 }
 
-/* Gives each fiber a turn, in an order that changes. Returns whether any did more than poll. */
+/* Gives each fiber a turn, in random order. Returns whether any fiber did more than poll. */
 bool pass() {
   size_t n = block->fibers.size();
   size_t start = next_random() % n, stride = next_random() % n;
@@ -199,7 +198,7 @@ bool pass() {
   return progress;
 }
 
-/* Threads on the host that run or want to run, per processor; at least 1. */
+/* Runnable threads of the host per processor, at least 1. */
 std::atomic<double> crowding{1};
 
 void read_load(uint64_t now) {
@@ -214,7 +213,7 @@ void read_load(uint64_t now) {
   crowding = std::max({1.0, running / processors, crowding * 0.95});
 }
 
-/* Pauses after a pass in which all fibers only polled, because other blocks need the processor. */
+/* Leaves the processor to other blocks. */
 void idle(int passes) {
   timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowding)};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);
@@ -271,7 +270,7 @@ void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::functio
 
 thread_local EmulThread *emul_self;
 
-/* Lets another fiber run in one of 16 calls, at random. */
+/* Lets another fiber run with probability 1/16. */
 extern "C" void emul_point(void) {
   block->running->steps++;
   if ((next_random() & 15) == 0) leave();
@@ -282,9 +281,8 @@ extern "C" void emul_spin(void) {
   leave();
 }
 
-/* Tells the race detector about a fence: an atomic read before it is an acquire, and an atomic write after it is a
- * release. But the detector's release also covers writes between fence and atomic write, so the detector misses
- * writes that are wrongly placed there. */
+/* Tells the race detector that earlier atomic reads are acquires and later atomic writes are releases. The detector
+ * misses wrong data writes between the fence and an atomic write. */
 extern "C" void emul_fence(void) {
   Fiber *self = block->running;
   for (const void *&p : self->reads) {
@@ -310,8 +308,8 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the device's time in ns, which passes more slowly than the host's by the factor `crowding`. Otherwise a
- * wait on a crowded host could pass its deadline. Between two calls at most 40 ms pass. */
+/* Returns the device's time in ns. It passes `crowding` times more slowly than the host's time, so that waits on a busy
+ * host keep their deadlines. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;
@@ -352,7 +350,7 @@ extern "C" void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out) 
   memcpy(out, slots, sizeof b->slots[0]);
 }
 
-/* The word of an mbarrier: missing bytes, missing arrivals, arrivals of each phase, and the phase. */
+/* An mbarrier: missing bytes, missing arrivals, arrivals of a phase, and the phase. */
 namespace {
 struct Mbar {
   int32_t bytes;

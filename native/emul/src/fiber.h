@@ -10,11 +10,11 @@ struct EmulLaunch {
   const char *name;
   dim3 grid, block;
   size_t shared;
-  uint64_t seed;           /* decides the order in which fibers run */
+  uint64_t seed;           /* decides the order of the fibers */
   void (*touch)(void);     /* emul_touch_shared of the kernel's shared object, or null */
 };
 
-/* Runs block `index` of a launch on the calling OS thread. If all threads are stuck, it prints where and aborts. */
+/* Runs block `index` of a launch on the calling OS thread. Aborts if no thread can run. */
 void emul_run_block(const EmulLaunch &launch, uint32_t index, const std::function<void()> &kernel);
 
 #endif

@@ -1,25 +1,23 @@
-/* Runs jobs of emulated kernels. It reads the jobs from stdin, one statement on each line:
+/* Runs emulated kernels. Each line of stdin is a statement:
  *
  *   object FILE            shared object with the compiled device source
- *   arena FILE             file that is the memory of all ranks; results stay in it
- *   ranks N                number of ranks
- *   seed N                 decides the order in which fibers run
+ *   arena FILE             memory of all ranks; keeps the results
+ *   ranks N
+ *   seed N                 decides the order of the fibers
  *   ptr RANK FIELD OFFSET  field of EpArgs = arena + OFFSET; FIELD[i] for arrays
  *   set RANK FIELD VALUE   integer field; RANK * means every rank
  *   fset RANK FIELD VALUE  float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
  *                          adds a step: launch an entry of the last object
- *   launch_silu ...        the same for an entry that takes EpSiluArgs; statements
- *                          name its fields silu.FIELD
- *   barrier                adds a step: wait until all ranks have come to it
- *   wipe OFFSET BYTES      adds a step: each rank sets all bits of a part of its own heap
+ *   launch_silu ...        the same for an entry that takes EpSiluArgs, with fields silu.FIELD
+ *   barrier                adds a step: wait for all ranks
+ *   wipe OFFSET BYTES      adds a step: each rank sets all bits of a part of its heap
  *   rounds N               gives the next rounds the numbers N+1, N+2, ...
  *   run N                  performs the steps N times
  *   clear                  removes the steps
  *   done                   prints "done"
  *
- * Ranks run at the same time, each through its steps in order, and wait for each other only at barriers. A later
- * job may name another object, but must name the same arena.
+ * Ranks run at the same time and wait for each other only at barriers. Only the first arena counts.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -107,8 +105,7 @@ struct Step {
   std::vector<std::pair<std::string, uint64_t>> overrides;
 };
 
-/* The SMs of one rank. Their OS threads live as long as the rank, so that shared memory keeps its contents, as on the
- * device. */
+/* The SMs of one rank. Their OS threads stay, so that shared memory keeps its contents as on the device. */
 class Grid {
  public:
   ~Grid() {

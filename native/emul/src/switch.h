@@ -1,4 +1,4 @@
-/* Switches from one fiber's stack to another's: with 14 instructions on x86-64, with ucontext elsewhere. */
+/* Switches between the stacks of fibers. */
 #ifndef EP_EMUL_SWITCH_H
 #define EP_EMUL_SWITCH_H
 
@@ -33,7 +33,7 @@ emul_switch:
 .size emul_switch,.-emul_switch
 )");
 
-/* Prepares a stack so that the first switch to it calls `entry`, which must never return. */
+/* Makes the first switch to a stack call `entry`, which must never return. */
 static inline void emul_prepare(EmulContext *c, uint8_t *stack, size_t bytes, void (*entry)()) {
   uintptr_t top = (reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t(15);
   void **sp = reinterpret_cast<void **>(top - 16);

@@ -70,7 +70,6 @@ func ParseConfig(all []Kernel, m ep.Machine, p ep.Problem, s string) (ep.Config,
 	return k.complete(m, p, c)
 }
 
-// complete adds the missing parameters to c.
 func (k Kernel) complete(m ep.Machine, p ep.Problem, c ep.Config) (ep.Config, error) {
 	var unknown, wrong []string
 	for _, name := range c.Names() {

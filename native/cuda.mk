@@ -1,5 +1,4 @@
-# Targets for the programs that need CUDA. CUDA_DIR is the first of CUDA_HOME, /usr/local/cuda and .cuda that has
-# cuda.h. `make cuda-deps` fills .cuda from Python wheels.
+# Targets for programs that need CUDA. CUDA_DIR is the first of CUDA_HOME, /usr/local/cuda and .cuda that has cuda.h.
 CUDA_WHEELS   = 13.0
 CUDA12_WHEELS = 12.9
 NVSHMEM_WHEEL = 3.8.0
@@ -9,7 +8,7 @@ CUDA_DIR     ?= $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CUDA_LOCA
 CUDA_STUB     = $(CUDA_LOCAL)/stub
 GPU_BUNDLE   ?= gpu-bundle
 
-# NATIVE_HASH is in the compiler's flags, so that Go builds again after a change of a C file outside its package.
+# NATIVE_HASH makes Go build again after a change of a C file outside its package.
 NATIVE_HASH = $(shell cat native/include/* native/shim/* native/compat/* native/epcomm/*/*.[ch] | sha256sum | cut -c1-16)
 cuda_cflags = -O2 -Wno-deprecated-declarations -DEP_NATIVE=0x$(NATIVE_HASH) -I$(CURDIR)/native/compat -I$(1)/include
 cuda_env = CGO_ENABLED=1 CGO_CFLAGS="$(cuda_cflags)" CGO_LDFLAGS="-L$(CUDA_STUB)"
@@ -29,8 +28,7 @@ cuda-deps: $(if $(filter 1,$(NVSHMEM)),nvshmem-deps) ## CUDA headers and NVRTC f
 	mv $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc.so.13 $(CUDA_LOCAL)/unpacked/nvidia/cu13/lib/libnvrtc-builtins.so.$(CUDA_WHEELS) $(CUDA_LOCAL)/lib64/
 	rm -rf $(CUDA_LOCAL)/unpacked $(CUDA_LOCAL)/wheels $(CUDA_LOCAL)/wheels12
 
-# nvshmem-deps downloads what the kernels that cross hosts need: NVSHMEM's libraries and headers, the linker of
-# device code, and the CUDA headers that NVSHMEM's headers include.
+# nvshmem-deps downloads NVSHMEM, nvJitLink and CUDA headers for the kernels that cross hosts.
 nvshmem-deps:
 	rm -rf $(CUDA_LOCAL)/nvshmem $(CUDA_LOCAL)/hosts
 	mkdir -p $(CUDA_LOCAL)/nvshmem/lib $(CUDA_LOCAL)/hosts/wheels
@@ -46,16 +44,15 @@ cuda-toolkit:
 	@test -n "$(CUDA_DIR)" || { echo "no CUDA headers in CUDA_HOME, /usr/local/cuda or .cuda: run make cuda-deps, or set CUDA_HOME"; exit 1; }
 	@test -f "$(CUDA_DIR)/include/cuda.h" || { echo "$(CUDA_DIR)/include/cuda.h is missing: set CUDA_HOME to a toolkit, or run make cuda-deps"; exit 1; }
 
-# A libcuda.so to link against on hosts without a driver. It defines every function that cuda.h names, so that
-# a wrong name is a link error here, and not a call to address 0 at run time. At run time the loader finds the
-# driver's own library by its soname.
+# A libcuda.so for linking on hosts without a driver. It defines every function that cuda.h names. At run time the
+# loader finds the driver's own library by its soname.
 $(CUDA_STUB)/libcuda.so: native/cuda.mk | cuda-toolkit
 	mkdir -p $(CUDA_STUB)
 	{ echo '/* generated */'; grep -ohE '\bcu[A-Z][A-Za-z0-9_]*' $(CUDA_DIR)/include/cuda.h | sort -u | sed 's/.*/int &(void) { return 999; }/'; } > $(CUDA_STUB)/stub.c
 	$(CC) -shared -fPIC -fno-builtin -Wl,-soname,libcuda.so.1 -o $@ $(CUDA_STUB)/stub.c
 
-# unresolved checks that the driver has every function that a program calls. The linker does not check this: flags of
-# go-nvml make the linker accept unresolved names.
+# unresolved checks that the driver has every function that a program calls. The linker does not check this, because of
+# flags of go-nvml.
 unresolved = nm -D --undefined-only $(1) | awk '$$2 ~ /^cu[A-Z]/ {print $$2}' | sort > $(CUDA_STUB)/wanted; \
   nm -D --defined-only $(CUDA_STUB)/libcuda.so | awk '{print $$3}' | sort | comm -23 $(CUDA_STUB)/wanted - > $(CUDA_STUB)/missing; \
   test ! -s $(CUDA_STUB)/missing || { echo "$(1) calls functions that the driver does not have:"; cat $(CUDA_STUB)/missing; exit 1; }
@@ -64,19 +61,19 @@ cuda: cuda-toolkit $(CUDA_STUB)/libcuda.so ## bin/epbench-cuda, the GPU worker
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -o $(BINDIR)/epbench-cuda ./cmd/epbench-cuda
 	@$(call unresolved,$(BINDIR)/epbench-cuda)
 
-cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## compile and vet the code of the GPU worker, also with the headers of CUDA 12 if cuda-deps has downloaded them
+cuda-check: cuda-toolkit $(CUDA_STUB)/libcuda.so ## vet the code of the GPU worker, also with headers of CUDA 12 if present
 	$(call cuda_env,$(CUDA_DIR)) $(GO) vet -tags cuda ./kernels/cuda/... ./cmd/epbench-cuda
 	@if test -f $(CUDA_LOCAL)/12/include/cuda.h; then echo "headers of CUDA $(CUDA12_WHEELS)"; \
 	  $(call cuda_env,$(CUDA_LOCAL)/12) $(GO) build -tags cuda -o /dev/null ./cmd/epbench-cuda; fi
 
 VARIANTS ?= all
-cuda-variants: ## compile every variant of the default space for sm_90a (VARIANTS=pairs: a set with every pair of values), and a set with every value for sm_80 and sm_100a; print registers and digests; fail if a default spills registers
+cuda-variants: ## compile the default space for sm_90a (VARIANTS=pairs: a part of the space), and a part for sm_80 and sm_100a; fail if a default spills registers
 	EPBENCH_VARIANTS=$(VARIANTS) EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^Test(Variants|Compile)' -v ./kernels/cuda/compile ./kernels/cuda/nvrtc
 
-hosts-variants: ## compile the kernels that cross hosts and link them to NVSHMEM, for sm_80, sm_90a and sm_100a; run make cuda-deps NVSHMEM=1 first
+hosts-variants: ## compile and link the kernels that cross hosts; needs make cuda-deps NVSHMEM=1
 	EPBENCH_NVRTC=$(firstword $(wildcard $(CUDA_LOCAL)/lib64 $(CUDA_DIR)/lib64)) EPBENCH_NVSHMEM=$(CUDA_LOCAL)/nvshmem $(GO) test -tags nvrtc -count=1 -timeout $(PATIENCE) -run '^TestLinkHosts' -v ./kernels/cuda/compile
 
-gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: programs, tests, run-tests.sh, make-tables.sh (NVRTC=0 leaves libnvrtc out)
+gpu-bundle: build cuda ## a folder of programs and tests to copy to a GPU host (NVRTC=0 leaves libnvrtc out)
 	rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)
 	cp $(BINDIR)/epbench $(BINDIR)/epbench-cuda native/steps.sh native/run-tests.sh native/make-tables.sh native/record-truth.sh native/silu-gpu.sh native/*-space.yaml $(GPU_BUNDLE)/
 	$(call cuda_env,$(CUDA_DIR)) $(GO) test -c -tags cuda -trimpath -o $(GPU_BUNDLE)/cuda.test ./kernels/cuda/drive
@@ -85,17 +82,16 @@ gpu-bundle: build cuda ## a folder to copy to a GPU host that has a driver: prog
 	chmod +x $(GPU_BUNDLE)/*.sh
 	@du -sh $(GPU_BUNDLE)
 
-peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive of programs for native/python/workers/run-gpu.sh
+peers-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive for native/python/workers/run-gpu.sh
 	@mkdir -p $(BINDIR)/peers-gpu
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench ./cmd/epbench
 	$(call cuda_env,$(CUDA_DIR)) $(GO) build -tags cuda -trimpath -ldflags '-s -w' -o $(BINDIR)/peers-gpu/epbench-cuda ./cmd/epbench-cuda
 	tar -C $(BINDIR)/peers-gpu -cJf $(BINDIR)/peers-gpu.tar.xz epbench epbench-cuda
 	@du -sh $(BINDIR)/peers-gpu.tar.xz
 
-# HOSTS_ARCH is the architecture whose device code stays in the archive's NVSHMEM. Other device code, 80 % of the
-# library, is overwritten with zeros.
+# HOSTS_ARCH is the only architecture for which the archive's NVSHMEM keeps device code.
 HOSTS_ARCH ?= 90
-hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive of programs and NVSHMEM for native/hosts-gpu.sh; run make cuda-deps NVSHMEM=1 first
+hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive for native/hosts-gpu.sh; needs make cuda-deps NVSHMEM=1
 	@test -f $(CUDA_LOCAL)/nvshmem/VERSION || { echo "no .cuda/nvshmem: run make cuda-deps NVSHMEM=1"; exit 1; }
 	rm -rf $(BINDIR)/hosts-gpu && mkdir -p $(BINDIR)/hosts-gpu/nvshmem/lib
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BINDIR)/hosts-gpu/epbench ./cmd/epbench
@@ -112,7 +108,7 @@ hosts-gpu: cuda-toolkit $(CUDA_STUB)/libcuda.so ## an archive of programs and NV
 	tar -C $(BINDIR)/hosts-gpu -cJf $(BINDIR)/hosts-gpu.tar.xz .
 	@du -sh $(BINDIR)/hosts-gpu.tar.xz
 
-# The emulated driver replaces libcuda, NVRTC, cuBLASLt and NVSHMEM, so that the worker runs without a GPU.
+# The emulated driver lets the worker run without a GPU.
 EMULATED = $(CUDA_LOCAL)/emulated
 EMUL_CXX = $(CXX) -std=c++20 -O2 -g1 -shared -fPIC -w -Inative/include -Inative/emul/src
 
@@ -129,7 +125,7 @@ $(EMULATED)/libcuda.so.1: $(CUDA_STUB)/libcuda.so $(wildcard native/emul/driver/
 	touch $(EMULATED)/nvshmem/lib/libnvshmem_device.a
 	echo $(NVSHMEM_WHEEL) > $(EMULATED)/nvshmem/VERSION
 
-cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver, without a GPU
+cuda-emulated: cuda $(EMULATED)/libcuda.so.1 ## the worker's tests on an emulated driver
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_CUBLASLT=$(EMULATED) EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \
 	  $(call cuda_env,$(CUDA_DIR)) $(GO) test -tags cuda -count=1 -timeout $(PATIENCE) -run '^Test(Session|Drill|Races)' ./kernels/cuda/drive
 	LD_LIBRARY_PATH=$(EMULATED) EPBENCH_NVRTC=$(EMULATED) EPBENCH_TEST_NO_CUBLASLT=1 EPBENCH_CACHE=$(EMULATED)/cache EMUL_SRC=$(CURDIR)/native/emul/src \

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// rowCheck walks the rows of a dispatch output.
 type rowCheck struct {
 	o    *Oracle
 	j    *judge
@@ -77,7 +76,7 @@ func (r *rowCheck) enter(d Delivery, i int) {
 	}
 }
 
-// segment checks that each token of a source rank occurs exactly once.
+// segment checks that each expected item occurs exactly once.
 func (r *rowCheck) segment(s int) {
 	items, source, name := r.group.Items[s], r.group.Sources[s], r.expert()
 	byRank := r.o.w.Problem.Layout.ByRank()
@@ -193,7 +192,6 @@ func (o *Oracle) rowError(want, got Row) float64 {
 	return relative(worst, largest)
 }
 
-// difference describes the first value that differs, or returns "".
 func difference(l dtype.Encoding, want, got Row) string {
 	for g, n := 0, l.ScaleBytes; g < l.Scales; g++ {
 		if a, b := want.Scales[g*n:g*n+n], got.Scales[g*n:g*n+n]; !bytes.Equal(a, b) {

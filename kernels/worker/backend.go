@@ -164,7 +164,6 @@ func checkWelcome(w, before Welcome) error {
 	return nil
 }
 
-// explain returns why a call failed, with the worker's last output.
 func explain(ctx context.Context, p *process, method string, err error) error {
 	var rpc *jrpc2.Error
 	switch {
@@ -219,7 +218,6 @@ func (b *Backend) MultiSession() bool { return b.welcome.Sessions }
 
 func (b *Backend) Products() []string { return b.welcome.Beside }
 
-// checkBeside refuses a product that the worker cannot run.
 func (b *Backend) checkBeside(p ep.Problem) error {
 	of, ok := p.Product()
 	switch {
@@ -257,7 +255,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// live restarts a process that no longer answers. It records a loss if the process ended between two requests.
+// live restarts a process that no longer answers.
 func (b *Backend) live(ctx context.Context) error {
 	if !b.proc.lost() {
 		return nil
@@ -269,7 +267,6 @@ func (b *Backend) live(ctx context.Context) error {
 	return b.restart(ctx)
 }
 
-// recordLoss stores and prints why the worker died without a candidate's fault.
 func (b *Backend) recordLoss(how string) {
 	b.losses = append(b.losses, how)
 	b.print(how + "; no config caused this, so the worker is started again")

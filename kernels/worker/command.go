@@ -73,7 +73,6 @@ func words(line string) ([]*syntax.Word, error) {
 	return call.Args, nil
 }
 
-// plain reports whether `part` is quoted text or a variable.
 func plain(line string, part syntax.WordPart) bool {
 	switch x := part.(type) {
 	case *syntax.Lit:

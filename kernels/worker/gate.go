@@ -51,7 +51,6 @@ func prove(token string, words ...string) string {
 
 func sameProof(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// gate accepts connections and counts those without a proof.
 type gate struct {
 	mu       sync.Mutex
 	unproved []net.Conn // oldest first
@@ -63,7 +62,6 @@ const (
 	mostPause  = time.Second
 )
 
-// accept calls `greet` on a new goroutine for every connection.
 func (g *gate) accept(l net.Listener, greet func(net.Conn)) error {
 	pause := leastPause
 	for {
@@ -115,7 +113,7 @@ func (g *gate) admit(c net.Conn, in *bufio.Reader, token string) (Greeting, stri
 	return greeting, proof, err
 }
 
-// hear checks a greeting, and returns it with the listener's proof. Ranks on this host may send the token instead.
+// hear checks a greeting, and returns it with the listener's proof. Ranks on this host may send the token itself.
 func hear(c net.Conn, in *bufio.Reader, token string) (g Greeting, proof string, err error) {
 	if err := readLine(in, &g); err != nil {
 		return g, "", fmt.Errorf("greeting: %w", err)

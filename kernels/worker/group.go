@@ -102,14 +102,12 @@ func (g *group) add(m *member) error {
 	return nil
 }
 
-// first returns rank 0, or nil.
 func (g *group) first() *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.members[0]
 }
 
-// watch handles the messages of a rank other than 0.
 func (g *group) watch(m *member) {
 	lines := bufio.NewScanner(m.in)
 	lines.Buffer(nil, maxNotice)
@@ -164,7 +162,6 @@ func (g *group) fail(m *member, t Trouble, after time.Duration) {
 	g.gone = false
 }
 
-// rankGone stores a disconnection unless a failure is known, and ends the group.
 func (g *group) rankGone(m *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,7 +201,6 @@ func (g *group) stopTimer() bool {
 	return stopped
 }
 
-// clearTrouble records an answer of rank 0, and cancels a planned end.
 func (g *group) clearTrouble(request int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // Place is a process's rank under a launcher such as torchrun or mpirun.
 type Place struct {
 	Rank, Ranks int
-	Local       int // rank on this host
+	Local       int // on this host
 }
 
 // placeNames lists the variables of torchrun, OpenMPI, MPICH and Slurm. Slurm comes last, because srun may have

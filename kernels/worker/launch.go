@@ -21,7 +21,7 @@ import (
 const (
 	addressEnv = "EPBENCH_ADDRESS"
 	tokenEnv   = "EPBENCH_TOKEN"
-	launchEnv  = "EPBENCH_LAUNCH" // mark, if the user set EPBENCH_TOKEN
+	launchEnv  = "EPBENCH_LAUNCH" // marks processes if the user sets EPBENCH_TOKEN
 )
 
 // Greeting is a launched rank's first message.
@@ -42,7 +42,6 @@ type Admission struct {
 	Error string `json:"error,omitempty"` // why the connection is refused
 }
 
-// listen returns a listener and its host:port for ranks.
 func listen(at string) (net.Listener, string, error) {
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		at = net.JoinHostPort(at, "0")
@@ -53,7 +52,7 @@ func listen(at string) (net.Listener, string, error) {
 	}
 	a := l.Addr().(*net.TCPAddr)
 	host := a.IP.String()
-	if a.IP.IsUnspecified() { // other hosts reach this one by its name
+	if a.IP.IsUnspecified() { // other hosts use this host's name
 		if host, err = os.Hostname(); err != nil {
 			l.Close()
 			return nil, "", err
@@ -62,7 +61,6 @@ func listen(at string) (net.Listener, string, error) {
 	return l, net.JoinHostPort(host, strconv.Itoa(a.Port)), nil
 }
 
-// launch starts the command and waits for rank 0.
 func launch(ctx context.Context, p *process, at string, limit time.Duration) (*group, error) {
 	l, address, err := listen(at)
 	if err != nil {
@@ -88,7 +86,7 @@ func launch(ctx context.Context, p *process, at string, limit time.Duration) (*g
 	return g, nil
 }
 
-// await waits for rank 0. A command that exits with status 0 may have left ranks in the background.
+// await waits for rank 0. A command that exits with status 0 may leave ranks in the background.
 func (g *group) await(ctx context.Context, p *process, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

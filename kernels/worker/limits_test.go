@@ -48,7 +48,7 @@ func TestTimesNeedTheirTime(t *testing.T) {
 	if why, left := s.implausible(r, spec, 2*time.Second); why != "" || left != 500*time.Millisecond {
 		t.Errorf("%q, %v left, want 0.5 s", why, left)
 	}
-	if why, _ := s.implausible(r, spec, 1400*time.Millisecond); why != "rounds of 1.5 s in all were returned after 1.4 s" {
+	if why, _ := s.implausible(r, spec, 1400*time.Millisecond); why != "the rounds took 1.5 s together, but the answer came after 1.4 s" {
 		t.Errorf("%q", why)
 	}
 	r.Seconds[0][0] = 0

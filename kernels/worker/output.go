@@ -20,8 +20,8 @@ const pipeDelay = 2 * time.Second
 
 // outputPipes holds a command's output pipes. Pipes of exec.Cmd would close while background ranks still print.
 type outputPipes struct {
-	read, given []*os.File     // this program's ends, the command's ends
-	copied      sync.WaitGroup // copying goroutines
+	read, given []*os.File // this program's ends, the command's ends
+	copied      sync.WaitGroup
 }
 
 func (o *outputPipes) pipe() (r, w *os.File, err error) {
@@ -54,7 +54,6 @@ func (o *outputPipes) started() {
 	o.given = nil
 }
 
-// drain waits at most pipeDelay for all output.
 func (o *outputPipes) drain() {
 	all := make(chan struct{})
 	go func() {
@@ -113,7 +112,6 @@ func shownText(text string) string {
 	return strings.TrimSpace(printable(text)) + more
 }
 
-// printable replaces white space by blanks and removes control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {

@@ -75,7 +75,6 @@ func (s *session) summedAs(c ep.Config) ref.Partial {
 	return ref.BF16Partial
 }
 
-// checkProbes returns v with the wrong probed rows added.
 func (s *session) checkProbes(probes []Probe, rows []ProbeRow, summed ref.Partial, v kernels.Comparison) kernels.Comparison {
 	if len(rows) != len(probes) {
 		return blame(v, 1, fmt.Sprintf("%d rows were probed, but the worker returned %d", len(probes), len(rows)))
@@ -122,7 +121,6 @@ func checkProbe(o *ref.Oracle, w *workloads.Workload, at Probe, summed ref.Parti
 	return wrong
 }
 
-// firstWrongColumn describes the first column that matches no right answer, or returns "".
 func firstWrongColumn(right []ref.Sum, data []byte) string {
 	for c := range right[0].Exact {
 		got := float64(ref.BF16ToFloat(binary.LittleEndian.Uint16(data[2*c:])))

@@ -30,7 +30,6 @@ const (
 	shutLimit  = 5 * time.Second // for the requests close and shutdown
 )
 
-// process is one run of the worker command.
 type process struct {
 	cmd      *exec.Cmd
 	out      outputPipes
@@ -41,21 +40,20 @@ type process struct {
 	beats    chan struct{} // filled by heartbeats
 	ended    chan error    // the connection's error at its end
 	done     chan struct{} // closed at the process's end
-	wait     func() error  // waits for the command's end
+	wait     func() error
 	timeout  timeout
-	rows     string       // file for probed rows, or ""
-	requests atomic.Int64 // number of the last request
-	busy     atomic.Bool  // an unanswered request may still run
-	leaving  atomic.Bool  // stop has ended the connection
+	rows     string // file for probed rows, or ""
+	requests atomic.Int64
+	busy     atomic.Bool // an unanswered request may still run
+	leaving  atomic.Bool
 
 	mu    sync.Mutex
 	last  Beat
-	exit  error // error of the end
-	broke bool  // exit is the connection's error
-	freed bool  // the process id may be in use again
+	exit  error
+	broke bool // exit is the connection's error
+	freed bool // the process id may be in use again
 }
 
-// start starts the command. Launched ranks must connect within limit.
 func start(ctx context.Context, c Command, limit time.Duration) (*process, error) {
 	p := &process{
 		cmd:   exec.Command(c.Argv[0], c.Argv[1:]...),
@@ -159,7 +157,7 @@ func (p *process) disconnected() error {
 	}
 	gone := make(chan struct{})
 	go func() {
-		_ = p.wait() // reap gets the error
+		_ = p.wait()
 		close(gone)
 	}()
 	select {
@@ -203,7 +201,6 @@ func (p *process) onNotify(r *jrpc2.Request) {
 	}
 }
 
-// kill kills the process group and all launched ranks.
 func (p *process) kill() {
 	p.mu.Lock()
 	if !p.freed {
@@ -247,7 +244,6 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// ending returns the connection's error, or io.EOF after stop.
 func (p *process) ending(err error) error {
 	if p.leaving.Load() {
 		return io.EOF
@@ -258,7 +254,6 @@ func (p *process) ending(err error) error {
 // lost reports whether the process can serve no more requests.
 func (p *process) lost() bool { return p.busy.Load() || p.client.IsStopped() }
 
-// howItEnded waits for the process's end, and returns the cause and the last output.
 func (p *process) howItEnded() string {
 	<-p.done
 	p.mu.Lock()
@@ -290,7 +285,6 @@ func (p *process) printedLast() string {
 	return ""
 }
 
-// progress describes the last heartbeat.
 func (p *process) progress() string {
 	if p.group != nil {
 		if late := p.group.lateRanks(); late != "" {

@@ -21,9 +21,9 @@ const (
 	methodExplain  = "explain"
 	methodClose    = "close"
 	methodShutdown = "shutdown"
-	notifyBeat     = "heartbeat" // sent by the worker during a request
-	notifyFailed   = "failed"    // sent by a launched rank
-	notifyAhead    = "ahead"     // configs to compile early, if Welcome.Ahead
+	notifyBeat     = "heartbeat"
+	notifyFailed   = "failed"
+	notifyAhead    = "ahead" // configs to compile early, if Welcome.Ahead
 )
 
 // codeFailure is the error code of a candidate's failure. After any other error the session is lost.
@@ -48,7 +48,7 @@ type Welcome struct {
 	Beside   []string     `json:"beside,omitempty"`   // kinds of ep.Product
 }
 
-// KernelDecl declares a worker's kernel. A config that meets all rules may still be illegal.
+// KernelDecl declares a worker's kernel.
 type KernelDecl struct {
 	Name    string          `json:"name"`
 	Op      ep.Op           `json:"op"`
@@ -94,7 +94,7 @@ type Candidate struct {
 	Config  ep.Config `json:"config"`
 }
 
-// AheadParams lists configs that will be prepared soon. There is no answer.
+// AheadParams lists configs that will be prepared soon.
 type AheadParams struct {
 	Problem ep.Problem  `json:"problem"`
 	Configs []ep.Config `json:"configs"`
@@ -129,8 +129,8 @@ type TurnFailure struct {
 type VerifyParams struct {
 	Candidate
 	Probes []Probe `json:"probes,omitempty"`
-	// RowsFile is an empty file on the client's host. The worker may write the probed rows there, in order, and leave
-	// VerifyReply.Probed empty.
+	// RowsFile is an empty file of the client. The worker may write the probed rows there instead of to
+	// VerifyReply.Probed.
 	RowsFile string `json:"rows_file,omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // openParams returns the parameters of "open". With a product it adds the default config, because only the client
-// evaluates its rules.
+// evaluates rules for defaults.
 func (b *Backend) openParams(w *workloads.Workload) (OpenParams, error) {
 	p := routingParams(w)
 	if _, beside := w.Problem.Product(); beside {
@@ -34,7 +34,6 @@ func routingParams(w *workloads.Workload) OpenParams {
 	return p
 }
 
-// workload undoes openParams.
 func (p OpenParams) workload() (*workloads.Workload, error) {
 	if err := p.Problem.Validate(); err != nil {
 		return nil, err

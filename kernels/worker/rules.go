@@ -106,7 +106,6 @@ func ruleVars(m ep.Machine, p ep.Problem, c ep.Config) map[string]any {
 	return vars
 }
 
-// fieldCache caches jsonFields.
 var fieldCache sync.Map
 
 // jsonFields returns a struct's fields by JSON name. Numbers become ints, because rules use %.

@@ -66,7 +66,6 @@ type opened struct {
 	problem ep.Problem
 }
 
-// beating makes a handler that sends heartbeats while h works.
 func (s *server) beating(doing string, h jrpc2.Handler) jrpc2.Handler {
 	return func(ctx context.Context, r *jrpc2.Request) (any, error) {
 		stop := make(chan struct{})

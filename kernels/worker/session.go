@@ -125,7 +125,7 @@ func (s *session) implausible(r kernels.Rounds, spec kernels.RunSpec, wall time.
 		total += slices.Max(times) * float64(r.Fold)
 	}
 	if total > wall.Seconds() {
-		return fmt.Sprintf("rounds of %.3g s in all were returned after %.3g s", total, wall.Seconds()), 0
+		return fmt.Sprintf("the rounds took %.3g s together, but the answer came after %.3g s", total, wall.Seconds()), 0
 	}
 	return "", wall - time.Duration(total*float64(time.Second))
 }
@@ -228,13 +228,11 @@ func (s *session) reportedFailure(c ep.Config, f *kernels.Failure) *kernels.Fail
 	return f
 }
 
-// quarantine records a failure, so that the candidate is not run again.
 func (s *session) quarantine(c ep.Config, f *kernels.Failure) *kernels.Failure {
 	s.backend.quarantined[quarantineKey(s.workload, c)] = f
 	return f
 }
 
-// asFailure returns an RPC error's Failure, or nil.
 func asFailure(err error) *kernels.Failure {
 	var rpc *jrpc2.Error
 	if !errors.As(err, &rpc) || rpc.Code != codeFailure {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// traceLine matches a line of a Python traceback. torchrun may put the rank before it.
+// traceLine matches a line of a Python traceback, perhaps with a rank before it.
 var traceLine = regexp.MustCompile(`^(\[rank\d+\]: )?\s+\S`)
 
 var frameLine = regexp.MustCompile(`^(?:\[rank\d+\]: )?\s+(File ".*", line \d+)`)
 
-// withoutTraces returns the distinct lines of text. Of a traceback it keeps the exception and the last frame.
+// withoutTraces returns text's distinct lines. Of a traceback it keeps the exception and the last frame.
 func withoutTraces(text string) []string {
 	var kept []string
 	inside, frame := false, ""

@@ -59,7 +59,6 @@ func (s *session) retryOneByOne(ctx context.Context, turns []kernels.Turn, lost 
 	return done, err
 }
 
-// oneByOne requests each turn alone, and returns the rounds before a failure.
 func (s *session) oneByOne(ctx context.Context, turns []kernels.Turn) (done []kernels.Rounds, err error) {
 	for _, t := range turns {
 		r, err := s.Run(ctx, t.Config, kernels.RunSpec{Rounds: 1, Fold: t.Fold})

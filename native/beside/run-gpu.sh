@@ -1,37 +1,34 @@
 #!/bin/bash
-# Measures on 2 GPUs how much communication slows down a matrix product that runs at the same time ("beside" it). Run
-# it from the repository's root, after `make peers-gpu` on a host with a compiler. The GPU host needs cuBLASLt, from a
-# toolkit or a wheel. native/steps.sh explains OUT and LIMIT; OUT also keeps the run directories.
+# Measures on 2 GPUs how much communication slows down a matrix product that runs beside it. Run this script from the
+# repository's root, after `make peers-gpu`. It needs cuBLASLt. native/steps.sh explains OUT and LIMIT.
 #
-#   native/beside/run-gpu.sh all                       runs model, step, explain and long for deepseek-v3 and qwen3-30b-a3b; takes 10 minutes
-#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without a product and beside products, then compares the winners
+#   native/beside/run-gpu.sh all                       runs model, step, explain and long for two models, in 10 minutes
+#   native/beside/run-gpu.sh model NAME [TOKENS]       searches without and beside products, and compares the winners
 #   native/beside/run-gpu.sh step NAME [TOKENS]        measures a decode step of two micro-batches
 #   native/beside/run-gpu.sh explain NAME [TOKENS]     measures why the product slows down
 #   native/beside/run-gpu.sh long NAME [TOKENS]        measures calls beside a product that is one long launch
-#   native/beside/run-gpu.sh deepep NAME [TOKENS]      measures the installed DeepEP beside the same products
+#   native/beside/run-gpu.sh deepep NAME [TOKENS]      measures DeepEP beside the same products
 #
-# step, explain, long and deepep use the runs of model, so run model first.
+# Run model first: the other commands use its results.
 cd "$(dirname "$0")/../.." || exit 1
 . native/steps.sh
 unpack bin/peers-gpu.tar.xz bin epbench || exit 1
 export PATH=$PWD/bin:$PATH EPBENCH_CUBLASLT=${EPBENCH_CUBLASLT:-$(library_folder 'libcublasLt.so*')}
 ranks=${RANKS:-2} dtype=${DTYPE:-fp8}
-# EACH: seconds of a search for each token count. ROUNDS: of a comparison. BAND: wide, because the cost of a call is a
-# difference of two times.
+# EACH: seconds of search for each token count. ROUNDS: rounds of a comparison. BAND: smallest difference that counts.
 each=${EACH:-4} rounds=${ROUNDS:-40} band=${BAND:-5%}
 accepted="0 4" # exit code 4: some rows are undecided
 
 shape() { echo --ranks "$ranks" --model "$1" --tokens "$2" --dtype "$dtype" --routing uniform $EXTRA; }
 ours() { echo --backend "${BACKEND:-cuda}" $(shape "$@"); }
 
-# bench SECONDS NAME ARGS... runs epbench bench with a run directory $out/NAME, and prints its output.
+# bench SECONDS NAME ARGS... runs epbench bench with the run directory $out/NAME.
 bench() {
   rm -rf "${out:?}/$2"
   step "$1" "$2" '' epbench bench --rounds "$rounds" -o "$out/$2" "${@:3}" && cat "$out/$2.txt"
 }
 
-# model makes three searches: without a product (alone), beside the model's products, and beside them with mode=split
-# only. Then it compares their winners in the same rounds.
+# model searches without a product, beside products, and beside products with mode=split. Then it compares the winners.
 model() {
   local tokens=${2:-32,128,1024,4096} seconds search over
   seconds=$(($(tr ',' '\n' <<< "$tokens" | wc -l) * each))
@@ -51,7 +48,7 @@ in_step() {
   bench 60 "$1-step-split" $over --table "$out/$1-split"
 }
 
-# explain measures the table's config, and one with 32 SMs.
+# explain measures the table's config, and a config with 32 SMs.
 explain() {
   local common
   common="$(ours "$1" "${2:-128,4096}") --op dispatch --beside gemm --explain"
@@ -59,14 +56,12 @@ explain() {
   bench 60 "$1-explain-few" $common --config dispatch_ll:sms=32
 }
 
-# long measures calls beside one launch within which no call can begin.
 long() {
   local size=16,131072,7168
   test "$1" != qwen3-30b-a3b || size=16,98304,2048
   bench 60 "$1-long" $(ours "$1" "${2:-32,128}") --op pair,dispatch --beside "gemm:$size,$dtype" --table "$out/$1-beside" --over "$out/$1-alone"
 }
 
-# deepep measures DeepEP's low-latency kernels with hooks, and its normal kernels with 24 SMs.
 deepep() {
   local worker="launch:python3 -m torch.distributed.run --standalone --nproc-per-node $ranks native/python/workers/worker.py deepep" beside="--op pair --beside gemm"
   python3 -c 'import deep_ep' || exit 1

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Downloads the wheels of SGLang, vLLM and Megatron-Core, about 350 MB, and unpacks them into the folder $1 (default
-# .engines). $1/vllm-tests holds vLLM with its binaries, $1/site the packages, except PyTorch, that the engines
-# import.
+# Downloads SGLang, vLLM and Megatron-Core, 350 MB, into the folder $1 (default .engines). $1/vllm-tests holds vLLM with
+# its binaries. $1/site holds packages that the engines import.
 set -euo pipefail
 to=${1:-.engines} python=${PYTHON:-python3}
 mkdir -p "$to/wheels"
@@ -19,7 +18,7 @@ with zipfile.ZipFile(glob.glob(f"{wheels}/{name.replace('-', '_')}-*.whl")[0]) a
 UNPACK
 done
 test -d "$to/site" && exit
-# Without dependencies, because some would install another PyTorch.
+# without dependencies, which would install another PyTorch
 "$python" -m pip install -q --no-compile --target "$to/site" transformers==5.17.0 psutil requests tqdm aiohttp packaging pillow scipy \
   nvidia-ml-py einops pyyaml prometheus-client ninja tiktoken sentencepiece pandas pyarrow
 "$python" -m pip install -q --no-compile --no-deps --target "$to/site" torchvision==0.26.0 pydantic pydantic-core annotated-types \

@@ -218,7 +218,6 @@ def run(cases, shape, fp8, rank, engine, experts):
 
 
 def graph(call, shape, fp8, rank, experts):
-    """Captures two layers in a graph, and replays them with other tokens."""
     x, ids, weights = draw(shape, shape.captured, 50, rank)
 
     def layers():
@@ -257,7 +256,6 @@ def graph(call, shape, fp8, rank, experts):
 
 
 def start(rank, port):
-    """Prepares this process as a rank."""
     if EMULATED:
         import emulated
 

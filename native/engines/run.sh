@@ -1,7 +1,6 @@
 #!/bin/bash
-# Tests the dispatch and combine code of SGLang, vLLM and Megatron-Core over epcomm.deepep, with two processes on two
-# GPUs, or with ENGINES_EMULATED=1 on the emulated driver. Run native/engines/fetch.sh and `make epcomm-native` first.
-# Run this script from the repository's root.
+# Tests SGLang, vLLM and Megatron-Core over epcomm.deepep on two GPUs. With ENGINES_EMULATED=1 it needs no GPU. Run
+# native/engines/fetch.sh and `make epcomm-native` first, all from the repository's root.
 #
 #   native/engines/run.sh [sglang vllm megatron]
 #   VLLM_TESTS=checkout-of-vllm native/engines/run.sh vllm-tests    vLLM's own tests of DeepEP, see vllm_tests.py

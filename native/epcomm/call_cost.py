@@ -156,7 +156,6 @@ def worker(rank, ranks, name, out):
 
 
 def table(folder):
-    """Prints one line for each kind of call."""
     runs = {}
     for path in sorted(glob.glob(os.path.join(folder, "*-[0-9]*.json"))):
         with open(path, encoding="utf-8") as f:

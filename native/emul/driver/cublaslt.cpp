@@ -92,8 +92,7 @@ void multiply_batch(const Job &j, int32_t g) {
       d[row + col * static_cast<uint64_t>(j.d.ld)] = to_bf16(j.alpha * dot(&rows[row * inner], &cols[col * inner], inner));
 }
 
-/* The least duration of a product. The worker runs products for twice the time of a call. An emulated call takes long,
- * so many short products would need most of the processor time of a test. */
+/* The least duration of a product. Shorter products would need most of a test's processor time. */
 const int64_t least_ns = 2'000'000;
 
 void multiply(void *data) {

@@ -51,7 +51,6 @@ inline void rest() {
   nanosleep(&nap, nullptr);
 }
 
-/* The work that a capture recorded. */
 struct Capture {
   std::vector<Work> works;
   bool ended = false;

@@ -51,7 +51,7 @@ void emul_point(void); /* may switch to another thread */
 void emul_reads(const void *p);
 void emul_writes(const void *p);
 void emul_updates(const void *p);
-void emul_spin(void);  /* called in waiting loops */
+void emul_spin(void);
 void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
@@ -200,8 +200,6 @@ template <class T, class U>
 static inline T atomicMax(T *p, U v) {
   return emul_update(p, [v](T o) { return o > T(v) ? o : T(v); });
 }
-
-/* ---- bits and arithmetic ---- */
 
 static inline uint32_t __float_as_uint(float x) { uint32_t v; memcpy(&v, &x, 4); return v; }
 static inline float __uint_as_float(uint32_t x) { float v; memcpy(&v, &x, 4); return v; }

@@ -41,7 +41,7 @@ struct Barrier {
   uint64_t slots[2][32]; /* lanes' values; slots[generation & 1] is in use */
 };
 
-const int remembered = 16; /* atomic reads that a fiber remembers */
+const int remembered = 16;
 
 /* A bulk store. emul_bulk_wait performs it, as late as possible. */
 struct BulkStore {
@@ -72,8 +72,8 @@ struct Fiber {
   void *tsan = nullptr;
   const void *reads[remembered] = {}; /* last atomic reads; a fence makes them acquires */
   uint32_t read = 0;
-  std::vector<BulkStore> stores; /* oldest first */
-  uint32_t group = 0;            /* group of the next stores */
+  std::vector<BulkStore> stores;
+  uint32_t group = 0;
   bool fenced = false; /* fenced since the last barrier: atomic writes are releases */
 };
 
@@ -213,7 +213,6 @@ void read_load(uint64_t now) {
   crowding = std::max({1.0, running / processors, crowding * 0.95});
 }
 
-/* Leaves the processor to other blocks. */
 void idle(int passes) {
   timespec nap{0, passes < 50 ? 20'000 : static_cast<long>(300'000 * crowding)};
   passes < 3 ? (void)sched_yield() : (void)nanosleep(&nap, nullptr);

@@ -1,4 +1,4 @@
-/* Runs emulated kernels. Each line of stdin is a statement:
+/* Runs emulated kernels. A line of stdin sets a value, adds a step, or is a command:
  *
  *   object FILE            shared object with the compiled device source
  *   arena FILE             memory of all ranks; keeps the results
@@ -8,16 +8,16 @@
  *   set RANK FIELD VALUE   integer field; RANK * means every rank
  *   fset RANK FIELD VALUE  float field
  *   launch ENTRY GRID BLOCK SHARED [FIELD=VALUE ...]
- *                          adds a step: launch an entry of the last object
- *   launch_silu ...        the same for an entry that takes EpSiluArgs, with fields silu.FIELD
- *   barrier                adds a step: wait for all ranks
- *   wipe OFFSET BYTES      adds a step: each rank sets all bits of a part of its heap
+ *                          step: launch an entry of the last object
+ *   launch_silu ...        for an entry that takes EpSiluArgs, with fields silu.FIELD
+ *   barrier                step: wait for all ranks
+ *   wipe OFFSET BYTES      step: set all bits of a part of each rank's heap
  *   rounds N               gives the next rounds the numbers N+1, N+2, ...
  *   run N                  performs the steps N times
  *   clear                  removes the steps
  *   done                   prints "done"
  *
- * Ranks run at the same time and wait for each other only at barriers. Only the first arena counts.
+ * Ranks wait for each other only at barriers.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

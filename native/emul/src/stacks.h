@@ -17,8 +17,7 @@
 #define EMUL_FIBER_CREATE() nullptr
 #endif
 
-/* Not a power of two. Otherwise the ends of all stacks would share a few sets of the processor's caches, and a switch
- * between fibers of a large block would take twice as long. */
+/* Not a power of two, so that the ends of the stacks do not share cache sets. */
 const size_t stack_bytes = (128 << 10) + (4 << 10) + 192;
 
 struct Stacks {

@@ -100,7 +100,7 @@ func rowsText(run *record.Run, t *table.Table) string {
 	return text + "."
 }
 
-// winners adds to the table of winners how many points constraints removed.
+// winners returns the table of winners, with notes on the points that constraints removed.
 func winners(run *record.Run) reports.Table {
 	t := reports.Winners(run)
 	t.Note(rejections(run.Spaces)...)

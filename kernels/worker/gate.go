@@ -30,7 +30,7 @@ import (
 const (
 	greetLimit  = 10 * time.Second // from the connection to the proof
 	maxGreeting = 4096             // bytes of a line
-	maxUnproved = 256              // connections
+	maxUnproved = 256              // connections without a proof
 )
 
 // Challenge asks a rank to prove that it knows the token.

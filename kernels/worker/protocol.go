@@ -60,7 +60,7 @@ type KernelDecl struct {
 	Accepts []string        `json:"accepts,omitempty"` // dispatches before a combine; if missing, all
 }
 
-// Rule is a condition on configs in the expr language (expr-lang.org). Its variables are the kernel's parameters,
+// Rule is a condition on configs in the expr language (expr-lang.org). The variables are the kernel's parameters,
 // problem.* and machine.*, under their JSON names.
 type Rule struct {
 	Expr   string `json:"expr"`

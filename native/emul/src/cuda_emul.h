@@ -56,7 +56,7 @@ void emul_fence(void);
 void emul_sleep(uint32_t ns);
 uint64_t emul_time_ns(void);
 uint8_t *emul_dynamic_shared(void);
-void emul_bar_sync(uint32_t id, uint32_t threads); /* threads 0: all threads of the block */
+void emul_bar_sync(uint32_t id, uint32_t threads); /* if `threads` is 0: the whole block */
 /* Each lane of `mask` passes `in` and gets all lanes' values in out[32]. */
 void emul_collect(uint32_t mask, int op, uint64_t in, uint64_t *out);
 void emul_mbar_init(uint64_t *bar, uint32_t arrivals);
@@ -65,7 +65,7 @@ bool emul_mbar_try(uint64_t *bar, uint32_t parity);
 void emul_bulk_load(void *shared, const void *global, uint32_t bytes, uint64_t *bar);
 void emul_bulk_store(void *global, const void *shared, uint32_t bytes);
 void emul_bulk_commit(void);
-void emul_bulk_wait(uint32_t groups_left, bool written); /* written: waits for writes, else for reads */
+void emul_bulk_wait(uint32_t groups_left, bool written); /* waits for writes if `written`, else for reads */
 }
 
 /* Allocates shared memory before any fiber runs, for the race detector. */

@@ -307,8 +307,8 @@ extern "C" void emul_updates(const void *p) {
   block->running->reads[block->running->read++ % remembered] = p;
 }
 
-/* Returns the device's time in ns. It passes `crowding` times more slowly than the host's time, so that waits on a busy
- * host keep their deadlines. */
+/* Returns the device's time in ns. This time passes `crowding` times more slowly than the host's time, so that waits on
+ * a busy host keep their deadlines. */
 extern "C" uint64_t emul_time_ns(void) {
   static std::mutex reading;
   static uint64_t seen;

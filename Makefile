@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 # to find a test that hangs.
 PATIENCE ?= 30m
 
-.PHONY: help build test test-all race lint fuzz fuzz-night bench mutation mutation-native golden pages tables model engine-readers clean
+.PHONY: help build test test-all race race-build lint fuzz fuzz-night bench mutation mutation-native golden pages tables model engine-readers clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -27,6 +27,8 @@ test-all: ## every test that needs no GPU, at full length: also device code on t
 GOROUTINES = \bgo func\b|\bgo [a-z.]+[(]|[.]Go[(]|t[.]Parallel[(]
 CONCURRENT = $(sort $(filter-out kernels/cuda/declare/,$(dir $(shell grep -rlE '$(GOROUTINES)' --include=*.go kernels tune reports workloads))) \
   kernels/ kernels/conform/ tune/sweep/ tune/sweep/measure/ tune/sweep/receipt/)
+race-build: ## compile the packages of race; their tests are compiled by race
+	$(GO) build -race $(addprefix ./,$(CONCURRENT))
 race: ## the tests of the concurrent packages under the race detector (lint has vetted them)
 	$(GO) test -race -short -vet=off -timeout $(PATIENCE) $(addprefix ./,$(CONCURRENT))
 

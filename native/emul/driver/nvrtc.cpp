@@ -1,4 +1,5 @@
 /* A libnvrtc that compiles device sources with g++. The environment variable EMUL_SRC is the folder of cuda_emul.h. */
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,16 +32,20 @@ void write(const std::string &path, const std::string &text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/* Returns a ptxas report with constants. */
-std::string usage(const std::string &object) {
-  FILE *p = popen(("nm -D --defined-only " + object).c_str(), "r");
-  char line[1024], name[512];
+/* Returns a ptxas report with constants. `image` is a shared object, whose global functions are kernels. */
+std::string usage(const std::string &image) {
+  const char *base = image.data();
+  const Elf64_Ehdr *h = reinterpret_cast<const Elf64_Ehdr *>(base);
+  const Elf64_Shdr *sections = reinterpret_cast<const Elf64_Shdr *>(base + h->e_shoff);
   std::string out;
-  while (p && fgets(line, sizeof line, p))
-    if (sscanf(line, "%*s T %500s", name) == 1)
-      out += std::string("ptxas info    : Compiling entry function '") + name + "' for 'emulation'\n" +
-             "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 32 registers\n";
-  if (p) pclose(p);
+  for (const Elf64_Shdr *s = sections; s < sections + h->e_shnum; s++) {
+    if (s->sh_type != SHT_DYNSYM) continue;
+    const Elf64_Sym *symbols = reinterpret_cast<const Elf64_Sym *>(base + s->sh_offset);
+    for (const Elf64_Sym *y = symbols; y < symbols + s->sh_size / sizeof *y; y++)
+      if (y->st_shndx != SHN_UNDEF && y->st_info == ELF64_ST_INFO(STB_GLOBAL, STT_FUNC))
+        out += std::string("ptxas info    : Compiling entry function '") + (base + sections[s->sh_link].sh_offset + y->st_name) +
+               "' for 'emulation'\n    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 32 registers\n";
+  }
   return out;
 }
 
@@ -71,8 +76,8 @@ int nvrtcCompileProgram(void *v, int n, const char *const *options) {
   std::string cmd = "g++ -std=c++20 -Og -fno-exceptions -fno-asynchronous-unwind-tables -nostdlib -shared -fPIC -DEP_EMULATE -ffp-contract=off -w -I" + d + " -I" + (emul ? emul : ".") + flags +
                     " -o " + d + "/out.so " + d + "/variant.cc -lgcc > " + d + "/log 2>&1";
   int r = system(cmd.c_str());
-  p->log = r ? read(d + "/log") : usage(d + "/out.so");
   p->image = r ? "" : read(d + "/out.so");
+  p->log = r ? read(d + "/log") : usage(p->image);
   r |= system(("rm -rf " + d).c_str());
   return r ? 6 : 0;
 }

@@ -1,3 +1,2 @@
-// Package epbench is the module's root. It tests which package may import which. The program is cmd/epbench; a
-// production runtime links tune/ep and tune/table.
+// Package epbench is the root of the module. Its tests check the imports of all packages. The program is cmd/epbench.
 package epbench

@@ -3,7 +3,7 @@ package docs
 
 import "embed"
 
-// Pages holds the pages, NAME.md. Each begins with a line "# QUESTION" that it answers.
+// Pages holds the files NAME.md. The title of a page is the question that it answers.
 //
 //go:embed *.md
 var Pages embed.FS

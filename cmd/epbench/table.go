@@ -61,8 +61,7 @@ func (f *sourceFlags) bind(cmd *cobra.Command) {
 	})
 }
 
-// bindFile registers the flags of commands that read one table. otherwise says in the help which table is read without
-// --table.
+// bindFile registers the flags of a command that reads one table. The help of --table ends with `otherwise`.
 func (f *sourceFlags) bindFile(cmd *cobra.Command, otherwise string) {
 	flags(cmd, forTables, func(s *pflag.FlagSet) {
 		s.StringVar(&f.file, "table", "", "`TABLE` a table.json, a run with a table, or the name of a compiled-in table; "+otherwise)
@@ -98,7 +97,7 @@ func (f *sourceFlags) open() (*table.Set, error) {
 	return table.Overlay(append(set.Sources(), top)...), nil
 }
 
-// load returns the table that --table names, or the only one there is.
+// load returns the table of --table. Without --table there must be exactly one table.
 func (f *sourceFlags) load() (*table.Table, error) {
 	set, err := f.open()
 	if err != nil {
@@ -111,7 +110,6 @@ func (f *sourceFlags) load() (*table.Table, error) {
 	return nil, usagef("--table NAME is required: a table.json, a run%s", orOneOf(sources))
 }
 
-// orOneOf returns the names of sources as the end of an error.
 func orOneOf(sources []table.Source) string {
 	out := ""
 	for _, s := range sources {
@@ -151,7 +149,6 @@ func loadTable(name string, allowEdited bool) (*table.Table, error) {
 		ep.DidYouMean(name, known, "; there are "+strings.Join(known, ", ")))
 }
 
-// asTable returns err, or a clearer error if the file is not JSON.
 func asTable(name string, err error) error {
 	if err == nil {
 		return nil
@@ -169,7 +166,6 @@ func asTable(name string, err error) error {
 	return fmt.Errorf("%s: not a table; give a table.json, a run directory with one, or the name of a compiled-in table", name)
 }
 
-// tablePath returns the path of a run directory's table, or path itself.
 func tablePath(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Join(path, record.TableFile)

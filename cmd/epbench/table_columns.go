@@ -13,7 +13,7 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// keyColumns returns the columns of a row's key. A narrow terminal drops those first that rarely differ.
+// keyColumns returns the columns of a row's key. A narrow terminal shows fewer.
 func keyColumns() []reports.Column {
 	n := func(name string, order int) reports.Column { return reports.Numbers(name, "").Dropped(order).Keyed() }
 	w := func(name string, order int) reports.Column { return reports.Words(name).Dropped(order).Keyed() }
@@ -47,7 +47,6 @@ func keyCells(k table.Key) []reports.Cell {
 	}
 }
 
-// modelOf names the presets that have the shape of a key.
 func modelOf(k table.Key) string {
 	var out []string
 	for _, p := range workloads.Presets() {
@@ -58,7 +57,6 @@ func modelOf(k table.Key) string {
 	return strings.Join(out, " ")
 }
 
-// spanText writes a range of token counts, such as 1-16.
 func spanText(lo, hi int) string {
 	if lo == hi {
 		return fmt.Sprint(lo)
@@ -66,7 +64,6 @@ func spanText(lo, hi int) string {
 	return fmt.Sprintf("%d-%d", lo, hi)
 }
 
-// configCells returns the id of a row's config and its difference from the default.
 func configCells(h table.Header, r *table.Row) []reports.Cell {
 	if r == nil {
 		return []reports.Cell{reports.None(), reports.None()}
@@ -102,10 +99,9 @@ func gainCells(h table.Header, r *table.Row) []reports.Cell {
 	return reports.GainCells(record.Interval{Mid: r.Evidence.Gain, Low: low, High: high})
 }
 
-// timedColumn is the token count at which a row was timed.
 func timedColumn(drop int) reports.Column { return reports.Numbers("timed at", "").Dropped(drop) }
 
-// timedCell is empty if the count equals asked, which another column shows.
+// timedCell returns no text if another column already shows the token count, `asked`.
 func timedCell(r *table.Row, asked int) reports.Cell {
 	if r == nil {
 		return reports.Cell{}
@@ -120,14 +116,14 @@ func timedCell(r *table.Row, asked int) reports.Cell {
 	return reports.Int(at)
 }
 
-// timedNote explains the column "timed at" if it has a value. which names the figures, such as "the gain was".
+// timedNote explains the column "timed at" if it has a value. `which` is a phrase such as "the gain was".
 func timedNote(t *reports.Table, rows []*table.Row, which string) {
 	at := slices.IndexFunc(t.Columns, func(c reports.Column) bool { return c.Name == "timed at" })
 	if !slices.ContainsFunc(t.Rows, func(r []reports.Cell) bool { return r[at].Text != "" && r[at].Text != reports.None().Text }) {
 		return
 	}
 	unknown := slices.ContainsFunc(rows, func(r *table.Row) bool { _, ok := r.Evidence.At(); return !ok && len(r.Evidence.Tokens) > 1 })
-	note := "timed at: the token count at which " + which + " measured; of several, the one with the least gain"
+	note := "timed at: the token count at which " + which + " measured; if there are several, the one with the smallest gain"
 	if unknown {
 		note += "; older rows do not record it"
 	}
@@ -156,7 +152,6 @@ func triedCells(r *table.Row) []reports.Cell {
 	return cells
 }
 
-// evidenceText returns a row's evidence without the gain.
 func evidenceText(r *table.Row) string {
 	if r == nil {
 		return ""
@@ -186,7 +181,7 @@ func roundsText(e table.Evidence) string {
 	return fmt.Sprintf("%d rounds of %d sessions", e.Rounds, e.Sessions)
 }
 
-// evidenceCell returns evidenceText. Without a row it has "none" for people and "" for programs.
+// evidenceCell says "none" to people and "" to programs if there is no row.
 func evidenceCell(r *table.Row) reports.Cell {
 	if r == nil {
 		return reports.Cell{Text: "none", Value: ""}
@@ -216,7 +211,7 @@ func gathered(t reports.Table) reports.Table {
 	return t
 }
 
-// sideColumns returns the columns for one of two compared rows. side names the table, such as a or old.
+// sideColumns returns the columns for one of two compared rows. Its argument names the table, such as "old".
 func sideColumns(side string) []reports.Column {
 	return []reports.Column{reports.Words(side), reports.Words("config " + side).Dropped(10).Spelling(side), reports.Numbers("gain "+side, "x"),
 		reports.Numbers("low "+side, "x").Dropped(4), reports.Numbers("high "+side, "x").Dropped(4)}

@@ -53,7 +53,6 @@ func newTableDiff() *cobra.Command {
 	return cmd
 }
 
-// headerDiff returns a text for each field in which two headers differ.
 func headerDiff(a, b table.Header) []string {
 	percent := func(f float64) string { return fmt.Sprintf("%.2f %%", 100*f) }
 	var out []string
@@ -88,7 +87,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// hashDiff compares a field that has one hash for each run. It shows single hashes and counts several.
+// hashDiff compares a field that has one hash for each run. It only counts the hashes if there are several.
 func hashDiff(name, a, b string) []string {
 	if a == b {
 		return nil

@@ -46,10 +46,8 @@ only if no row answers.`,
 	return cmd
 }
 
-// explainedRows is the largest number of rows that are printed without --all.
-const explainedRows = 3
+const explainedRows = 3 // printed at most, without --all
 
-// explain returns the rows that may answer, for every key and token count.
 func (q *query) explain(all bool) reports.Table {
 	t := reports.Table{Name: "explain", Columns: slices.Concat([]reports.Column{
 		reports.Words("op"), reports.Words("dtype").Dropped(3).Keyed(), reports.Words("routing").Keyed(), reports.Words("tokens"),
@@ -66,14 +64,13 @@ func (q *query) explain(all bool) reports.Table {
 	return t
 }
 
-// explanation holds the rows that may answer for some token counts.
 type explanation struct {
 	table.Explanation
 	lo, hi int  // first and last token count
 	more   bool // some rows were left out
 }
 
-// explained returns explanations for ascending token counts. Equal neighbours are merged.
+// explained returns one explanation for each range of token counts that has the same rows.
 func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanation {
 	var out []explanation
 	for _, s := range tokenRanges(set, tokens) {
@@ -90,7 +87,7 @@ func explained(set *table.Set, k table.Key, tokens []int, all bool) []explanatio
 	return out
 }
 
-// shorten keeps explainedRows rows. If a row answers, those that do not cover the token count go first.
+// shorten keeps at most explainedRows rows. If a row answers, rows for other token counts are dropped.
 func (e *explanation) shorten() {
 	if e.Answer.Row != nil {
 		e.Rows = slices.DeleteFunc(e.Rows, func(r table.ExplainedRow) bool { return e.lo < r.Row.Lo || e.lo > r.Row.Hi })
@@ -99,7 +96,6 @@ func (e *explanation) shorten() {
 	e.Rows = e.Rows[:min(len(e.Rows), explainedRows)]
 }
 
-// shows reports whether two explanations are printed alike.
 func (e explanation) shows(other explanation) bool {
 	return e.more == other.more && slices.EqualFunc(e.Rows, other.Rows, func(a, b table.ExplainedRow) bool {
 		return a.Row == b.Row && a.Note == b.Note
@@ -140,7 +136,7 @@ func (q *query) addRows(t *reports.Table, set *table.Set, x explanation) {
 	add(place, last, spelled(q.header(&x.Answer), x.Key, x.Tokens, ep.Config{}))
 }
 
-// differsIn returns the fields in which a row differs from the question. row is nil if two rows answer for a pair.
+// differsIn returns the fields in which a row differs from the question. A nil row stands for the two rows of a pair.
 func differsIn(differs []string, row *table.Row) string {
 	if row == nil {
 		return strings.Join(differs, " ")
@@ -152,10 +148,9 @@ func differsIn(differs []string, row *table.Row) string {
 	return strings.Join(out, " ")
 }
 
-// answers marks the row that answers, in column result.
 const answers = "answers"
 
-// illegal returns why the answering config cannot run on the host, or "".
+// illegal is like refused, but only for the row that answers.
 func (q *query) illegal(r table.ExplainedRow, x table.Explanation) string {
 	if r.Note != answers || q.host.Check == nil || r.Row.Config.IsDefault() {
 		return ""

@@ -58,7 +58,7 @@ func newTableExport() *cobra.Command {
 	flags(cmd, forOutput, func(s *pflag.FlagSet) {
 		s.StringVar(&format, "format", "go", "`FORMAT` what to write: "+exportNames()+", "+engineNames())
 		s.StringVar(&mix, "mix", "", "`TOKENS=WEIGHT` for formats of engines: how often calls of each token count occur, comma-separated; default: all token counts of the run, equally often")
-		s.StringVarP(&path, "out", "o", "", "`FILE` file to write, the main one of several; default: standard output")
+		s.StringVarP(&path, "out", "o", "", "`FILE` file to write, or the first file if the format has several; default: standard output")
 	})
 	return cmd
 }
@@ -79,8 +79,7 @@ func engineNames() string {
 	return strings.Join(names, ", ")
 }
 
-// exportEngine writes the file of an engine from a run of another library. Standard error shows what the exported
-// config loses.
+// exportEngine writes an engine's file from a run of the library that the engine calls.
 func exportEngine(cmd *cobra.Command, e engines.Exporter, run, mix, path string) error {
 	if run == "" {
 		return usagef("--table RUN is required: the run directory that measured the library")
@@ -141,7 +140,6 @@ func exportDocs() string {
 	return b.String()
 }
 
-// baseName returns the prefix of the exported names: the file's name without extension.
 func baseName(path string) string {
 	if path == "" {
 		return "tuned"
@@ -149,7 +147,6 @@ func baseName(path string) string {
 	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
-// printExport prints an export that has one file. Several files need -o.
 func printExport(w io.Writer, files []export.File) error {
 	if len(files) > 1 {
 		return usagef("-o: this format writes %d files into one folder; name the main one", len(files))
@@ -158,7 +155,7 @@ func printExport(w io.Writer, files []export.File) error {
 	return err
 }
 
-// writeExport writes the main file to path and the others beside it.
+// writeExport writes the first file to the path, and the other files into the same folder.
 func writeExport(cmd *cobra.Command, path string, files []export.File) error {
 	for i, f := range files {
 		name := path

@@ -18,7 +18,7 @@ func newTableFallback() *cobra.Command {
 	var band float64
 	cmd := &cobra.Command{
 		Use:   "fallback TABLE [RUN...]",
-		Short: "Choose how problems without a row are answered; judge it by runs",
+		Short: "Choose which rows answer for problems without a row of their own",
 		Long: `If no row matches exactly, a look-up answers with the default, unless the table has a
 fallback: key fields in which a row may differ. The command writes TABLE with another
 fallback, or judges TABLE by recorded runs. To judge TABLE, it looks up
@@ -57,7 +57,6 @@ code 5: a run is of another machine or other kernels.`,
 	return cmd
 }
 
-// writeAndJudge writes the table to path, if given, and judges its answers by runs, if there are any.
 func writeAndJudge(cmd *cobra.Command, out tableFlags, t *table.Table, path string, runs []string, band float64) error {
 	loaded, err := loadRuns(cmd, runs)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// host returns the host that --machine selects: "table" (the machine of the table with precedence), "host" (this
-// machine), or a file.
+// host returns the host of --machine: the last table's machine ("table"), this machine ("host"), or that of a file.
 func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err error) {
 	sources := set.Sources()
 	choice := f.machine
@@ -41,8 +40,6 @@ func (f *queryFlags) host(cmd *cobra.Command, set *table.Set) (h table.Host, err
 	return h, err
 }
 
-// hostOfTable returns the host on which a table was made. A look-up for it adds parameters that are newer than the
-// table.
 func hostOfTable(h table.Header) table.Host {
 	return table.Host{Machine: h.Machine, ABI: h.ABI, Hooks: h.Hooks, Current: current(h.Machine)}
 }
@@ -56,7 +53,6 @@ func (f *queryFlags) thisHost(cmd *cobra.Command) (table.Host, error) {
 	return hostOf(b), nil
 }
 
-// hostOf returns a backend's machine and its build, if stated.
 func hostOf(b kernels.Backend) table.Host {
 	h := table.Host{Machine: b.Machine()}
 	if v, ok := b.(kernels.Versioned); ok {
@@ -65,10 +61,9 @@ func hostOf(b kernels.Backend) table.Host {
 	return h
 }
 
-// maxHostBytes bounds a --machine file. The run.json of a long sweep is smaller.
 const maxHostBytes = 64 << 20
 
-// readHost reads a machine from a run.json, a table.json, or a file of its own.
+// readHost reads a machine from a run.json, a table.json, or a file that holds only a machine.
 func readHost(path string) (table.Host, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -101,7 +96,7 @@ func readHost(path string) (table.Host, error) {
 	return table.Host{}, usagef("--machine: %s names no machine; give a run.json or a table.json", path)
 }
 
-// current returns a function that adds newer parameters to a config, nil for an unknown backend.
+// current returns a function that adds newer parameters to a config, or nil for an unknown backend.
 func current(m ep.Machine) func(ep.Config) ep.Config {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -110,7 +105,7 @@ func current(m ep.Machine) func(ep.Config) ep.Config {
 	return func(c ep.Config) ep.Config { return kernels.Current(known, c) }
 }
 
-// legality returns a check of configs against a backend's kernels, nil for an unknown backend.
+// legality returns a check of configs against a backend's kernels, or nil for an unknown backend.
 func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -119,7 +114,7 @@ func legality(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	return legalAmong(known)
 }
 
-// ofKnownKernels is like legality, but accepts configs of unknown kernels. A table may name them.
+// ofKnownKernels is like legality, but its check accepts configs of unknown kernels.
 func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error {
 	known := knownKernels(m.Backend)
 	if known == nil {
@@ -134,7 +129,6 @@ func ofKnownKernels(m ep.Machine) func(ep.Machine, ep.Problem, ep.Config) error 
 	}
 }
 
-// legalAmong returns a check of configs against known, after newer parameters are added.
 func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) error {
 	return func(m ep.Machine, p ep.Problem, c ep.Config) error {
 		c = kernels.Current(known, c)
@@ -142,7 +136,7 @@ func legalAmong(known []kernels.Kernel) func(ep.Machine, ep.Problem, ep.Config) 
 		if err != nil {
 			return err
 		}
-		// Only here is the default config needed, and to make it takes longer than the check.
+		// Making the default config takes longer than the check.
 		if p.Precision == ep.Full && slices.ContainsFunc(k.Params, func(q kernels.Param) bool { return q.Class == kernels.Precision }) {
 			if name := k.Changes(kernels.Precision, k.DefaultConfig(m, p), c); name != "" {
 				return fmt.Errorf("%s: %s changes results, and precision is full; see --precision", name, c.Values[name])

@@ -87,7 +87,7 @@ func (f *lintFlags) lint(out *reports.Table, band float64, s table.Source) int {
 	return errors
 }
 
-// changedLog returns a finding if the log of trials is not the one from which the table was made.
+// changedLog returns a finding if the log of trials has changed since the table was made.
 func changedLog(s table.Source) []curate.Finding {
 	dir := filepath.Dir(s.Name)
 	run, err := record.ReadRun(dir)
@@ -100,13 +100,12 @@ func changedLog(s table.Source) []curate.Finding {
 	return nil
 }
 
-// warningsShown is the number of warnings printed for each rule.
-const warningsShown = 5
+const warningsShown = 5 // for each rule
 
-// firstWarnings returns all errors and the first warnings of each rule. more says how many were left out.
+// firstWarnings returns all errors and the first warnings of each rule, and notes about the other warnings.
 func firstWarnings(findings []curate.Finding) (shown []curate.Finding, more []string) {
 	seen := map[string]int{}
-	var full []string // rules with more than warningsShown warnings
+	var full []string
 	for _, f := range findings {
 		if f.Severity != curate.Bad {
 			seen[f.Rule]++

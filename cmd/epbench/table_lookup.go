@@ -76,7 +76,7 @@ func (q *query) answers() reports.Table {
 			row := a.Row
 			if a.Reason == table.Illegal {
 				q.note(q.whyIllegal(k, n, row))
-				row = nil // its evidence is not about the default
+				row = nil // the default answers, without evidence
 			}
 			if row != nil {
 				rows = append(rows, row)
@@ -95,7 +95,7 @@ func (q *query) answers() reports.Table {
 	return t
 }
 
-// whyIllegal says why the config of a row cannot run here. If row is nil, two rows answer for a pair.
+// whyIllegal says why a row's config cannot run here. A nil row stands for the two rows of a pair.
 func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	if row == nil {
 		return "illegal: the rows of dispatch and combine do not work on the same memory, so the default answers; tune the pair: epbench sweep --op pair"
@@ -103,7 +103,6 @@ func (q *query) whyIllegal(k table.Key, tokens int, row *table.Row) string {
 	return fmt.Sprintf("illegal: the row for %s %s, %d to %d tokens, cannot run here with %d tokens, so the default answers: %s", k.Op, k.Dispatch, row.Lo, row.Hi, tokens, q.refused(k, tokens, row.Config))
 }
 
-// found returns an error if --config is given and t has no rows.
 func (q *query) found(t reports.Table) error {
 	if q.config == "" || len(t.Rows) > 0 {
 		return nil
@@ -111,7 +110,6 @@ func (q *query) found(t reports.Table) error {
 	return usagef("--config %s: no answer has this config; leave --config out to see which there are", q.config)
 }
 
-// qualify adds a note if an answer comes from another problem, machine or build.
 func (q *query) qualify(a *table.Answer) {
 	if a.Reason == table.Halves {
 		q.note("halves: no row covers the pair; the answer is the configs of its dispatch and its combine, which were tuned separately and never timed together")
@@ -127,12 +125,11 @@ func (q *query) qualify(a *table.Answer) {
 	}
 }
 
-// reasonText returns the reason of an answer, with that of its row.
 func reasonText(a *table.Answer) string {
 	out := string(a.Reason)
 	switch {
 	case a.Row == nil || a.Row.Evidence.Reason == "":
-	case a.Row.Evidence.Reason == string(table.Kept): // as sweep writes for an undecided search
+	case a.Row.Evidence.Reason == string(table.Kept): // sweep writes this for an undecided search
 		out += ", undecided"
 	default:
 		out += ", " + a.Row.Evidence.Reason
@@ -163,7 +160,7 @@ func lookupOf(set *table.Set, h table.Host, p ep.Problem) func(int, ep.Class) *t
 	}
 }
 
-// header returns the header of the answering table, or one with the host's machine.
+// header returns the answering table's header. Without a table it holds only the host's machine.
 func (q *query) header(a *table.Answer) table.Header {
 	for _, s := range q.set.Sources() {
 		if s.Name == a.Source {
@@ -180,10 +177,10 @@ func verifiedCell(row *table.Row, a *table.Answer) reports.Cell {
 	return reports.Bool(a.Verified)
 }
 
-// miss holds the unanswered questions of one note.
+// miss holds unanswered questions that need the same sweep.
 type miss struct {
 	why                 string
-	command             string // flags of the sweep that tunes them, without the lists below
+	command             string // flags of that sweep, without the lists below
 	ops, dtypes, tokens []string
 }
 
@@ -204,7 +201,6 @@ func with[T ~string](list []string, word T) []string {
 	return append(list, string(word))
 }
 
-// explained returns the notes of the query, and for each miss the command that tunes it.
 func (q *query) explained() []string {
 	notes := slices.Clone(q.notes)
 	for _, m := range q.misses {

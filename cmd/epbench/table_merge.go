@@ -57,7 +57,6 @@ table has the fallback of OLD.`,
 	return cmd
 }
 
-// mergeTables writes the merged table to path. It returns the ranges that both tables measured.
 func mergeTables(cmd *cobra.Command, oldPath, newPath, path string, band float64) (t reports.Table, err error) {
 	old, _, err := loadSplit(oldPath)
 	if err != nil {
@@ -114,8 +113,7 @@ func loadSplit(path string) (*table.Table, *reports.Loaded, error) {
 	return curate.Split(t, timedIn(l)), l, nil
 }
 
-// timedIn returns a function that returns a row's measured times and gain at a token count, for the routing with the
-// least gain.
+// timedIn returns a function that finds a row's times at a token count, under the routing with the smallest gain.
 func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bool) {
 	return func(r table.Row, tokens int) (least curate.Timing, ok bool) {
 		for i, routing := range r.Evidence.Routings {
@@ -134,7 +132,7 @@ func timedIn(l *reports.Loaded) func(r table.Row, tokens int) (curate.Timing, bo
 	}
 }
 
-// decidedAt returns times and gain from the search at a token count. ok is false if it chose another config.
+// decidedAt finds times in the search that chose the row's config at a token count.
 func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	for i := range run.Searches {
 		s := &run.Searches[i]
@@ -148,8 +146,7 @@ func decidedAt(run *record.Run, r table.Row, tokens int, routing string) (t cura
 	return t, false
 }
 
-// crossedAt returns times and gain at a token count where no search chose the config. There a sweep times it in stage
-// cross.
+// crossedAt finds times in stage cross, in which a sweep times configs that other searches chose.
 func crossedAt(l *reports.Loaded, r table.Row, tokens int, routing string) (t curate.Timing, ok bool) {
 	config, dflt := l.Paired(r.Key, tokens, routing, r.Config)
 	if len(config) == 0 {
@@ -171,7 +168,7 @@ func bindBand(s *pflag.FlagSet, band *float64) {
 	percentVar(s, band, "band", maxBand, "`PERCENT` least difference that counts, such as 3%; default: the table's own")
 }
 
-// bandOf returns --band, or the table's band, or the band of the table's machine.
+// bandOf returns --band, else the table's band, else the default band of the table's machine.
 func bandOf(flag float64, h table.Header) float64 {
 	return cmp.Or(flag, h.Band, measure.PolicyFor(h.Machine).Band)
 }

@@ -70,17 +70,16 @@ func names[T ~string](values []T) []string {
 	return out
 }
 
-// query holds a look-up's tables, host and questions.
 type query struct {
 	set       *table.Set
 	host      table.Host
-	notes     []string // refused and unverified tables, and other notes
+	notes     []string
 	misses    []miss
 	keys      []table.Key
 	tokens    []int
-	maxTokens int // tokens of a rank for which the buffers have room
+	maxTokens int // tokens of a rank that fit into buffers
 	config    string
-	isConfig  func(table.Header, table.Key, int, ep.Config) bool // the config is the one of --config
+	isConfig  func(table.Header, table.Key, int, ep.Config) bool
 }
 
 func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
@@ -135,7 +134,7 @@ func (f *queryFlags) open(cmd *cobra.Command) (*query, error) {
 	return q, nil
 }
 
-// narrow returns the tables that may answer for a key. It notes why others may not.
+// narrow returns the tables that may answer for a key. It notes why other tables may not.
 func (q *query) narrow(k table.Key) *table.Set {
 	set, notes := q.set.For(q.host, k.Problem(0))
 	for _, n := range notes {
@@ -150,7 +149,7 @@ func (q *query) note(text string) {
 	}
 }
 
-// classes returns the classes of --routing. It draws a named routing and classifies it.
+// classes returns the routing classes of --routing. If a routing is given, it is drawn and classified.
 func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	if err := noGaps("--routing", f.problem.routing); err != nil {
 		return nil, err
@@ -180,8 +179,7 @@ func (f *queryFlags) classes(p ep.Problem) ([]ep.Class, error) {
 	return out, nil
 }
 
-// adopt sets missing flags to the value that all rows for the machine share. A table of one problem then needs no
-// flags.
+// adopt sets missing flags to the value that all rows for the machine share.
 func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	rows := q.rowsHere()
 	given := func(flags ...string) bool { return slices.ContainsFunc(flags, cmd.Flags().Changed) }
@@ -201,7 +199,7 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	}
 	set := func(flag, value string) {
 		if !given(flag) {
-			cmd.Flags().Lookup(flag).Value.Set(value) // a row that was read has a valid value
+			cmd.Flags().Lookup(flag).Value.Set(value) // values of rows are valid
 		}
 	}
 	for _, n := range []struct {
@@ -226,7 +224,6 @@ func (f *queryFlags) adopt(cmd *cobra.Command, q *query) error {
 	return nil
 }
 
-// rowsHere returns the rows that the host accepts. If there are none, it notes the machines of the tables.
 func (q *query) rowsHere() []table.Row {
 	var rows []table.Row
 	var others, similar []string
@@ -251,7 +248,6 @@ func (q *query) rowsHere() []table.Row {
 	return rows
 }
 
-// modelsOf names up to four presets that have the shapes of rows.
 func modelsOf(rows []table.Row) string {
 	models := distinct(rows, modelOf)
 	models = slices.DeleteFunc(models, func(m string) bool { return m == "" })
@@ -261,7 +257,6 @@ func modelsOf(rows []table.Row) string {
 	return strings.Join(models, ", ")
 }
 
-// distinct returns the values of a key field, in the order of rows.
 func distinct[T comparable](rows []table.Row, of func(table.Key) T) []T {
 	var out []T
 	seen := map[T]bool{}

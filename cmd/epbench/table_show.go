@@ -26,8 +26,7 @@ type showFlags struct {
 	all                 bool
 }
 
-// rowsShown is the largest number of rows that are printed. If there are more, a summary is printed instead.
-const rowsShown = 60
+const rowsShown = 60 // a summary replaces a longer list
 
 func newTableShow() *cobra.Command {
 	var f showFlags
@@ -100,7 +99,6 @@ func (f *showFlags) run(cmd *cobra.Command) error {
 	return f.out.print(cmd, heads, rows)
 }
 
-// asked returns the flags by which the user selected rows, for an error text.
 func (f *showFlags) asked() string {
 	var out []string
 	for _, x := range [][2]string{{"--model", f.model}, {"--op", f.filter.ops}, {"--tokens", f.filter.tokens}, {"--routing", f.filter.routing}, {"--dtype", f.kind}, {"--config", f.config}} {
@@ -111,7 +109,6 @@ func (f *showFlags) asked() string {
 	return strings.Join(out, ", ")
 }
 
-// availableRows says which rows there are, for the same error text.
 func availableRows(set *table.Set) string {
 	var rows []table.Row
 	for _, s := range set.Sources() {
@@ -126,7 +123,6 @@ func availableRows(set *table.Set) string {
 	return out
 }
 
-// keep returns a function that reports whether the flags select a row.
 func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	counts, err := f.filter.counts()
 	if err != nil {
@@ -152,8 +148,8 @@ func (f *showFlags) keep() (func(table.Header, *table.Row) bool, error) {
 	}, nil
 }
 
-// configFilter returns a function that reports whether s names the config of a row. s may be an id, a full spelling, or
-// the difference from the default config. If s is "", the function always returns true.
+// configFilter returns a function that reports whether `s` names the config of a row: by its id, its full spelling, or
+// its difference from the default. An empty `s` names every config.
 func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool, error) {
 	s, err := fromRow(s, tableRows)
 	if err != nil {
@@ -177,7 +173,6 @@ func configFilter(s string) (func(table.Header, table.Key, int, ep.Config) bool,
 	}, nil
 }
 
-// headerTable returns the empty list of tables.
 func headerTable() reports.Table {
 	return reports.Table{Name: "tables", Columns: []reports.Column{
 		reports.Words("source"), reports.Words("id").Dropped(7), reports.Numbers("rows", ""), reports.Numbers("answer", ""), reports.Numbers("earlier", "").Dropped(7), reports.Words("name"),
@@ -200,9 +195,8 @@ func addHeader(t *reports.Table, s table.Source) {
 		reports.Str(h.Machine.CUDA), reports.Str(h.Tool), reports.Bool(h.Edited))
 }
 
-// answering returns two cells for the list of tables: the number of rows that may answer a look-up with the kernels of
-// this build, and how many of these were measured with an earlier build. If this program does not know the backend of the
-// table, both cells are empty.
+// answering returns two cells: the number of rows that may answer a look-up of this build, and how many of these rows
+// were measured with an earlier build. For an unknown backend both cells are empty.
 func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell) {
 	abi := knownABI(of.Header.Machine.Backend)
 	if abi == "" {
@@ -215,7 +209,6 @@ func answering(t *reports.Table, of *table.Table) (answer, earlier reports.Cell)
 	return reports.Int(len(of.Rows) - refused), reports.Int(n)
 }
 
-// rowTable returns the empty list of rows.
 func rowTable() reports.Table {
 	columns := append([]reports.Column{reports.Numbers("row", "").Dropped(9).Leading()}, keyColumns()...)
 	columns = append(append(columns, reports.Words("tokens").Leading()), reports.ConfigColumns()...)
@@ -238,7 +231,7 @@ func addRow(t *reports.Table, s table.Source, i int) {
 	t.Add(append(cells, timedCell(r, plain), reports.Int(r.Evidence.Rounds), reports.Str(r.Evidence.Clock), reports.Str(sourceName(s)))...)
 }
 
-// summaryTable returns a table with one line for all rows of a model and a number of ranks.
+// summaryTable returns a table with one line for each model and number of ranks.
 func summaryTable(rows []*table.Row) reports.Table {
 	n := reports.Numbers
 	t := reports.Table{Name: "summary", Title: "Rows by model", Columns: []reports.Column{

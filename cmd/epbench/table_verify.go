@@ -86,11 +86,11 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return withCode(exitNotComparable, err)
 	}
-	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // as when the rows were decided
+	policy := measure.PolicyFor(host.Machine).Coarser(t.Header.Band) // with the band that decided the rows
 	r := &receipt.Receipt{
 		Table: t.ID, Tool: version, Created: time.Now(), Machine: host.Machine, ABI: host.ABI, Policy: policy.String(), Protocol: record.Protocol,
 	}
-	// Written before the first measurement, to find a bad path, and after each row, to survive an interrupt.
+	// This first write finds a bad path before anything is measured.
 	if err := writeOut(cmd, o.path, r); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	return claimCode(r.Worst())
 }
 
-// tableFor returns the last table that may be used on a host. Ranks and dtypes differ from row to row.
+// tableFor returns the last table that may be used on a host.
 func tableFor(set *table.Set, h table.Host) (*table.Table, error) {
 	var refused []string
 	sources := set.Sources()
@@ -174,7 +174,6 @@ func gainText(i record.Interval) string {
 	return fmt.Sprintf("%.3f [%.3f, %.3f]", i.Mid, i.Low, i.High)
 }
 
-// claimCode returns an error with the exit code of the worst claim.
 func claimCode(worst receipt.Claim) error {
 	switch worst {
 	case receipt.Failed, receipt.Slower:

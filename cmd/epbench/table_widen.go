@@ -43,7 +43,6 @@ out. Every check that changes a row is printed.`,
 	return cmd
 }
 
-// widenTable writes the table with wider intervals to path, and returns the changes.
 func widenTable(cmd *cobra.Command, tablePath string, receipts []string, path string) (out reports.Table, err error) {
 	t, err := loadTable(tablePath, false)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// terms gives each word its one meaning.
 var terms = []struct{ word, meaning string }{
 	{"dispatch", "sends each token to the ranks that hold its experts"},
 	{"combine", "brings the experts' outputs back, and adds them up with their weights"},
@@ -81,7 +80,6 @@ func newTerms() *cobra.Command {
 	return cmd
 }
 
-// termList returns the words that contain part, with their meanings.
 func termList(part string) string {
 	var out strings.Builder
 	for _, t := range terms {

@@ -48,7 +48,7 @@ Exit code 3: an answer was wrong.`,
 	flags(cmd, forSearch, func(s *pflag.FlagSet) {
 		s.BoolVar(&f.quick, "quick", false, "every value of every axis once")
 		s.BoolVar(&f.stress, "stress", false, "every triple of values of three axes")
-		s.StringVar(&f.only, "only", "", "`AXIS=VALUE` run the cases with all of these, comma-separated")
+		s.StringVar(&f.only, "only", "", "`AXIS=VALUE` run only cases that have all these values, comma-separated")
 		s.StringVar(&f.part, "part", "1/1", "`I/N` run the i-th of n equal parts of the cases")
 		s.IntSliceVar(&f.ranks, "ranks", nil, "`COUNTS` numbers of ranks in the matrix; default: the machine's")
 		s.StringVar(&f.mode, "mode", "", "`MODE` how rounds are launched: graph, eager or cold; default: the backend's")
@@ -72,7 +72,6 @@ func (f *verifyFlags) level() conform.Level {
 	return conform.Default
 }
 
-// axes returns the axes of the cases for the flags. At least one rank count must be a multiple of nodes.
 func (f *verifyFlags) axes(b kernels.Backend) (conform.Axes, error) {
 	axes := conform.AxesFor(b.Machine(), b.Kernels())
 	if len(f.ranks) > 0 {
@@ -137,7 +136,6 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return verdictOf(results)
 }
 
-// filter returns the cases of --only and --part. Each part has cases of every op.
 func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	tags := splitList(f.only)
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c conform.Case) bool {
@@ -153,7 +151,7 @@ func (f *verifyFlags) filter(cases []conform.Case) ([]conform.Case, error) {
 	return mine, nil
 }
 
-// verifyCases runs the cases and prints failures and progress. After an error it returns the earlier results.
+// verifyCases runs the cases and prints failures and progress. After an error it returns the results so far.
 func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([]conform.Result, error) {
 	var out []conform.Result
 	progress := startVerifyProgress(cmd.ErrOrStderr(), len(cases), verifyEvery)
@@ -169,7 +167,7 @@ func verifyCases(cmd *cobra.Command, b kernels.Backend, cases []conform.Case) ([
 	return out, err
 }
 
-// verdictOf returns exit code 3 for a wrong answer, and 1 for another failure or if no case ran.
+// verdictOf returns an error with exit code 3 for a wrong answer, and with 1 for another failure or no cases.
 func verdictOf(results []conform.Result) error {
 	wrong, failed, ran := 0, 0, 0
 	for _, r := range results {

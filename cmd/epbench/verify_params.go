@@ -12,14 +12,11 @@ import (
 	"github.com/epbench/epbench/tune/ep"
 )
 
-// setting is one value of a parameter of a kernel.
 type setting struct {
 	kernel, param string
 	value         ep.Value
 }
 
-// parameterTable counts the configs that ran with each value, also in pairs. verify proves nothing about values that no
-// config had.
 func parameterTable(results []conform.Result) reports.Table {
 	t := reports.Table{Name: "parameters", Title: "Configs that ran with each parameter value", Columns: []reports.Column{
 		reports.Words("kernel"), reports.Words("parameter"), reports.Words("value: configs, failed after /"),
@@ -61,7 +58,6 @@ func settings(op ep.Op, c ep.Config) []setting {
 	return out
 }
 
-// compareSettings orders by kernel, parameter and value. Numbers are ordered by size.
 func compareSettings(a, b setting) int {
 	x, xn := a.value.Int()
 	y, yn := b.value.Int()

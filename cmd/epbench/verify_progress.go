@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-// verifyEvery is the time between two lines of progress.
-const verifyEvery = 10 * time.Second
+const verifyEvery = 10 * time.Second // between two lines of progress
 
-// verifyProgress prints how many cases are done and how much time is left.
 type verifyProgress struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -22,7 +20,6 @@ type verifyProgress struct {
 	ended sync.WaitGroup
 }
 
-// startVerifyProgress prints lines until close is called.
 func startVerifyProgress(out io.Writer, all int, every time.Duration) *verifyProgress {
 	p := &verifyProgress{out: out, all: all, start: time.Now(), stop: make(chan struct{})}
 	p.ended.Go(func() {

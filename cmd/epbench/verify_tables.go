@@ -33,8 +33,7 @@ func title(m ep.Machine, l conform.Level) string {
 	return fmt.Sprintf("Conformance of %s on %s, level %s", m.Backend, m.Name, l)
 }
 
-// verifyTables returns three tables: results by tag (such as op=dispatch), parameter values, and failures if there are
-// any.
+// verifyTables returns tables of results by tag (such as op=dispatch), of parameter values, and of failures.
 func verifyTables(title string, tags []string, results []conform.Result) []reports.Table {
 	t := reports.Table{
 		Name:  "conformance",
@@ -71,7 +70,6 @@ func verifyTables(title string, tags []string, results []conform.Result) []repor
 	return tables
 }
 
-// headlines shortens the conformance table and leaves out parameter values.
 func headlines(tables []reports.Table) []reports.Table {
 	t := &tables[0]
 	t.Rows = slices.DeleteFunc(t.Rows, func(r []reports.Cell) bool {
@@ -99,7 +97,6 @@ func tallyCells(tag string, n tally) []reports.Cell {
 	}
 }
 
-// skips says how many cases were skipped, with up to three reasons; "" if none was.
 func skips(results []conform.Result) string {
 	n, seen := 0, map[string]bool{}
 	var reasons []string
@@ -119,7 +116,6 @@ func skips(results []conform.Result) string {
 	return fmt.Sprintf("%d cases skipped: %s", n, strings.Join(reasons[:min(3, len(reasons))], "; "))
 }
 
-// failureTable lists the first forty failed configs.
 func failureTable(results []conform.Result) reports.Table {
 	t := reports.Table{Name: "failures", Title: "Failures", Columns: []reports.Column{
 		reports.Words("case"), reports.Words("config"), reports.Words("status"), reports.Words("reason"),

@@ -9,8 +9,7 @@ import (
 	"github.com/epbench/epbench/tune/table"
 )
 
-// version is the release of this source. release.mk reads this line. It has no commit, because each commit would change
-// the recorded runs.
+// version is the release of this source. release.mk reads this line. A commit id in it would change recorded runs.
 var version = "v0.1.0"
 
 func versionText() string {

@@ -73,14 +73,14 @@ func (f *watchFlags) run(cmd *cobra.Command, path string) error {
 	}
 }
 
-// Escape sequences (ECMA-48): to the first line, erase the rest of the line, erase the rest of the screen.
+// Escape sequences of ECMA-48.
 const (
-	home     = "\x1b[H"
-	eraseEnd = "\x1b[K"
-	eraseAll = "\x1b[J"
+	home     = "\x1b[H" // go to the first line
+	eraseEnd = "\x1b[K" // erase the rest of the line
+	eraseAll = "\x1b[J" // erase the rest of the screen
 )
 
-// heightOf returns the lines of the terminal that w writes to, 0 if there is none.
+// heightOf returns the number of lines of a terminal, or 0 for another writer.
 func heightOf(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		_, rows := windowSize(f)
@@ -89,8 +89,7 @@ func heightOf(w io.Writer) int {
 	return 0
 }
 
-// drawPage prints the state of a run. On a terminal (width above 0) it overwrites the previous page, so that nothing
-// flickers.
+// drawPage prints the state of a run. On a terminal (width above 0) it overwrites the previous page.
 func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 	page, err := fittingPage(f, width, height)
 	if err != nil {
@@ -103,8 +102,8 @@ func drawPage(w io.Writer, f *live.Follower, width, height int) error {
 	return err
 }
 
-// fittingPage returns as many searches as fit into height lines, 0 for all. One line stays free for the cursor. A
-// longer page would scroll and leave old lines above.
+// fittingPage returns as many searches as fit into the terminal, or all if the height is 0. One line stays free for the
+// cursor, because the terminal would scroll.
 func fittingPage(f *live.Follower, width, height int) (string, error) {
 	now := time.Now()
 	most := len(f.Searches)

@@ -21,10 +21,9 @@ import (
 	"github.com/epbench/epbench/tune/record"
 )
 
-// leastRefresh is the least time between two reloads. Making the page takes up to a second.
+// leastRefresh is the shortest time between two reloads of the page.
 const leastRefresh = 5 * time.Second
 
-// serveReport serves the page of a run to this host until it is interrupted.
 func serveReport(cmd *cobra.Command, path string, every time.Duration) error {
 	if _, err := record.ReadRun(path); err != nil {
 		return badInput(err)
@@ -60,7 +59,7 @@ type livePage struct {
 	finished bool
 }
 
-// ServeHTTP refuses requests that name another host: a page of another site could read the run through such a name.
+// ServeHTTP refuses requests that name another host, so that no other web site can read the run.
 func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, err := net.SplitHostPort(r.Host)
 	switch {
@@ -87,7 +86,7 @@ func (p *livePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(text)
 }
 
-// make returns the page, made again only if a file has changed.
+// make returns the page. It makes a new page only if a file has changed.
 func (p *livePage) make() (text []byte, finished bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +112,6 @@ func (p *livePage) make() (text []byte, finished bool, err error) {
 	return p.text, p.finished, nil
 }
 
-// progress says how many searches are finished and how much time is left.
 func (p *livePage) progress() (string, error) {
 	if p.follower == nil {
 		p.follower = live.Follow(p.path)

@@ -85,7 +85,6 @@ func (o *workloadOptions) run(cmd *cobra.Command) error {
 	return o.tables.print(cmd, t.tables(o.matrix)...)
 }
 
-// draw adds the rows of one routing, with --steps for each step of its drift.
 func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.Problem) error {
 	if o.steps > 0 {
 		for w, err := range workloads.Sequence(d.Spec(), o.half, o.steps, p, o.problem.seed) {
@@ -108,7 +107,7 @@ func (o *workloadOptions) draw(t *routingTables, d workloads.Distribution, p ep.
 	return err
 }
 
-// drawOptions returns the problems and routings to draw. All are dispatch: a routing is the same for every op.
+// drawOptions returns the problems and routings to draw, for dispatch only: a routing is the same for every op.
 func drawOptions(f *problemFlags) (*sweep.Options, error) {
 	f.ops = string(ep.Dispatch)
 	return f.options(ep.Machine{Backend: "cpu"}, nil)

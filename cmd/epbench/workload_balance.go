@@ -105,7 +105,6 @@ func (o *balanceOptions) run(cmd *cobra.Command, files []string) error {
 	return o.tables.print(cmd, o.table(filepath.Base(files[0]), r, size))
 }
 
-// judge plans a placement of the experts, judges it, and writes the file of -o.
 func (o *balanceOptions) judge(cmd *cobra.Command, files []string, opts trace.Options) (r *workloads.BalanceResult, err error) {
 	open := func() (*trace.Reader, error) { return trace.OpenAll(files, opts) }
 	if o.out == "" {
@@ -176,7 +175,6 @@ func (o *balanceOptions) policy() string {
 	return fmt.Sprintf("hierarchical policy: %d groups on %d hosts", o.plan.Groups, o.plan.Hosts)
 }
 
-// basis says which tokens the plan was made from and judged by.
 func (o *balanceOptions) basis(r *workloads.BalanceResult) string {
 	if r.Judged == 0 {
 		return "EPLB: deepseek-ai/EPLB, " + o.policy() + "; counts have no order, so the plan is judged with the counts from which it was made, the best case"
@@ -189,7 +187,7 @@ func (o *balanceOptions) memory(size int64) string {
 	return fmt.Sprintf("memory: %d more experts on each rank, %s for each layer (--expert-size %s)", slots, mebibytes(int64(slots)*size), o.expertSize)
 }
 
-// worth says for how many tokens a plan must hold to save more bytes than fetching the experts costs.
+// worth says after how many tokens a plan has saved more bytes than its experts were fetched for.
 func (o *balanceOptions) worth(r *workloads.BalanceResult, size int64) string {
 	copies := int64(r.Copies) * size
 	if r.Judged == 0 {

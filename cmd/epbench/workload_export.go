@@ -69,7 +69,6 @@ func (o *exportOptions) run(cmd *cobra.Command) error {
 	return err
 }
 
-// drawn writes the tokens of a workload to a trace, rank by rank.
 func drawn(w *workloads.Workload, out trace.Writer) error {
 	for _, rt := range w.Ranks {
 		if err := out.Write(rt.Experts, rt.Weights); err != nil {

@@ -55,7 +55,6 @@ func (o *fitOptions) run(cmd *cobra.Command, files []string) error {
 	return o.tables.print(cmd, fitTable(fits, noise))
 }
 
-// shape returns the counts by expert and the top-k, from the flags if the trace lacks them.
 func (o *fitOptions) shape(s trace.Summary) ([]int64, int, error) {
 	counts, topK := s.Counts, s.TopK
 	if s.Kind == trace.Counts {

@@ -51,7 +51,7 @@ func (f *traceFlags) options() (trace.Options, error) {
 	return o, nil
 }
 
-// scan opens a recording, calls read, and prints notes about the files.
+// scan opens a recording, calls `read`, and prints notes about the files.
 func (f *traceFlags) scan(cmd *cobra.Command, files []string, read func(*trace.Reader) (trace.Summary, error)) (trace.Summary, error) {
 	o, err := f.options()
 	if err != nil {
@@ -130,7 +130,6 @@ func (o *importOptions) run(cmd *cobra.Command, files []string) error {
 	return o.tables.print(cmd, o.summary(name, s))
 }
 
-// write scans a trace, and writes it to the file of -o if there is one.
 func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summary, err error) {
 	if o.out == "" {
 		return r.Scan(nil)
@@ -146,8 +145,8 @@ func (o *importOptions) write(cmd *cobra.Command, r *trace.Reader) (s trace.Summ
 	return s, err
 }
 
-// writeTrace calls write with a temporary path and then copies the file to out: a failure must not destroy an older
-// file. For "-" it prints CSV.
+// writeTrace calls `write` with a temporary path and then copies that file to `out`, so that a failure leaves an older
+// file intact. For "-" it prints CSV.
 func writeTrace(cmd *cobra.Command, out string, write func(path string) error) error {
 	ext, dir := filepath.Ext(out), filepath.Dir(out)
 	if info, err := os.Stat(out); out == "-" || err == nil && !info.Mode().IsRegular() {
@@ -198,7 +197,6 @@ func writeCounts(r *trace.Reader, out string) (trace.Summary, error) {
 	return s, errors.Join(err, f.Close())
 }
 
-// same reports whether two paths name one file.
 func same(a, b string) bool {
 	ia, errA := os.Stat(a)
 	ib, errB := os.Stat(b)

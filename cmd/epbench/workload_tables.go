@@ -9,7 +9,7 @@ import (
 )
 
 type routingTables struct {
-	link     float64 // a link's speed in each direction, in GB/s; 0: no wire limits
+	link     float64 // GB/s each way; 0: no wire limits
 	skew     reports.Table
 	wire     reports.Table
 	matrices []reports.Table
@@ -50,7 +50,7 @@ func newRoutingTables(link float64) routingTables {
 	return t
 }
 
-// add adds a workload. The table skew gets only the first dtype, because skew does not depend on it.
+// add adds a workload. Skew does not depend on the dtype, so its table gets the first dtype only.
 func (t *routingTables) add(w *workloads.Workload) {
 	p := w.Problem
 	if len(t.wire.Rows) == 0 || t.wire.Rows[0][2].Text == string(p.Dispatch) {

@@ -21,13 +21,12 @@ import (
 	"github.com/epbench/epbench/workloads"
 )
 
-// backend runs calls through the library epcomm, with one process for each rank. A pack is a file of table rows with
-// compiled kernels. A given pack chooses the configs. Without one, each candidate gets a pack of its own, so that
-// epcomm launches it.
+// backend runs calls through the library epcomm, with one process for each rank. The configs come from its pack, a file
+// with compiled kernels. If there is no pack, each candidate gets a pack of its own.
 type backend struct {
 	machine  ep.Machine
 	pack     *pack.Pack
-	path     string // path of the pack, or ""
+	path     string
 	nodes    int
 	deadline time.Duration
 	compiler *compile.Compiler
@@ -50,7 +49,7 @@ func openBackend(path string, nodes int, deadline time.Duration) (*backend, erro
 		return nil, err
 	}
 	b.machine = gpus.Machine()
-	if b.nodes > 1 { // the names that epbench-cuda rank --split gives
+	if b.nodes > 1 { // named as epbench-cuda rank --split does
 		b.machine.Backend, b.machine.Link = "cuda-hosts", b.machine.Link+"+split"
 	}
 	if err := gpus.Close(); err != nil {
@@ -103,12 +102,11 @@ func precisionOf(p *pack.Pack) []kernels.Param {
 	}}
 }
 
-// Conditions implements kernels.Conditioned. The condition fixes the number of nodes.
+// Conditions implements kernels.Conditioned.
 func (b *backend) Conditions(string) []kernels.Condition {
 	return []kernels.Condition{{Expr: fmt.Sprintf("problem.nodes == %d", b.nodes), Reason: "nodes: differs from --nodes of epcomm-worker or from the nodes of its pack"}}
 }
 
-// fits returns an error if the pack was not made for problem p.
 func (b *backend) fits(_ ep.Machine, p ep.Problem, _ ep.Config) error {
 	q := b.pack.Shape()
 	for _, f := range []struct {
@@ -162,14 +160,14 @@ func (b *backend) Open(_ context.Context, w *workloads.Workload) (kernels.Sessio
 		return nil, fmt.Errorf("nodes: %d, but this worker serves %d; start it with --nodes %d", w.Problem.Nodes, b.nodes, w.Problem.Nodes)
 	}
 	s := &session{backend: b, workload: w, packs: map[string]string{}}
-	judged := *w // a copy with the pack's largest token count, which decides where rows lie
+	judged := *w // the largest token count decides where rows lie
 	judged.Problem = s.capable()
 	s.oracle = ref.New(&judged, 1)
 	s.outputs = ref.NewRemote(s.oracle, dtype.MaxRows(judged.Problem), s.read)
 	return s, nil
 }
 
-// startRanks returns processes for n ranks. It reuses the running processes if there are n.
+// startRanks returns processes for n ranks. It reuses running processes if their number is n.
 func (b *backend) startRanks(n int) (*ranks, error) {
 	if b.ranks != nil && len(b.ranks.all) == n {
 		return b.ranks, nil

@@ -9,15 +9,14 @@ import (
 	"github.com/epbench/epbench/native/epcomm/gpu"
 )
 
-// warmups is the number of rounds before the reported ones.
-const warmups = 2
+const warmups = 2 // rounds whose times are not reported
 
-// stamps of a round are taken before the calls, after them, and after barriers without calls.
+// stamps is the number of clock readings in a round: before the calls, after the calls, and after barriers alone.
 const stamps = 3
 
-// run measures with the chain clock of kernels/cuda/drive/schedule.go: a graph runs calls and barriers. The time of the
-// same barriers is subtracted, and the rest divided by the number of calls. A barrier follows each call; a chain of
-// pairs has only one, at the end.
+// run measures with the chain clock of kernels/cuda/drive/schedule.go. A graph runs the calls, each followed by a
+// barrier. (A chain of pairs has only one barrier, at the end.) Then it runs the barriers alone, and their time is
+// subtracted.
 func (r *rank) run(q run) ([]float64, error) {
 	at := gpu.Alloc(8 * stamps)
 	defer gpu.Free(at)
@@ -40,20 +39,18 @@ func (r *rank) run(q run) ([]float64, error) {
 	return out, nil
 }
 
-// seconds returns the time of all calls in the last round.
 func (r *rank) seconds(at gpu.Pointer) float64 {
 	data := gpu.Download(at, 8*stamps, r.stream)
 	ns := func(i int) uint64 { return binary.NativeEndian.Uint64(data[8*i:]) }
 	return added(ns(0), ns(1), ns(2))
 }
 
-// added returns the seconds of calls without their barriers. It subtracts integers: float64 rounds nanoseconds since
-// 1970 to multiples of 256.
+// added returns the seconds of calls without their barriers. It subtracts integers, because float64 rounds nanoseconds
+// since 1970 to multiples of 256.
 func added(before, after, alone uint64) float64 {
 	return float64(int64(after-before)-int64(alone-after)) / 1e9
 }
 
-// chain queues one round on the stream.
 func (r *rank) chain(q run, at gpu.Pointer) error {
 	k, s := r.call(), r.onStream()
 	dispatch := func() error { return r.comm.Dispatch(k, s) }

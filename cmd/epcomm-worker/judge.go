@@ -37,8 +37,7 @@ func (s *session) reduced(c ep.Config) bool {
 	return c.Str("precision") == ep.Reduced.String()
 }
 
-// judgedAs returns the oracle's rules for dispatch and combine. With a pack the order of rows is not known. Reduced
-// precision may send partial sums as BF16.
+// judgedAs returns the oracle's rules for dispatch and combine. With a pack the order of rows is not known.
 func (s *session) judgedAs(c ep.Config) (dispatch, combine ref.Compare, err error) {
 	if p := s.backend.pack; p != nil {
 		both := ref.Compare{MaxRows: max(declare.JudgedElements/s.problem().Hidden, 1)}

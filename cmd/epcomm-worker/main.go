@@ -1,14 +1,14 @@
 //go:build cuda
 
-// Command epcomm-worker serves the worker protocol and runs all calls through the library epcomm, with one process for
-// each rank. So epbench's oracle can check epcomm:
+// Command epcomm-worker lets epbench check and time the library epcomm. It serves the worker protocol and starts one
+// process for each rank:
 //
 //	EPBENCH_CUDA=bin/epcomm-worker epbench verify --backend cuda
 //	epbench bench --backend "exec:bin/epcomm-worker --pack model.pack" ...
 //	epbench verify --backend "exec:bin/epcomm-worker --nodes 2" --ranks 2 --nodes 2
 //
-// Without --pack it makes a pack (a file with compiled kernels) for every candidate. With --pack it launches the pack's
-// configs, at full precision unless --config epcomm:precision=reduced is given.
+// A pack is a file with compiled kernels. Without --pack every candidate gets a pack of its own. The rows of a pack for
+// reduced precision run only with --config epcomm:precision=reduced.
 package main
 
 import (

@@ -81,7 +81,7 @@ func (r *rank) answer(q request) (reply, error) {
 	return reply{}, errors.New("an empty request")
 }
 
-// gather sends mine to the worker and returns the bytes of all ranks.
+// gather sends this rank's bytes to the worker and returns the bytes of all ranks.
 func (r *rank) gather(mine []byte) ([]byte, error) {
 	if err := r.out.Encode(reply{Gather: mine, Asks: true}); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *rank) gather(mine []byte) ([]byte, error) {
 	return q.Gather, err
 }
 
-// take uploads new inputs. It destroys the communicator of the old ones.
+// take uploads new inputs and destroys the old communicator.
 func (r *rank) take(in inputs) {
 	r.unload()
 	for _, p := range r.parts {
@@ -130,7 +130,7 @@ func (r *rank) take(in inputs) {
 
 func (r *rank) unload() {
 	if r.comm != nil {
-		_ = r.comm.Destroy() // after an error there is nothing to undo
+		_ = r.comm.Destroy()
 		r.comm = nil
 	}
 	if y := r.parts["y"]; y != 0 {
@@ -170,7 +170,6 @@ func (r *rank) call() epcomm.Call {
 	}
 }
 
-// rows returns the address to which the experts write their rows.
 func (r *rank) rows() epcomm.Pointer { return max(r.outs.Y, epcomm.Pointer(r.parts["y"])) }
 
 func (r *rank) onStream() epcomm.Stream { return epcomm.Stream(uintptr(r.stream)) }
@@ -199,7 +198,7 @@ func (r *rank) prove(p prove) error {
 		err = r.comm.Barrier(r.onStream())
 	}
 	gpu.Wait(r.stream)
-	return cmp.Or(r.comm.Fault(), err) // the fault that a kernel recorded explains more
+	return cmp.Or(r.comm.Fault(), err) // a fault says more
 }
 
 func (r *rank) experts() {

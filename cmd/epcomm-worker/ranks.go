@@ -31,7 +31,7 @@ type process struct {
 	dec  *gob.Decoder
 }
 
-// startRanks starts a process for each of n ranks. Rank i uses GPU i.
+// startRanks starts n processes. Rank i uses GPU i.
 func startRanks(n int) (*ranks, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,8 +56,7 @@ func startRanks(n int) (*ranks, error) {
 func startProcess(self string, rank int) (*process, error) {
 	p := &process{rank: rank, cmd: exec.Command(self, "rank")}
 	p.cmd.Stderr = os.Stderr
-	// Every stream gets its own hardware queue. Kernels load with their module, because a later load waits for kernels
-	// that wait for other ranks.
+	// Kernels are loaded early, because a later load waits until running kernels end, and these wait for other ranks.
 	p.cmd.Env = append(os.Environ(), "CUDA_MODULE_LOADING=EAGER", "CUDA_DEVICE_MAX_CONNECTIONS=32")
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -74,25 +73,24 @@ func startProcess(self string, rank int) (*process, error) {
 	return p, nil
 }
 
-// patience is how long end waits before it kills a rank's process.
-const patience = 10 * time.Second
+const patience = 10 * time.Second // before a process is killed
 
 func (r *ranks) end() {
 	r.once.Do(func() {
 		for _, p := range r.all {
-			_ = p.enc.Encode(request{End: true}) // it may have ended
+			_ = p.enc.Encode(request{End: true}) // the process may have ended
 			p.in.Close()
 		}
 		for _, p := range r.all {
 			timer := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
-			_ = p.cmd.Wait() // a killed process tells nothing more
+			_ = p.cmd.Wait()
 			timer.Stop()
 		}
 	})
 }
 
-// ask sends a request to every rank and waits for all replies. A rank's own error is a *kernels.Failure. After any
-// other error the ranks are unusable.
+// ask sends a request to every rank and waits for all replies. An error that a rank reports is a
+// *kernels.Failure. After any other error the ranks are unusable.
 func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	out := make([]reply, len(r.all))
 	asks := func(a reply) bool { return a.Asks }
@@ -116,8 +114,8 @@ func (r *ranks) ask(q func(rank int) request) ([]reply, error) {
 	return out, r.worst(out)
 }
 
-// gathered returns the bytes of all ranks, for ranks that asked. If a rank did not ask, the request is empty, so that
-// the library fails on the others.
+// gathered returns a request with the bytes of all ranks. If a rank did not ask for them, the request is empty, and the
+// library fails on the other ranks.
 func gathered(all []reply) (q request) {
 	for _, a := range all {
 		if !a.Asks {
@@ -128,7 +126,7 @@ func gathered(all []reply) (q request) {
 	return q
 }
 
-// worst returns a fault, which names the ranks that waited, or else the first error.
+// worst returns a fault if there is one, else the first error.
 func (r *ranks) worst(all []reply) error {
 	var first error
 	for i, a := range all {

@@ -26,7 +26,7 @@ type session struct {
 	oracle   *ref.Oracle
 	outputs  *ref.Remote
 	packs    map[string]string // path of a pack, by the candidate's key
-	ranks    *ranks            // they have this session's inputs
+	ranks    *ranks            // processes with this session's inputs
 	loaded   string            // key of the loaded candidate, or ""
 }
 
@@ -60,7 +60,6 @@ func (s *session) Prepare(_ context.Context, c ep.Config) error {
 	return nil
 }
 
-// halves returns the dispatch and the combine of a candidate.
 func (s *session) halves(c ep.Config) (d, k ep.Config, err error) {
 	m, p := s.backend.machine, s.problem()
 	switch p.Op {
@@ -135,14 +134,13 @@ func (s *session) upload(r *ranks) error {
 	return err
 }
 
-// capable returns the problem with MaxTokens set to the capacity.
 func (s *session) capable() ep.Problem {
 	p := s.problem()
 	p.MaxTokens = s.capacity()
 	return p
 }
 
-// capacity returns the largest number of tokens of a rank for which memory has room.
+// capacity returns the largest number of tokens of a rank that fit into memory.
 func (s *session) capacity() int {
 	if p := s.backend.pack; p != nil {
 		return p.Shape().MaxTokens

@@ -4,8 +4,8 @@ package main
 
 import "github.com/epbench/epbench/kernels/cuda/declare"
 
-// Messages between the worker and its rank processes: gob over the rank's standard input and output. During a request a
-// rank may ask for the bytes of all ranks. The worker answers before it sends other requests.
+// The worker and a rank process exchange messages as gob over the rank's standard input and output. Before a rank
+// replies, it may ask for the bytes of all ranks.
 
 // request is a message to a rank. Exactly one field is set.
 type request struct {
@@ -16,10 +16,10 @@ type request struct {
 	Fetch  *fetch
 	Run    *run
 	Gather []byte // the bytes of all ranks
-	End    bool   // the rank process ends
+	End    bool   // the process ends
 }
 
-// reply answers a request. If Asks is set, the rank asks for the bytes of all ranks, and Gather holds its own.
+// reply answers a request. If Asks is set, the rank asks for the bytes of all ranks, and Gather holds the rank's own.
 type reply struct {
 	Gather []byte
 	Asks   bool
@@ -29,7 +29,6 @@ type reply struct {
 	Times  []float64
 }
 
-// place says which rank a process is, and which GPU it uses.
 type place struct{ Rank, Ranks, Device int }
 
 // inputs holds a rank's tokens and the arguments that all its calls share.
@@ -60,7 +59,6 @@ type load struct {
 // prove asks for one call into outputs that were filled with 0xff bytes.
 type prove struct{ Combine bool }
 
-// fetch asks for pieces of a rank's memory.
 type fetch struct {
 	Part    string
 	Offsets []int
